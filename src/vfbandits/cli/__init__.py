@@ -1,0 +1,1 @@
+"""The command ``vfb``: parse, build settings, call."""

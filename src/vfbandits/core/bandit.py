@@ -1,0 +1,310 @@
+"""The bandit: decide, hear the reward, learn.
+
+It does not know whether its contexts are masked.  ``Federation`` feeds it masked ones.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
+from vfbandits.core.layout import LayoutSettings, Learner, Round, build_learner
+from vfbandits.core.move import Move
+from vfbandits.core.policy.base import Policy, share
+from vfbandits.core.policy.linucb import OFUL
+from vfbandits.core.policy.registry import describe, refuse_unless_policy, revive
+from vfbandits.core.reward import Ledger, Observation, as_reward
+from vfbandits.core.sampler import Draws
+from vfbandits.core.settings import LearnerSettings, refuse_unless_blind
+from vfbandits.core.snapshot import Record, Snapshot
+from vfbandits.core.state import State
+from vfbandits.errors import RewardError, SettingError, SnapshotError
+
+ALONE = ("all",)
+
+
+class BanditOptions(TypedDict, total=False):
+    """What a bandit may be told beside its policy and width."""
+
+    layout: str
+    arm_dim: int | None
+    intercept: bool
+    ridge: float
+    discount: float
+    floor: float
+    seed: int | None
+    remember: int
+    penalty: str
+    scaling: str
+
+
+class Bandit:
+    """A contextual bandit that learns from rewards whenever they come.
+
+    Parameters
+    ----------
+    policy
+        How to explore: ``LinUCB``, ``LinTS``, ``LinGreedy``, ``InverseGap``, or anything with
+        their one method.
+    dim
+        Width of a context: of an arm's row (``per_arm``) or of the user's vector.
+    layout, arm_dim, intercept
+        "per_arm" (one row per arm), "outer" (user ⊗ arm features of width ``arm_dim``) or
+        "disjoint" (a model per arm); ``intercept`` puts a 1 before the features of the last two.
+    ridge, discount
+        Prior weight λ, and forgetting factor γ ≤ 1 applied with each reward learnt.
+    floor
+        Share of rounds in which an arm is taken uniformly at random, whatever the policy.
+    seed
+        Of the policy's randomness; None takes the operating system's.
+    remember
+        How many open decisions, and how many settled ones, are kept; the oldest go first.
+    penalty, scaling
+        Only "l2" and "none": others look at coordinates, and are refused with the reason.
+
+    Examples
+    --------
+    >>> import vfbandits as vfb
+    >>> bandit = vfb.Bandit(vfb.LinUCB(beta=0.5), dim=2)
+    >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]], arms=["tea", "coffee"])
+    >>> decision.arm, decision.probability
+    ('tea', 1.0)
+    >>> bandit.reward(decision, 0.0)
+    True
+    >>> bandit.decide([[1.0, 0.0], [0.0, 1.0]], arms=["tea", "coffee"]).arm
+    'coffee'
+    """
+
+    def __init__(self, policy: Policy, *, dim: int, **options: Unpack[BanditOptions]) -> None:
+        refuse_unless_policy(policy)
+        refuse_unless_blind(
+            penalty=options.get("penalty", "l2"), scaling=options.get("scaling", "none")
+        )
+        self.policy = policy
+        self.layout = LayoutSettings(
+            dim,
+            options.get("layout", "per_arm"),
+            options.get("arm_dim"),
+            options.get("intercept", False),
+        )
+        self.settings = LearnerSettings(
+            ridge=options.get("ridge", 1.0), discount=options.get("discount", 1.0)
+        )
+        if self.settings.discount < 1.0 and isinstance(getattr(policy, "beta", None), OFUL):
+            raise SettingError("OFUL's radius holds without forgetting, got a discount below 1")
+        self.floor = share(options.get("floor", 0.0), "floor")
+        self._learner: Learner = build_learner(self.layout, self.settings)
+        self._ledger = Ledger(options.get("remember", 100_000))
+        self.seed = _seed(options.get("seed"))
+        self._rng: Draws = np.random.default_rng(self.seed)
+        self._n_decisions = 0
+
+    def __repr__(self) -> str:
+        """Settings and counts; nothing that was learnt."""
+        return (
+            f"Bandit({self.policy!r}, layout={self.layout.layout!r}, dim={self.dim}, "
+            f"decisions={self._n_decisions}, open={len(self._ledger.open)})"
+        )
+
+    @property
+    def dim(self) -> int:
+        """Width of a context."""
+        return self._learner.dim
+
+    @property
+    def options(self) -> BanditOptions:
+        """Settings and seed, from which a bandit that decides alike can be made."""
+        return {
+            "layout": self.layout.layout,
+            "arm_dim": self.layout.arm_dim,
+            "intercept": self.layout.intercept,
+            "ridge": self.settings.ridge,
+            "discount": self.settings.discount,
+            "floor": self.floor,
+            "seed": self.seed,
+            "remember": self._ledger.capacity,
+        }
+
+    @property
+    def open_decisions(self) -> tuple[DecisionId, ...]:
+        """Ids of the decisions that wait for a reward, oldest first."""
+        return tuple(self._ledger)
+
+    @property
+    def states(self) -> dict[ArmId | None, State]:
+        """What was learnt: one state under None, or in layout "disjoint" one for each arm."""
+        return self._learner.states()
+
+    def decide(
+        self,
+        contexts: ArrayLike,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        decision_id: str | None = None,
+        contributors: tuple[str, ...] = ALONE,
+    ) -> Decision:
+        """Choose an arm.
+
+        ``contexts`` is (n_arms, dim) in layout "per_arm" and (dim,) in the others.  Arms may come
+        and go from one round to the next; ``arms`` gives their ids, needed in "disjoint".
+        Decisions are numbered unless ``decision_id`` names them; ``contributors`` is only noted.
+        """
+        opened = self._learner.open_round(contexts, arms=arms, arm_features=arm_features)
+        return self._decide(opened, decision_id, contributors)
+
+    def decide_many(
+        self,
+        contexts: ArrayLike,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        contributors: tuple[str, ...] = ALONE,
+    ) -> list[Decision]:
+        """Choose an arm for each of several users, the first axis of ``contexts``.
+
+        Equal to calling ``decide`` for one after the other with no reward in between, for every
+        policy: the same arms, and scores up to rounding.
+        """
+        rounds = self._learner.open_rounds(contexts, arms=arms, arm_features=arm_features)
+        return [self._decide(opened, None, contributors) for opened in rounds]
+
+    def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+        """Learn the reward of a decision.
+
+        Returns False, and changes nothing, when this very reward was learnt before; a different
+        one is refused.  Rewards may come late and in any order.
+        """
+        key, reward = _key(decision), as_reward(value)
+        observation = self._ledger.match(key, reward)
+        if observation is None:
+            return False
+        self._learner.learn(observation, reward)
+        self._ledger.settle(key, reward)
+        return True
+
+    def reward_many(
+        self, decisions: Iterable[Decision | DecisionId], values: Iterable[float]
+    ) -> int:
+        """Learn several rewards as one update; returns how many were new.
+
+        Up to rounding the same as ``reward`` one after the other, forgetting included.  All or
+        nothing: one bad reward, and none is learnt.
+        """
+        keys = [_key(decision) for decision in decisions]
+        rewards = [as_reward(value) for value in values]
+        if len(keys) != len(rewards):
+            raise RewardError(f"each decision needs one reward, got {len(keys)} and {len(rewards)}")
+        new: dict[DecisionId, tuple[Observation, float]] = {}
+        for key, reward in zip(keys, rewards, strict=True):
+            observation = self._ledger.match(key, reward)
+            if observation is not None and new.setdefault(key, (observation, reward))[1] != reward:
+                raise RewardError(f"decision {key!r} got two different rewards in one batch")
+        if new:
+            observations, learnt = zip(*new.values(), strict=True)
+            self._learner.learn_many(observations, np.array(learnt))
+        for key, (_, reward) in new.items():
+            self._ledger.settle(key, reward)
+        return len(new)
+
+    def forget(self, decision: Decision | DecisionId) -> None:
+        """Drop an open decision whose reward will never come; nothing is learnt from it."""
+        self._ledger.forget(_key(decision))
+
+    def move(self, move: Move) -> None:
+        """Carry all that was learnt, and the open decisions, to another mask or width."""
+        self._ledger.move(self._learner.lift(move).vector)
+        self._learner.move(move)
+
+    def estimate_norm(self) -> float:
+        """‖theta‖, over all states: the same number behind any mask."""
+        return float(np.sqrt(sum(float(s.theta @ s.theta) for s in self.states.values())))
+
+    def draw_from(self, draws: Draws) -> None:
+        """Take the policy's randomness from ``draws``: for twins that must share their draws."""
+        self._rng = draws
+
+    def _decide(
+        self, opened: Round, decision_id: str | None, contributors: tuple[str, ...]
+    ) -> Decision:
+        number = self._n_decisions
+        key = number if decision_id is None else self._ledger.new_name(decision_id)
+        statistics = opened.statistics
+        scored = self.policy.score(statistics, self._rng)
+        magnitude = statistics.magnitude
+        floor = self.floor + scored.uniform - self.floor * scored.uniform
+        index, best = choose(scored, magnitude=magnitude, floor=floor, rng=self._rng)
+        self._ledger.enter(key, opened.observation(index))
+        self._n_decisions = number + 1
+        arm = index if opened.arms is None else opened.arms[index]
+        law = Propensity(scored, best, magnitude=magnitude, floor=floor, seed=(self.seed, number))
+        return Decision(key, arm, index, scored.values, statistics.means, contributors, law)
+
+    def snapshot(self) -> Snapshot:
+        """All that ``restore`` needs to go on as if nothing had happened, bit for bit."""
+        if not isinstance(self._rng, np.random.Generator):
+            raise SnapshotError("a bandit with borrowed draws has no snapshot of its own")
+        learner, arrays = self._learner.pack()
+        opened = self._ledger.open
+        header: dict[str, object] = {
+            "kind": "bandit",
+            "policy": describe(self.policy),
+            "dim": self.dim,
+            "options": self.options,
+            "rng": dict(self._rng.bit_generator.state),
+            "n_decisions": self._n_decisions,
+            "learner": learner,
+            "open": [[key, observation.model] for key, observation in opened.items()],
+            "settled": [[key, reward] for key, reward in self._ledger.settled.items()],
+        }
+        parts = {f"learner/{name}": array for name, array in arrays.items()}
+        if opened:
+            parts["open"] = np.array([observation.x for observation in opened.values()])
+        return Snapshot(header, parts)
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot) -> "Bandit":
+        """The bandit that the snapshot was taken of."""
+        record = snapshot.record
+        options = record.child("options")
+        bandit = cls(
+            revive(record.child("policy")),
+            dim=record.integer("dim"),
+            layout=options.text("layout"),
+            arm_dim=options.integer("arm_dim") if options.has("arm_dim") else None,
+            intercept=bool(options.values.get("intercept")),
+            ridge=options.number("ridge"),
+            discount=options.number("discount"),
+            floor=options.number("floor"),
+            seed=options.integer("seed"),
+            remember=options.integer("remember"),
+        )
+        bandit._learner.unpack(record.child("learner"), snapshot.below("learner/"))
+        bandit._n_decisions = record.integer("n_decisions")
+        bandit._rng = _generator(record)
+        bandit._ledger.unpack(record, snapshot.arrays.get("open"))
+        return bandit
+
+
+def _key(decision: Decision | DecisionId) -> DecisionId:
+    return decision.id if isinstance(decision, Decision) else decision
+
+
+def _seed(seed: object) -> int:
+    if seed is None:
+        return secrets.randbits(128)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise SettingError(f"seed must be a whole number from 0, or None, got {seed!r}")
+    return seed
+
+
+def _generator(record: Record) -> np.random.Generator:
+    generator = np.random.default_rng(0)
+    try:
+        generator.bit_generator.state = record.plain("rng")
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotError(f"the snapshot holds no state of a PCG64 generator: {error}") from error
+    return generator

@@ -1,0 +1,103 @@
+"""The Learner protocol: contexts of a round in, arm statistics out, rewards learnt."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.decision import ArmId
+from vfbandits.core.estimate import ArmStatistics
+from vfbandits.core.move import Move
+from vfbandits.core.reward import Observation
+from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.state import State
+from vfbandits.errors import ArmError
+
+Arms: TypeAlias = tuple[ArmId, ...] | None
+
+
+class Round(Protocol):
+    """One round, ready for a policy."""
+
+    @property
+    def statistics(self) -> ArmStatistics:
+        """What the policy sees."""
+        ...
+
+    @property
+    def arms(self) -> Arms:
+        """Ids in the caller's order; None where positions are the ids."""
+        ...
+
+    def observation(self, index: int) -> Observation:
+        """What to keep of the arm at ``index`` until its reward comes."""
+        ...
+
+
+class Learner(Protocol):
+    """States of one layout, and how contexts become rounds of it."""
+
+    dim: int
+
+    def open_round(
+        self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
+    ) -> Round:
+        """Check one round's input; changes nothing."""
+        ...
+
+    def open_rounds(
+        self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
+    ) -> Sequence[Round]:
+        """Check the input of several rounds, the first axis of ``contexts``; changes nothing."""
+        ...
+
+    def learn(self, observation: Observation, reward: float) -> None:
+        """One reward."""
+        ...
+
+    def learn_many(self, observations: Sequence[Observation], rewards: Vector) -> None:
+        """Several rewards, in their order, as one update of higher rank."""
+        ...
+
+    def lift(self, move: Move) -> Move:
+        """A move of the contexts as a move of this layout's states."""
+        ...
+
+    def move(self, move: Move) -> None:
+        """Carry every state along a move of the contexts."""
+        ...
+
+    def states(self) -> dict[ArmId | None, State]:
+        """Every state, by the arm it belongs to (None: all arms share it)."""
+        ...
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
+        """Header and arrays of all states."""
+        ...
+
+    def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
+        """Take the states that ``pack`` gave."""
+        ...
+
+
+def as_arms(arms: Sequence[ArmId], n_arms: int | None = None) -> tuple[ArmId, ...]:
+    """Arm ids, checked: not empty, each once, and as many as there are rows."""
+    ids = tuple(arms.tolist() if hasattr(arms, "tolist") else arms)
+    if not ids:
+        raise ArmError("a round needs at least one arm, got none")
+    if any(isinstance(arm, bool) or not isinstance(arm, int | str) for arm in ids):
+        kinds = sorted({type(arm).__name__ for arm in ids})
+        raise ArmError(f"arm ids must be whole numbers or text, got {', '.join(kinds)}")
+    if len(set(ids)) != len(ids):
+        twice = sorted({str(arm) for arm in ids if ids.count(arm) > 1})
+        raise ArmError(f"each arm id may come once, got {', '.join(twice)} more than once")
+    if n_arms is not None and len(ids) != n_arms:
+        raise ArmError(f"{n_arms} arms have contexts, got {len(ids)} arm ids")
+    return ids
+
+
+def refuse_empty(rows: Matrix) -> None:
+    """A round needs an arm."""
+    if rows.shape[-2] == 0:
+        raise ArmError("a round needs at least one arm, got none")

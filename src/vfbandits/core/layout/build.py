@@ -1,0 +1,50 @@
+"""From the name of a layout to its learner."""
+
+from dataclasses import dataclass
+
+from vfbandits.core.layout.base import Learner
+from vfbandits.core.layout.disjoint import DisjointLearner
+from vfbandits.core.layout.outer import OuterLearner
+from vfbandits.core.layout.per_arm import PerArmLearner
+from vfbandits.core.settings import LearnerSettings
+from vfbandits.errors import SettingError
+
+LAYOUTS = ("per_arm", "outer", "disjoint")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutSettings:
+    """Which layout, how wide the contexts are, and what ``outer`` and ``disjoint`` add."""
+
+    dim: int
+    layout: str = "per_arm"
+    arm_dim: int | None = None
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not go together."""
+        whole(self.dim, "dim")
+        if self.layout not in LAYOUTS:
+            raise SettingError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}")
+        if self.layout == "outer":
+            whole(self.arm_dim, "arm_dim (the width of arm_features, for layout 'outer')")
+        elif self.arm_dim is not None:
+            raise SettingError(f"arm_dim goes with layout 'outer', got layout {self.layout!r}")
+        if self.intercept and self.layout == "per_arm":
+            raise SettingError("intercept goes with 'outer' and 'disjoint', got layout 'per_arm'")
+
+
+def build_learner(layout: LayoutSettings, settings: LearnerSettings) -> Learner:
+    """An untaught learner."""
+    if layout.layout == "outer" and layout.arm_dim is not None:
+        return OuterLearner(layout.dim, layout.arm_dim, settings, intercept=layout.intercept)
+    if layout.layout == "disjoint":
+        return DisjointLearner(layout.dim, settings, intercept=layout.intercept)
+    return PerArmLearner(layout.dim, settings)
+
+
+def whole(value: object, what: str) -> int:
+    """``value`` if it is a whole number from 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SettingError(f"{what} must be a whole number from 1, got {value!r}")
+    return value

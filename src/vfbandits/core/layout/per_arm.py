@@ -1,0 +1,61 @@
+"""Layout ``per_arm``, the paper's: a context row for each arm, one theta for all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from vfbandits.core.arrays import as_array, frobenius
+from vfbandits.core.decision import ArmId
+from vfbandits.core.estimate import SharedStatistics, shared_statistics_many
+from vfbandits.core.layout.base import Arms, as_arms, refuse_empty
+from vfbandits.core.layout.shared import SharedLearner
+from vfbandits.core.reward import Observation
+from vfbandits.core.settings import LearnerSettings
+from vfbandits.errors import ArmError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PerArmRound:
+    """A round whose arms have a context row each."""
+
+    statistics: SharedStatistics
+    arms: Arms
+
+    def observation(self, index: int) -> Observation:
+        """The row of the chosen arm: a copy, since the caller may reuse its buffer."""
+        return Observation(self.statistics.X[index].copy())
+
+
+class PerArmLearner(SharedLearner):
+    """Contexts are matrices (n_arms, dim)."""
+
+    def __init__(self, dim: int, settings: LearnerSettings) -> None:
+        super().__init__(dim, dim, settings)
+
+    def open_round(
+        self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
+    ) -> PerArmRound:
+        """Contexts (n_arms, dim)."""
+        _refuse_arm_features(arm_features)
+        X = as_array(contexts, ndim=2, width=self.dim, what="contexts")
+        refuse_empty(X)
+        ids = None if arms is None else as_arms(arms, len(X))
+        return PerArmRound(SharedStatistics(self.state, X, frobenius(X, what="contexts")), ids)
+
+    def open_rounds(
+        self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
+    ) -> Sequence[PerArmRound]:
+        """Contexts (n_rounds, n_arms, dim): one matrix product serves all rounds."""
+        _refuse_arm_features(arm_features)
+        X = as_array(contexts, ndim=3, width=self.dim, what="contexts")
+        refuse_empty(X)
+        ids = None if arms is None else as_arms(arms, X.shape[1])
+        lengths = [frobenius(rows, what="contexts") for rows in X]
+        many = shared_statistics_many(self.state, X, lengths)
+        return [PerArmRound(statistics, ids) for statistics in many]
+
+
+def _refuse_arm_features(arm_features: ArrayLike | None) -> None:
+    if arm_features is not None:
+        raise ArmError("layout 'per_arm' has the arm in its contexts; got arm_features as well")

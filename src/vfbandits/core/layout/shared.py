@@ -1,0 +1,50 @@
+"""One state for all arms: what ``per_arm`` and ``outer`` have in common."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vfbandits.core.arrays import Vector
+from vfbandits.core.decision import ArmId
+from vfbandits.core.move import Move, moved
+from vfbandits.core.reward import Observation
+from vfbandits.core.settings import LearnerSettings
+from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.state import State
+
+
+class SharedLearner:
+    """A single state that learns from every arm's rewards; layouts say how rounds are opened."""
+
+    def __init__(self, dim: int, state_dim: int, settings: LearnerSettings) -> None:
+        self.dim = dim
+        self.state = State(state_dim, settings)
+
+    def learn(self, observation: Observation, reward: float) -> None:
+        """One reward."""
+        self.state.update(observation.x, reward)
+
+    def learn_many(self, observations: Sequence[Observation], rewards: Vector) -> None:
+        """One update of rank n."""
+        self.state.update_many(np.array([o.x for o in observations]), rewards)
+
+    def lift(self, move: Move) -> Move:
+        """Contexts and state have the same dimensions, unless a layout says otherwise."""
+        return move
+
+    def move(self, move: Move) -> None:
+        """Carry the state along a move of the contexts."""
+        self.state = moved(self.state, self.lift(move))
+        self.dim = len(move.vector(np.zeros(self.dim)))
+
+    def states(self) -> dict[ArmId | None, State]:
+        """The one state."""
+        return {None: self.state}
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
+        """Header and arrays of the state."""
+        return self.state.pack()
+
+    def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
+        """Take the state that ``pack`` gave."""
+        self.state = State.unpack(record, arrays, self.state.settings)

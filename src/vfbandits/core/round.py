@@ -1,0 +1,311 @@
+"""One round of a vertical federation, with all roles in this process: the paper's algorithm box.
+
+    1  each participant brings its block of the contexts            context.py
+    2  and rotates it with its share of the mask                     mask.py
+    3  the active participant aggregates the masked blocks           aggregate.py, secure_sum.py
+    4  estimates rewards and lets the policy score the arms          estimate.py, policy/
+    5  decides, with a stated rule for ties                          decision.py
+    6  and when the reward comes, finds the decision it belongs to   reward.py
+    7  and learns                                                    state.py
+
+Steps 4 to 7 are a ``Bandit`` that is fed masked contexts.  Across a network the same functions
+are called by the roles; here they are called one after the other.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
+
+from vfbandits.core.aggregate import add_blocks, place_blocks
+from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
+from vfbandits.core.bandit import Bandit, BanditOptions
+from vfbandits.core.context import Split
+from vfbandits.core.decision import ArmId, Decision, DecisionId
+from vfbandits.core.fixed_point import FixedPoint
+from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
+from vfbandits.core.move import Narrowing, Rotation, Widening
+from vfbandits.core.pads import Stamp
+from vfbandits.core.policy.base import Policy
+from vfbandits.core.secure_sum import FEWEST_SENDERS, Blinder, add_blinded
+from vfbandits.core.snapshot import Snapshot, stored
+from vfbandits.errors import ContextError, SecureSumError, SettingError
+
+MASKS = ("blockwise", "dense")
+AGGREGATIONS = ("plain", "secure")
+
+
+class Federation:
+    """A bandit on features of several participants, behind masks.
+
+    Parameters
+    ----------
+    policy
+        As for ``Bandit``.
+    widths
+        Participants and the widths of their blocks; the first is the active participant.
+    mask
+        "blockwise" (each draws its own rotation) or "dense" (shares of one rotation, layered).
+    aggregation
+        "plain", or "secure": the active participant sees the sum of the passive participants'
+        blocks and not the parts.  Secure sums need dense masks and two passive participants.
+    bound
+        Largest size of a masked value that a secure sum takes; ‖block row‖ bounds it.
+    entropy
+        Source of the masks' secret bits; tests may give their own.
+    options
+        As for ``Bandit``: layout, arm_dim, intercept, ridge, discount, floor, seed, remember.
+
+    Examples
+    --------
+    >>> import vfbandits as vfb
+    >>> federation = vfb.Federation(vfb.LinUCB(beta=0.5), widths={"shop": 1, "bank": 1})
+    >>> decision = federation.decide({"shop": [[1.0], [0.0]], "bank": [[0.0], [1.0]]})
+    >>> decision.arm, decision.contributors
+    (0, ('shop', 'bank'))
+    >>> federation.reward(decision, 1.0)
+    True
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        widths: Mapping[str, int],
+        mask: str = "blockwise",
+        aggregation: str = "plain",
+        bound: float = 64.0,
+        entropy: Entropy = os.urandom,
+        **options: Unpack[BanditOptions],
+    ) -> None:
+        self.split = Split.of(widths)
+        _refuse_combination(mask, aggregation, self.split)
+        self.mask = mask
+        self.aggregation = aggregation
+        self.bound = bound
+        self.bandit = Bandit(policy, dim=self.split.dim, **options)
+        self._entropy = entropy
+        self._ndim = 2 if self.bandit.layout.layout == "per_arm" else 1
+        self._epoch = 0
+        self._round = 0
+        self._deal()
+
+    def __repr__(self) -> str:
+        """Settings and counts; no mask, no key."""
+        widths = dict(self.split.items())
+        return (
+            f"Federation({self.bandit.policy!r}, widths={widths}, mask={self.mask!r}, "
+            f"aggregation={self.aggregation!r}, epoch={self._epoch})"
+        )
+
+    def decide(
+        self,
+        blocks: Mapping[str, ArrayLike],
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        decision_id: str | None = None,
+    ) -> Decision:
+        """Choose an arm from each participant's block of the contexts.
+
+        Blocks are (n_arms, width) in layout "per_arm" and (width,) in the others.  A passive
+        participant that is missing, or None, counts as zeros; ``decision.contributors`` says who
+        counted.
+        """
+        contexts, contributors = self._gather(blocks, ndim=self._ndim)
+        try:
+            return self.bandit.decide(
+                contexts,
+                arms=arms,
+                arm_features=arm_features,
+                decision_id=decision_id,
+                contributors=contributors,
+            )
+        except ContextError:
+            self.split.blame(blocks)
+            raise
+
+    def decide_many(
+        self,
+        blocks: Mapping[str, ArrayLike],
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+    ) -> list[Decision]:
+        """Choose an arm for each of several users, the first axis of every block."""
+        contexts, contributors = self._gather(blocks, ndim=self._ndim + 1)
+        try:
+            return self.bandit.decide_many(
+                contexts, arms=arms, arm_features=arm_features, contributors=contributors
+            )
+        except ContextError:
+            self.split.blame(blocks)
+            raise
+
+    def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+        """Learn the reward of a decision; as ``Bandit.reward``."""
+        return self.bandit.reward(decision, value)
+
+    def reward_many(
+        self, decisions: Iterable[Decision | DecisionId], values: Iterable[float]
+    ) -> int:
+        """Learn several rewards as one update; as ``Bandit.reward_many``."""
+        return self.bandit.reward_many(decisions, values)
+
+    def twin(self) -> Bandit:
+        """A new plain bandit with this federation's settings and seed: what it must agree with."""
+        return Bandit(self.bandit.policy, dim=self.split.dim, **self.bandit.options)
+
+    def rekey(self) -> None:
+        """Draw new masks and carry all that was learnt over to them."""
+        before = self.reveal_mask()
+        self._epoch += 1
+        self._deal()
+        self.bandit.move(Rotation(self.reveal_mask() @ before.T))
+
+    def join(self, name: str, width: int) -> None:
+        """Let a participant join: its features start unknown, nothing else is lost."""
+        if name in self.split.names:
+            raise SettingError(f"a participant that joins needs a new name, got {name!r}")
+        split = Split.of({**dict(self.split.items()), name: width})
+        self.bandit.move(Widening(width))
+        self._change(split, block_diag(self.reveal_mask(), np.eye(width)))
+
+    def leave(self, name: str) -> None:
+        """Let a passive participant leave: what was learnt from its features goes with it."""
+        if name not in self.split.passive:
+            passive = ", ".join(self.split.passive)
+            raise SettingError(f"one of {passive} may leave, got {name!r}")
+        columns = self.split.columns(name)
+        split = Split.of({n: w for n, w in self.split.items() if n != name})
+        _refuse_combination(self.mask, self.aggregation, split)
+        # Undo the mask first: behind a dense one, no coordinate belongs to one participant.
+        self.bandit.move(Rotation(self.reveal_mask().T))
+        self.bandit.move(Narrowing(columns.start, columns.stop))
+        self._change(split, np.eye(split.dim))
+
+    def reveal_mask(self) -> Matrix:
+        """The whole secret Q, (dim, dim).
+
+        Only a federation in one process can do this; parity reports and tests need it.
+        """
+        columns = [share.columns for share in self._shares.values()]
+        return np.hstack(columns) if self.mask == "dense" else block_diag(*columns)
+
+    def _deal(self) -> None:
+        deal = deal_dense if self.mask == "dense" else deal_blockwise
+        shares = deal(self.split.widths, entropy=self._entropy)
+        self._shares = dict(zip(self.split.names, shares, strict=True))
+        if self.aggregation == "secure":
+            self._code = FixedPoint(n_terms=len(self.split.passive), bound=self.bound)
+            self._blinders = {name: Blinder(name, self._code) for name in self.split.passive}
+            public_keys = {name: end.public_key for name, end in self._blinders.items()}
+            for end in self._blinders.values():
+                end.meet(public_keys)
+
+    def _change(self, split: Split, before: Matrix) -> None:
+        """New participants need new masks; ``before`` is the mask that the state is behind."""
+        self.split = split
+        self._epoch += 1
+        self._deal()
+        self.bandit.move(Rotation(self.reveal_mask() @ before.T))
+
+    def _gather(
+        self, blocks: Mapping[str, ArrayLike], *, ndim: int
+    ) -> tuple[Matrix, tuple[str, ...]]:
+        came = self.split.check(blocks, ndim=ndim)
+        if self.aggregation == "secure" and len(came) <= FEWEST_SENDERS:
+            # One passive participant alone would be seen as it is: it is left out from the start.
+            came = {self.split.active: came[self.split.active]}
+        shares = self._shares
+        rows_of = came if ndim == 2 else _as_rows(came)
+        masked = {name: shares[name].mask(block) for name, block in rows_of.items()}
+        try:
+            rows = self._aggregate(masked)
+        except SecureSumError:
+            self.split.blame(came)
+            raise
+        if ndim == 2:
+            return rows, tuple(came)
+        shape = came[self.split.active].shape[:-1]
+        return rows.reshape(*shape, self.split.dim), tuple(came)
+
+    def _aggregate(self, masked: dict[str, MaskedBlock]) -> Matrix:
+        if self.mask == "blockwise":
+            return place_blocks(self.split, masked)
+        if self.aggregation == "plain" or len(masked) == 1:
+            return add_blocks(masked.values())
+        self._round += 1
+        stamp = Stamp(self._epoch, self._round)
+        senders = [name for name in masked if name != self.split.active]
+        messages = [self._blinders[name].blind(masked[name], stamp, senders) for name in senders]
+        return masked[self.split.active] + add_blinded(messages, self._code)
+
+    def snapshot(self) -> Snapshot:
+        """All that ``restore`` needs, masks included: keep it as secret as the masks."""
+        inner = self.bandit.snapshot()
+        header: dict[str, object] = {
+            "kind": "federation",
+            "widths": dict(self.split.items()),
+            "mask": self.mask,
+            "aggregation": self.aggregation,
+            "bound": self.bound,
+            "epoch": self._epoch,
+            "round": self._round,
+            "bandit": inner.header,
+        }
+        arrays = {f"bandit/{name}": array for name, array in inner.arrays.items()}
+        arrays.update({f"share/{n}": share.columns for n, share in self._shares.items()})
+        return Snapshot(header, arrays, secret=True)
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot) -> "Federation":
+        """The federation that the snapshot was taken of; pads start from new keys."""
+        record = snapshot.record
+        header = record.plain("bandit")
+        bandit = Bandit.restore(Snapshot(header, snapshot.below("bandit/")))
+        widths = record.child("widths")
+        federation = cls(
+            bandit.policy,
+            widths={name: widths.integer(name) for name in widths.values},
+            mask=record.text("mask"),
+            aggregation=record.text("aggregation"),
+            bound=record.number("bound"),
+            **bandit.options,
+        )
+        federation.bandit = bandit
+        federation._epoch = record.integer("epoch")
+        federation._round = record.integer("round")
+        shares = snapshot.below("share/")
+        federation._shares = {
+            name: MaskShare(stored(shares, name, share.columns.shape))
+            for name, share in federation._shares.items()
+        }
+        return federation
+
+
+def _as_rows(blocks: dict[str, PlainBlock]) -> dict[str, PlainBlock]:
+    return {name: PlainBlock(b.reshape(-1, b.shape[-1])) for name, b in blocks.items()}
+
+
+def _refuse_combination(mask: str, aggregation: str, split: Split) -> None:
+    if mask not in MASKS:
+        raise SettingError(f"mask must be one of {', '.join(MASKS)}, got {mask!r}")
+    if aggregation not in AGGREGATIONS:
+        known = ", ".join(AGGREGATIONS)
+        raise SettingError(f"aggregation must be one of {known}, got {aggregation!r}")
+    if aggregation == "plain":
+        return
+    if mask == "blockwise":
+        raise SettingError(
+            "secure aggregation needs mask='dense': blockwise blocks stand side by side, so the "
+            "active participant sees each of them and there is no sum to hide in"
+        )
+    if len(split.passive) < FEWEST_SENDERS:
+        raise SettingError(
+            "secure aggregation needs at least two passive participants, got one: the active "
+            "participant would subtract its own part and see the other"
+        )

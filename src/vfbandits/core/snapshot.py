@@ -1,0 +1,110 @@
+"""A snapshot: a header of plain values and named arrays, from which an object is made again.
+
+No file is touched here; ``vfbandits.store`` writes and reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfbandits.errors import SnapshotError
+
+AnyArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A header read back: every value is checked for its kind before it is believed.
+
+    >>> Record({"dim": 3}).integer("dim")
+    3
+    >>> Record({"dim": "three"}).integer("dim")
+    Traceback (most recent call last):
+    vfbandits.errors.SnapshotError: the snapshot needs a whole number at 'dim', got str
+    """
+
+    values: Mapping[str, object] = field(repr=False)
+
+    def _get(self, key: str, wanted: str) -> object:
+        if key not in self.values:
+            raise SnapshotError(f"the snapshot needs {wanted} at {key!r}, got nothing")
+        return self.values[key]
+
+    def _wrong(self, key: str, wanted: str, value: object) -> SnapshotError:
+        return SnapshotError(f"the snapshot needs {wanted} at {key!r}, got {type(value).__name__}")
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value other than null at ``key``."""
+        return self.values.get(key) is not None
+
+    def integer(self, key: str) -> int:
+        """A whole number."""
+        value = self._get(key, "a whole number")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(key, "a whole number", value)
+        return value
+
+    def number(self, key: str) -> float:
+        """A number."""
+        value = self._get(key, "a number")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(key, "a number", value)
+        return float(value)
+
+    def text(self, key: str) -> str:
+        """A string."""
+        value = self._get(key, "text")
+        if not isinstance(value, str):
+            raise self._wrong(key, "text", value)
+        return value
+
+    def items(self, key: str) -> list[object]:
+        """A list."""
+        value = self._get(key, "a list")
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list", value)
+        return value
+
+    def child(self, key: str) -> "Record":
+        """A record inside this one."""
+        value = self._get(key, "a record")
+        if not isinstance(value, dict):
+            raise self._wrong(key, "a record", value)
+        return Record(value)
+
+    def plain(self, key: str) -> dict[str, object]:
+        """A record inside this one, as a dictionary."""
+        return dict(self.child(key).values)
+
+
+def stored(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) -> AnyArray:
+    """A Fortran-ordered copy of the array ``name``, if it is there and has this shape."""
+    if name not in arrays or arrays[name].shape != shape:
+        came = arrays[name].shape if name in arrays else "nothing"
+        raise SnapshotError(f"the snapshot needs an array {name!r} of shape {shape}, got {came}")
+    return np.array(arrays[name], dtype=np.float64, order="F")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Header and arrays of one object.  ``secret`` says that the arrays hold masks."""
+
+    header: Mapping[str, object]
+    arrays: dict[str, AnyArray] = field(repr=False)
+    secret: bool = False
+
+    @property
+    def record(self) -> Record:
+        """The header, for reading back."""
+        return Record(self.header)
+
+    def below(self, prefix: str) -> dict[str, AnyArray]:
+        """Arrays whose names start with ``prefix``, without it."""
+        return {
+            name.removeprefix(prefix): array
+            for name, array in self.arrays.items()
+            if name.startswith(prefix)
+        }

@@ -1,0 +1,194 @@
+"""What the bandit has learnt: Lambda and u are the truth, the inverse and theta follow from them.
+
+With rewards r and the contexts x they belong to, and forgetting factor γ (``discount``),
+
+    Lambda = ρ·I + Σ γ^age x x',    u = Σ γ^age r x,    theta = Lambda⁻¹ u.
+
+Age counts rewards learnt since.  Without forgetting ρ = ridge.  With it the prior would fade too
+and Lambda turn singular, so it is put back: ρ falls from ridge to about ridge/2, then the missing
+part is added to *every* direction at once.  That costs one O(dim³) refactoring per half-life of
+the memory, and singles out no coordinate, so masked and plain runs stay together.
+
+Storage: A and b with Lambda = scale·A, u = scale·b.  Forgetting then multiplies one number.
+"""
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from scipy.linalg.blas import dnrm2, dsymv
+
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.inverse import InverseForm, add_outer
+from vfbandits.core.kernels import SMALL_UPDATE, compiled
+from vfbandits.core.root import RootForm
+from vfbandits.core.settings import LearnerSettings
+from vfbandits.core.snapshot import AnyArray, Record, stored
+
+Form: TypeAlias = InverseForm | RootForm
+
+GUARD_EVERY = 1_000
+GUARD_LIMIT = 1e-8
+REFACTOR_EVERY = 10_000
+
+
+class State:
+    """Lambda, u and what is derived from them, kept current in O(dim²) for each reward.
+
+    >>> state = State(2, LearnerSettings(ridge=1.0))
+    >>> state.update(np.array([1.0, 0.0]), 3.0)
+    >>> state.Lambda
+    array([[2., 0.],
+           [0., 1.]])
+    >>> state.theta
+    array([1.5, 0. ])
+    """
+
+    __slots__ = ("A", "_since_refill", "b", "dim", "form", "log_det_A", "n_updates", "scale",
+                 "settings", "theta")  # fmt: skip
+
+    def __init__(self, dim: int, settings: LearnerSettings) -> None:
+        self.dim = dim
+        self.settings = settings
+        self.A: Matrix = np.asfortranarray(np.eye(dim) * settings.ridge)  # lower triangle counts
+        self.b: Vector = np.zeros(dim)
+        self.theta: Vector = np.zeros(dim)
+        self.form: Form = InverseForm(dim, settings.ridge)
+        self.log_det_A = dim * math.log(settings.ridge)
+        self.scale = 1.0
+        self.n_updates = 0
+        self._since_refill = 0
+
+    @property
+    def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
+        """The design matrix, (dim, dim): a full, symmetric copy."""
+        lower = np.tril(self.A)
+        return self.scale * (lower + np.tril(lower, -1).T)
+
+    @property
+    def u(self) -> Vector:
+        """Rewards times contexts, (dim,): a copy."""
+        return self.scale * self.b
+
+    @property
+    def log_det_ratio(self) -> float:
+        """log(det Lambda / det(ridge·I)): the information gathered, as OFUL's radius reads it."""
+        prior = self.dim * (math.log(self.settings.ridge) - math.log(self.scale))
+        return max(self.log_det_A - prior, 0.0)
+
+    def root(self) -> RootForm:
+        """The square-root form; the first call switches the state over to it."""
+        if isinstance(self.form, RootForm):
+            return self.form
+        root = RootForm(self.dim, self.settings.ridge)
+        root.refactor(self.A)
+        self.form = root
+        return root
+
+    def update(self, x: Vector, reward: float) -> None:
+        """Learn one reward for context ``x`` (dim,)."""
+        if self.settings.discount < 1.0:
+            self.scale *= self.settings.discount
+            weight = 1.0 / math.sqrt(self.scale)
+            x, reward = x * weight, reward * weight
+        form = self.form
+        if compiled is not None and self.dim <= SMALL_UPDATE and isinstance(form, InverseForm):
+            q = compiled.update(self.A.T, form.upper, self.b, self.theta, x, reward)
+        else:
+            Ax, q = form.update(x)
+            add_outer(self.A, x[None])
+            self.b += reward * x
+            self.theta += ((reward - float(x.dot(self.theta))) / (1.0 + q)) * Ax
+        self.log_det_A += math.log1p(q)
+        self._count(1)
+
+    def update_many(self, X: Matrix, rewards: Vector) -> None:
+        """Learn the rows of X (n, dim) in their order: up to rounding, one ``update`` for each."""
+        start = 0
+        while start < len(X):
+            stop = min(len(X), start + self._room())
+            self._update_batch(X[start:stop], rewards[start:stop])
+            start = stop
+
+    def _update_batch(self, X: Matrix, rewards: Vector) -> None:
+        if self.settings.discount < 1.0:
+            scales = self.scale * self.settings.discount ** np.arange(1, len(X) + 1)
+            weights = 1.0 / np.sqrt(scales)
+            X, rewards = X * weights[:, None], rewards * weights
+            self.scale = float(scales[-1])
+        add_outer(self.A, X)
+        self.b += rewards @ X
+        if len(X) >= self.dim:
+            self.log_det_A = self.form.refactor(self.A)
+        else:
+            self.log_det_A += self.form.update_many(X)
+        self.theta = self.form.times(self.b)
+        self._count(len(X))
+
+    def refactor(self) -> None:
+        """Derive everything anew from A and b."""
+        self.log_det_A = self.form.refactor(self.A)
+        self.theta = self.form.times(self.b)
+
+    def refill(self) -> None:
+        """Put back the part of the prior that forgetting took, in every direction alike."""
+        self.A *= self.scale
+        self.b *= self.scale
+        self.A[np.diag_indices(self.dim)] += (1.0 - self.scale) * self.settings.ridge
+        self.scale = 1.0
+        self._since_refill = 0
+        self.refactor()
+
+    def residual(self) -> float:
+        """Relative length of A·A⁻¹v − v for a fixed pseudo-random v: how far the inverse is off."""
+        v = np.random.default_rng(self.n_updates).standard_normal(self.dim)
+        error = dsymv(1.0, self.A, self.form.times(v), lower=1) - v
+        return float(dnrm2(error)) / float(dnrm2(v))
+
+    def _room(self) -> int:
+        """How many rewards fit before the prior is due to be put back."""
+        return self.settings.refill_every - self._since_refill
+
+    def _count(self, n: int) -> None:
+        before, self.n_updates = self.n_updates, self.n_updates + n
+        self._since_refill += n
+        if self._room() <= 0:
+            self.refill()
+        elif before // GUARD_EVERY != self.n_updates // GUARD_EVERY:
+            self._guard(before)
+
+    def _guard(self, before: int) -> None:
+        every = max(REFACTOR_EVERY, 10 * self.dim)
+        due = before // every != self.n_updates // every
+        if due or not self.residual() <= GUARD_LIMIT:
+            self.refactor()
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
+        """Header and arrays from which ``unpack`` makes the very same state, bit for bit."""
+        header: dict[str, object] = {
+            "dim": self.dim,
+            "form": self.form.name,
+            "log_det_A": self.log_det_A,
+            "n_updates": self.n_updates,
+            "scale": self.scale,
+            "since_refill": self._since_refill,
+        }
+        return header, {"A": self.A, "b": self.b, "form": self.form.array, "theta": self.theta}
+
+    @classmethod
+    def unpack(
+        cls, record: Record, arrays: dict[str, AnyArray], settings: LearnerSettings
+    ) -> "State":
+        """The state that ``pack`` was called on."""
+        state = cls(record.integer("dim"), settings)
+        if record.text("form") == RootForm.name:
+            state.form = RootForm(state.dim, settings.ridge)
+        square, row = (state.dim, state.dim), (state.dim,)
+        state.form.load(stored(arrays, "form", square))
+        state.A = stored(arrays, "A", square)
+        state.b, state.theta = stored(arrays, "b", row), stored(arrays, "theta", row)
+        state.log_det_A = record.number("log_det_A")
+        state.n_updates = record.integer("n_updates")
+        state.scale = record.number("scale")
+        state._since_refill = record.integer("since_refill")
+        return state

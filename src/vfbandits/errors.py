@@ -1,0 +1,62 @@
+"""Every error of the library, and nothing else.
+
+::
+
+    VFBanditsError
+    ├── SettingError        a bandit or a federation cannot be built from these settings
+    ├── NotBlindError       the setting looks at coordinates, which a rotation mixes
+    ├── ContextError        contexts have a wrong shape, a NaN, or a missing owner
+    ├── ArmError            the arms of a round are empty, repeated or unknown
+    ├── MaskError           a mask or a share does not fit
+    ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
+    ├── UnknownDecisionError  a reward names a decision that is not open
+    ├── RewardError         a reward is not a number, or contradicts an earlier one
+    ├── NumericalError      the state is no longer finite
+    └── SnapshotError       a file is not a snapshot of this version, or is damaged
+
+A message says what was wanted, then what came.  It never holds a feature, a mask or a key.
+"""
+
+
+class VFBanditsError(Exception):
+    """Base of all errors that this library raises on purpose."""
+
+
+class SettingError(VFBanditsError, ValueError):
+    """A bandit or a federation cannot be built from these settings."""
+
+
+class NotBlindError(VFBanditsError, ValueError):
+    """The setting treats coordinates one by one, so masked and plain runs would part."""
+
+
+class ContextError(VFBanditsError, ValueError):
+    """Contexts have a wrong shape, a value that is not finite, or a missing owner."""
+
+
+class ArmError(VFBanditsError, ValueError):
+    """The arms of a round are empty, repeated or unknown."""
+
+
+class MaskError(VFBanditsError, ValueError):
+    """A mask or a share does not fit."""
+
+
+class SecureSumError(VFBanditsError, ValueError):
+    """A value does not fit the ring, or a pad would cover two different messages."""
+
+
+class UnknownDecisionError(VFBanditsError, LookupError):
+    """A reward names a decision that is not open."""
+
+
+class RewardError(VFBanditsError, ValueError):
+    """A reward is not a finite number, or contradicts one that was already learnt."""
+
+
+class NumericalError(VFBanditsError, ArithmeticError):
+    """A score is not finite, although every input was."""
+
+
+class SnapshotError(VFBanditsError, ValueError):
+    """A file is not a snapshot that this version can read, or it is damaged."""

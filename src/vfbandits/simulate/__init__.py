@@ -1,0 +1,1 @@
+"""Worlds to try bandits in, and what came of it.  No network."""

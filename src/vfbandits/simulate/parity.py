@@ -1,0 +1,150 @@
+"""Masked against plain, round by round: the federation must decide as a central bandit would."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.policy import LinTS
+from vfbandits.core.round import Federation
+
+
+@dataclass(frozen=True, slots=True)
+class ParityRound:
+    """One round's input: every participant's block, and the reward that each arm would give."""
+
+    blocks: Mapping[str, ArrayLike]
+    rewards: Vector
+    arms: tuple[int | str, ...] | None = None
+    arm_features: Matrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParityReport:
+    """What masked and plain had in common.
+
+    Attributes
+    ----------
+    equal, total
+        Rounds in which both chose the same arm, of all rounds.
+    first_difference
+        The first round, from 0, in which they did not; None if there is none.
+    largest_score_difference
+        Over all rounds and arms, relative to the largest score of the round (at least 1).
+    masked_norm, plain_norm
+        ‖theta‖ at the end, masked and plain.
+    rotated_draws
+        Whether normals were turned by the mask: only LinTS in parameter space needs it.
+    """
+
+    equal: int
+    total: int
+    first_difference: int | None
+    largest_score_difference: float
+    masked_norm: float
+    plain_norm: float
+    rotated_draws: bool = False
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every decision was the same."""
+        return self.equal == self.total
+
+
+class TurnedDraws:
+    """Draws of a masked run: the plain run's, turned by the mask where they live in its space."""
+
+    def __init__(self, source: np.random.Generator, mask: Matrix) -> None:
+        self._source = source
+        self._mask = mask
+        self.turning = False
+
+    def standard_normal(self, size: int | tuple[int, ...], /) -> Matrix:
+        """Independent N(0, 1), turned while ``turning``."""
+        normals = self._source.standard_normal(size)
+        return normals @ self._mask.T if self.turning else normals
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
+        return self._source.random()
+
+
+def parity(
+    federation_factory: Callable[[], Federation],
+    rounds: Iterable[ParityRound | tuple[Mapping[str, ArrayLike], Vector]],
+    *,
+    on_round: Callable[[int], None] | None = None,
+) -> ParityReport:
+    """Run a federation and its plain twin side by side on the same rounds and draws.
+
+    ``rounds`` are ``ParityRound`` or pairs (blocks, rewards of all arms).  Each of the two gets
+    the reward of the arm it chose itself, so a first difference may have consequences.
+
+    >>> import vfbandits as vfb
+    >>> rng = np.random.default_rng(0)
+    >>> rounds = [({"shop": rng.normal(size=(4, 2)), "bank": rng.normal(size=(4, 3))},
+    ...            rng.normal(size=4)) for _ in range(50)]
+    >>> report = vfb.parity(
+    ...     lambda: vfb.Federation(vfb.LinUCB(), widths={"shop": 2, "bank": 3}), rounds)
+    >>> report.equal, report.total
+    (50, 50)
+    """
+    federation = federation_factory()
+    twin = federation.twin()
+    policy = federation.bandit.policy
+    turned = TurnedDraws(np.random.default_rng(federation.bandit.seed), federation.reveal_mask())
+    federation.bandit.draw_from(turned)
+    tally = _Tally()
+    ndim = 2 if federation.bandit.layout.layout == "per_arm" else 1
+    for number, item in enumerate(rounds):
+        given = item if isinstance(item, ParityRound) else ParityRound(*item)
+        turned.turning = ndim == 2 and _in_parameter_space(policy, given, federation.split.dim)
+        tally.rotated |= turned.turning
+        masked = federation.decide(given.blocks, arms=given.arms, arm_features=given.arm_features)
+        counted = {name: given.blocks[name] for name in masked.contributors}
+        plain = twin.decide(
+            federation.split.join(counted, ndim=ndim),
+            arms=given.arms,
+            arm_features=given.arm_features,
+        )
+        tally.note(number, masked.index, plain.index, masked.scores, plain.scores)
+        federation.reward(masked, float(given.rewards[masked.index]))
+        twin.reward(plain, float(given.rewards[plain.index]))
+        if on_round is not None:
+            on_round(number)
+    return ParityReport(
+        tally.equal,
+        tally.total,
+        tally.first,
+        tally.difference,
+        federation.bandit.estimate_norm(),
+        twin.estimate_norm(),
+        tally.rotated,
+    )
+
+
+class _Tally:
+    """Counts of a parity run."""
+
+    def __init__(self) -> None:
+        self.equal = self.total = 0
+        self.first: int | None = None
+        self.difference = 0.0
+        self.rotated = False
+
+    def note(self, number: int, masked: int, plain: int, left: Vector, right: Vector) -> None:
+        self.total += 1
+        if masked == plain:
+            self.equal += 1
+        elif self.first is None:
+            self.first = number
+        scale = max(1.0, float(np.abs(right).max()))
+        self.difference = max(self.difference, float(np.abs(left - right).max()) / scale)
+
+
+def _in_parameter_space(policy: object, given: ParityRound, dim: int) -> bool:
+    if not isinstance(policy, LinTS) or policy.space == "arm":
+        return False
+    return policy.space == "parameter" or len(given.rewards) > dim

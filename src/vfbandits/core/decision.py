@@ -132,7 +132,8 @@ class Propensity:
 def _first_best_rows(scores: Matrix, magnitude: float) -> NDArray[np.intp]:
     best = scores.max(axis=1, keepdims=True)
     keep = np.asarray(scores >= best - TIE_TOLERANCE * (np.abs(best) + magnitude))
-    return np.argmax(keep, axis=1)
+    winners: NDArray[np.intp] = keep.argmax(axis=1)
+    return winners
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,8 @@ contexts as it would on plain ones:
   first (a *layered* share, Q_j R_j), so that a mask generator who talks still opens nothing.
 * ``blockwise``: Q = diag(R_1 … R_M), and participant j draws R_j itself and tells nobody.
 
-Not hidden from the active participant: lengths and angles, of each block and of the whole.
+Not hidden from the active participant: lengths and angles, of each block and of the whole.  A
+block of a single feature has nothing else: a rotation of one number is a sign.
 """
 
 import os

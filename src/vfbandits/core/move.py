@@ -4,7 +4,8 @@ A move is made on Lambda and u, the truth; inverse and theta are derived anew.  
 twin, and decisions after it equal those of a plain bandit that was treated the same way:
 
 * ``Rotation``: a new mask.  Lambda' = R Lambda R', u' = R u; the plain twin does nothing.
-* ``Widening``: a participant joined.  New dimensions start at ridge·I and u = 0.
+* ``Widening``: a participant joined.  New dimensions start at the prior, ridge·I (under
+  forgetting: at what the prior weighs at that moment), and at u = 0.
 * ``Narrowing``: a participant left.  Its rows and columns are cut out, which is the Lambda and u
   that the same rewards would have given without its features.
 """
@@ -117,16 +118,10 @@ class Narrowing:
 
 def moved(state: State, move: Move) -> State:
     """A new state: what ``state`` has learnt, carried along by ``move``."""
-    if state.scale != 1.0:
-        state.refill()
-    u = move.vector(state.u)
-    new = State(len(u), state.settings)
-    new.A = np.asfortranarray(move.matrix(state.Lambda, state.settings.ridge))
-    new.b = u
-    new.n_updates = state.n_updates
-    if state.form.name == "root":
-        new.root()
-    new.refactor()
+    b = move.vector(state.b)
+    new = State(len(b), state.settings)
+    A = move.matrix(state.Lambda / state.scale, state.settings.ridge)
+    new.take_over(state, np.asfortranarray(A), b)
     return new
 
 

@@ -44,8 +44,18 @@ class State:
     array([1.5, 0. ])
     """
 
-    __slots__ = ("A", "_since_refill", "b", "dim", "form", "log_det_A", "n_updates", "scale",
-                 "settings", "theta")  # fmt: skip
+    __slots__ = (
+        "A",
+        "b",
+        "dim",
+        "form",
+        "log_det_A",
+        "n_updates",
+        "scale",
+        "settings",
+        "since_refill",
+        "theta",
+    )  # fmt: skip
 
     def __init__(self, dim: int, settings: LearnerSettings) -> None:
         self.dim = dim
@@ -57,7 +67,7 @@ class State:
         self.log_det_A = dim * math.log(settings.ridge)
         self.scale = 1.0
         self.n_updates = 0
-        self._since_refill = 0
+        self.since_refill = 0
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -130,13 +140,23 @@ class State:
         self.log_det_A = self.form.refactor(self.A)
         self.theta = self.form.times(self.b)
 
+    def take_over(self, other: "State", A: Matrix, b: Vector) -> None:
+        """Go on from ``A`` and ``b`` where ``other`` stands in its counts and its forgetting."""
+        self.A, self.b = A, b
+        self.scale = other.scale
+        self.n_updates = other.n_updates
+        self.since_refill = other.since_refill
+        if isinstance(other.form, RootForm):
+            self.form = RootForm(self.dim, self.settings.ridge)
+        self.refactor()
+
     def refill(self) -> None:
         """Put back the part of the prior that forgetting took, in every direction alike."""
         self.A *= self.scale
         self.b *= self.scale
         self.A[np.diag_indices(self.dim)] += (1.0 - self.scale) * self.settings.ridge
         self.scale = 1.0
-        self._since_refill = 0
+        self.since_refill = 0
         self.refactor()
 
     def residual(self) -> float:
@@ -147,11 +167,11 @@ class State:
 
     def _room(self) -> int:
         """How many rewards fit before the prior is due to be put back."""
-        return self.settings.refill_every - self._since_refill
+        return self.settings.refill_every - self.since_refill
 
     def _count(self, n: int) -> None:
         before, self.n_updates = self.n_updates, self.n_updates + n
-        self._since_refill += n
+        self.since_refill += n
         if self._room() <= 0:
             self.refill()
         elif before // GUARD_EVERY != self.n_updates // GUARD_EVERY:
@@ -171,7 +191,7 @@ class State:
             "log_det_A": self.log_det_A,
             "n_updates": self.n_updates,
             "scale": self.scale,
-            "since_refill": self._since_refill,
+            "since_refill": self.since_refill,
         }
         return header, {"A": self.A, "b": self.b, "form": self.form.array, "theta": self.theta}
 
@@ -190,5 +210,5 @@ class State:
         state.log_det_A = record.number("log_det_A")
         state.n_updates = record.integer("n_updates")
         state.scale = record.number("scale")
-        state._since_refill = record.integer("since_refill")
+        state.since_refill = record.integer("since_refill")
         return state

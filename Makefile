@@ -1,0 +1,45 @@
+# Everything runs in .venv, which `make` builds from Python 3.11+ and the package registry.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long bench lint docs clean
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "vfbandits needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments]'
+	@touch $@
+
+demo: $(READY) ## masked against plain, and the paper's comparison: plot and table in out/demo
+	$(BIN)/vfb demo --out out/demo
+
+test: $(READY) lint ## what CI runs
+	$(BIN)/python -m coverage run -m pytest -m "not long"
+	$(BIN)/python -m coverage report --include='src/vfbandits/core/*' --omit='*/compiled.py' --fail-under=98
+	VFBANDITS_COMPILED=0 $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store
+
+test-long: $(READY) ## a million updates, and thousands of fresh random worlds
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest tests/core tests/contracts tests/store
+
+bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
+	$(BIN)/python -m benchmarks.speed
+
+lint: $(READY) ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+docs: $(READY) ## the documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove what make built
+	rm -rf $(VENV) .venv-peers out site

@@ -1,0 +1,13 @@
+"""Settings of all tests.
+
+By default examples are derived from the test itself, so that CI gives the same answer twice; with
+``HYPOTHESIS_PROFILE=explore`` (``make test-long``) they are new each time, and more.
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=2_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

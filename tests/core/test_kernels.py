@@ -1,0 +1,87 @@
+"""Compiled loops against BLAS: the same numbers up to rounding, the same decisions."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from vfbandits.core.decision import TIE_TOLERANCE
+from vfbandits.core.inverse import InverseForm, add_outer
+from vfbandits.core.kernels import compiled
+
+needs_numba = pytest.mark.skipif(compiled is None, reason="numba (extra 'fast') is off or missing")
+
+
+@needs_numba
+@given(dim=st.integers(1, 40), n=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_compiled_loops_compute_what_blas_computes(dim, n, seed):
+    rng = np.random.default_rng(seed)
+    form, fast = InverseForm(dim, 0.5), InverseForm(dim, 0.5)
+    A, B = (np.asfortranarray(0.5 * np.eye(dim)) for _ in range(2))
+    b, u, theta, phi = np.zeros(dim), np.zeros(dim), np.zeros(dim), np.zeros(dim)
+    for x, reward in zip(rng.standard_normal((6, dim)), rng.standard_normal(6), strict=True):
+        Sx, q = form.update(x)
+        add_outer(A, x[None])
+        b += reward * x
+        theta += (reward - x @ theta) / (1.0 + q) * Sx
+        assert compiled.update(B.T, fast.upper, u, phi, x, reward) == pytest.approx(q, rel=1e-9)
+    assert_allclose(np.tril(fast.T), np.tril(form.T), atol=1e-11)
+    assert_allclose(np.tril(B), np.tril(A), atol=1e-11)
+    assert_allclose(phi, theta, atol=1e-10)
+    assert_allclose(u, b, atol=1e-11)
+    X = rng.standard_normal((n, dim))
+    S = np.tril(form.T) + np.tril(form.T).T
+    squares, means = np.empty(n), np.empty(n)
+    compiled.squared_widths(form.upper, X, squares)
+    compiled.means(X, theta, means)
+    assert_allclose(squares, np.einsum("ai,ij,aj->a", X, S, X), atol=1e-10)
+    assert_allclose(means, X @ theta, atol=1e-10)
+
+
+@needs_numba
+@pytest.mark.parametrize(
+    ("scores", "wanted"),
+    [([1.0], 0), ([0.0, 1.0, 1.0], 1), ([np.nan, 1.0], -1), ([1.0, np.nan], -1), ([np.inf], -1)],
+)
+def test_the_compiled_tie_rule_is_the_stated_one(scores, wanted):
+    assert compiled.first_best(np.array(scores), 1.0, TIE_TOLERANCE) == wanted
+
+
+RUN = """
+import numpy as np, vfbandits as vfb
+from vfbandits.core.kernels import compiled
+rng = np.random.default_rng(0)
+for policy in (vfb.LinUCB(beta=0.5), vfb.LinTS(posterior_scale=0.2), vfb.InverseGap()):
+    bandit = vfb.Bandit(policy, dim=8, seed=1, discount=0.99)
+    arms = []
+    for _ in range(300):
+        X = np.rint(rng.standard_normal((6, 8)))
+        decision = bandit.decide(X)
+        bandit.reward(decision, float(X[decision.index].sum()))
+        arms.append(decision.arm)
+    print(arms)
+import sys
+print(compiled is not None, file=sys.stderr)
+"""
+
+
+@needs_numba
+def test_with_and_without_numba_the_same_arms_are_chosen():
+    answers = {}
+    for switch in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN],
+            env={**os.environ, "VFBANDITS_COMPILED": switch},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answers[done.stderr.strip()] = done.stdout
+    assert set(answers) == {"True", "False"}
+    assert answers["True"] == answers["False"]

@@ -1,0 +1,147 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from vfbandits.core.arrays import MaskedBlock
+from vfbandits.core.fixed_point import FixedPoint
+from vfbandits.core.pads import PairKey, Stamp
+from vfbandits.core.secure_sum import Blinder, add_blinded
+from vfbandits.errors import SecureSumError, SettingError
+
+
+def circle(n, bound=64.0):
+    code = FixedPoint(n_terms=n, bound=bound)
+    ends = {f"p{i}": Blinder(f"p{i}", code) for i in range(n)}
+    for end in ends.values():
+        end.meet({name: other.public_key for name, other in ends.items()})
+    return code, ends
+
+
+@given(n=st.integers(2, 5), rows=st.integers(1, 4), dim=st.integers(1, 6),
+       seed=st.integers(0, 2**32 - 1))  # fmt: skip
+@settings(deadline=None, max_examples=30)
+def test_pads_cancel_in_the_sum_and_the_error_is_below_1e_12(n, rows, dim, seed):
+    code, ends = circle(n)
+    blocks = np.random.default_rng(seed).uniform(-64, 64, size=(n, rows, dim))
+    stamp = Stamp(epoch=1, round=seed)
+    messages = [
+        end.blind(MaskedBlock(block), stamp, list(ends))
+        for end, block in zip(ends.values(), blocks, strict=True)
+    ]
+    assert np.abs(add_blinded(messages, code) - blocks.sum(axis=0)).max() < 1e-12
+    for message, block in zip(messages, blocks, strict=True):
+        assert not (message.values == code.encode(block)).any()
+
+
+@given(n=st.integers(1, 100), bound=st.sampled_from([1.0, 8.0, 64.0]))
+def test_a_sum_of_bounded_values_never_wraps(n, bound):
+    code = FixedPoint(n_terms=n, bound=bound)
+    for sign in (-1.0, 1.0):
+        total = np.zeros(1, dtype=np.uint64)
+        for _ in range(n):
+            total += code.encode(np.array([sign * bound]))
+        assert_allclose(code.decode(total), sign * n * bound, rtol=1e-12)
+
+
+def test_any_part_of_a_round_looks_like_noise():
+    """All but one message: the sum is uniform in the ring, whatever the blocks are."""
+    _, ends = circle(3)
+    zero = MaskedBlock(np.zeros((200, 50)))
+    messages = [end.blind(zero, Stamp(0, 1), list(ends)) for end in ends.values()]
+    for left, right in itertools.combinations(messages, 2):
+        top_bits = ((left.values + right.values) >> np.uint64(60)).ravel()
+        counts = np.bincount(top_bits.astype(int), minlength=16)
+        chi2 = ((counts - 625.0) ** 2 / 625.0).sum()
+        assert chi2 < 50.0  # 15 degrees of freedom: one in 100,000
+    total = messages[0].values + messages[1].values + messages[2].values
+    assert (total == 0).all()
+
+
+def test_the_same_message_again_gives_the_same_bytes_and_another_is_refused():
+    _, ends = circle(2)
+    block = MaskedBlock(np.ones((1, 2)))
+    stamp = Stamp(0, 1)
+    first = ends["p0"].blind(block, stamp, list(ends))
+    assert ends["p0"].blind(block, stamp, list(ends)) is first
+    with pytest.raises(SecureSumError, match="covers one message only"):
+        ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), stamp, list(ends))
+    with pytest.raises(SecureSumError, match="a stamp after"):
+        ends["p0"].blind(block, Stamp(0, 0), list(ends))
+    again = ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), Stamp(0, 1, attempt=1), list(ends))
+    assert (again.values != first.values).all()
+
+
+def test_the_same_block_with_other_senders_is_another_message():
+    _, ends = circle(3)
+    block = MaskedBlock(np.ones((1, 2)))
+    ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1", "p2"])
+    with pytest.raises(SecureSumError, match="covers one message only"):
+        ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1"])
+
+
+def test_pads_differ_with_epoch_round_attempt_shape_and_pair():
+    key = PairKey(b"k" * 32)
+    stamps = [Stamp(0, 0, 0), Stamp(1, 0, 0), Stamp(0, 1, 0), Stamp(0, 0, 1)]
+    pads = [key.pad(stamp, (2, 3)).tobytes() for stamp in stamps]
+    pads += [
+        key.pad(stamps[0], (3, 2)).tobytes(),
+        PairKey(b"l" * 32).pad(stamps[0], (2, 3)).tobytes(),
+    ]
+    assert len(set(pads)) == len(pads)
+    assert key.pad(stamps[0], (2, 3)).tobytes() == pads[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "what"), [(64.1, "a larger one"), (np.nan, "not finite"), (-np.inf, "not finite")]
+)
+def test_values_that_do_not_fit_are_refused_before_sending(value, what):
+    _, ends = circle(2)
+    with pytest.raises(SecureSumError, match=f"bound 64, got .*{what}.*nothing was sent"):
+        ends["p0"].blind(MaskedBlock(np.array([[value]])), Stamp(0, 1), list(ends))
+    # The stamp was not used up: the right value may still go out under it.
+    ends["p0"].blind(MaskedBlock(np.array([[1.0]])), Stamp(0, 1), list(ends))
+
+
+@pytest.mark.parametrize(
+    ("bound", "message"), [(1e9, "leaves an error"), (0.0, "positive"), (np.inf, "positive")]
+)
+def test_a_bound_that_leaves_too_few_bits_is_refused(bound, message):
+    with pytest.raises(SettingError, match=message):
+        FixedPoint(n_terms=3, bound=bound)
+
+
+def test_a_sum_is_all_or_nothing():
+    code, ends = circle(3)
+    block = MaskedBlock(np.ones((1, 2)))
+    messages = [end.blind(block, Stamp(0, 1), list(ends)) for end in ends.values()]
+    late = ends["p2"].blind(block, Stamp(0, 2), list(ends))
+    for bad, message in [
+        (messages[:2], r"needs messages from \['p0', 'p1', 'p2'\], got \['p0', 'p1'\]"),
+        ([*messages, messages[0]], r"got \['p0', 'p0', 'p1', 'p2'\]"),
+        ([*messages[:2], late], "messages of one round"),
+        ([], "got none"),
+    ]:
+        with pytest.raises(SecureSumError, match=message):
+            add_blinded(bad, code)
+
+
+@pytest.mark.parametrize(
+    ("senders", "message"),
+    [(["p0"], "at least one more"), (["p1"], "at least one more"), (["p0", "stranger"], "no key")],
+)
+def test_a_message_that_would_hide_nothing_is_refused(senders, message):
+    _, ends = circle(2)
+    with pytest.raises(SecureSumError, match=message):
+        ends["p0"].blind(MaskedBlock(np.ones((1, 1))), Stamp(0, 1), senders)
+
+
+def test_keys_and_messages_are_not_shown():
+    _, ends = circle(2)
+    message = ends["p0"].blind(MaskedBlock(np.ones((1, 1))), Stamp(0, 1), list(ends))
+    assert repr(ends["p0"]) == "Blinder('p0')"
+    assert "values" not in repr(message)
+    assert repr(PairKey(b"secret")) == "PairKey()"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import vfbandits as vfb
 from vfbandits.simulate.parity import ParityRound
 
-KINDS = ("normal", "small_whole", "duplicates", "zeros", "collinear", "unit")
+KINDS = ("normal", "small_whole", "duplicates", "zeros", "collinear", "unit", "few")
 
 policies = st.sampled_from(
     [
@@ -49,6 +49,8 @@ def contexts(rng, kind, n_rows, dim):
         X = X[:1] * rng.integers(-2, 3, size=(n_rows, 1))
     elif kind == "unit":
         X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    elif kind == "few":  # the same three rows again and again, so that rewards can cancel
+        X = np.rint(np.random.default_rng(dim).standard_normal((3, dim)))[rng.integers(3, size=n_rows)]
     return X
 
 

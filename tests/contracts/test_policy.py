@@ -64,7 +64,7 @@ def test_scoring_changes_no_context_and_no_state(policy):
     X = np.random.default_rng(2).standard_normal((5, 3))
     given = X.copy()
     theta, Lambda = state.theta.copy(), state.Lambda
-    policy.score(SharedStatistics(state, X, 1.0), np.random.default_rng(3))
+    policy.score(SharedStatistics(state, X), np.random.default_rng(3))
     assert (given == X).all()
     assert (theta == state.theta).all()
     assert (Lambda == state.Lambda).all()

@@ -72,3 +72,23 @@ def test_parity_reports_a_difference_when_there_is_one():
     report = vfb.parity(lambda: vfb.Federation(FirstCoordinate(), widths={"a": 1, "b": 1}), rounds)
     assert (report.equal, report.total, report.first_difference) == (0, 4, 0)
     assert not report.lossless
+
+
+@pytest.mark.parametrize("policy", [vfb.LinGreedy(), vfb.LinUCB(beta=0.0), vfb.InverseGap()])
+@pytest.mark.parametrize("mask", ["dense", "blockwise"])
+def test_rewards_that_cancel_leave_ties_and_no_noise_to_decide_by(policy, mask):
+    """u is zero again after +1 and −1: the estimate is rounding noise, on either side another."""
+    rng = np.random.default_rng(5)
+    widths = {"a": 3, "b": 2}
+    for _ in range(20):
+        X = rng.standard_normal((6, 5))
+        X[:] = X[0]  # all arms alike, so every choice sees the same context
+        other = rng.standard_normal((6, 5))
+        rounds = []
+        for contexts, reward in ((X, 1.0), (X, -1.0), (other, 0.0), (other, 0.0)):
+            blocks = {"a": contexts[:, :3], "b": contexts[:, 3:]}
+            rounds.append((blocks, np.full(6, reward)))
+        report = vfb.parity(
+            lambda: vfb.Federation(policy, widths=widths, mask=mask, seed=1), rounds
+        )
+        assert report.lossless

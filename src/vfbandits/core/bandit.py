@@ -191,8 +191,10 @@ class Bandit:
     ) -> int:
         """Learn several rewards as one update; returns how many were new.
 
-        Up to rounding the same as ``reward`` one after the other, forgetting included.  All or
-        nothing: one bad reward, and none is learnt.
+        Up to rounding Lambda, u and every statistic are the same as after ``reward`` one after
+        the other, forgetting included; only LinTS in parameter space draws from another root of
+        the same inverse then, equal in distribution.  All or nothing: one bad reward, and none is
+        learnt.
         """
         keys = [_key(decision) for decision in decisions]
         rewards = [as_reward(value) for value in values]

@@ -20,13 +20,17 @@ _LOOSE = {"reassoc", "contract", "nsz"}
 
 
 @njit(cache=True, fastmath=_LOOSE)
-def means(X: Matrix, theta: Vector, out: Vector) -> None:
-    """X theta for rows X (n, dim)."""
+def means(X: Matrix, theta: Vector, out: Vector) -> float:
+    """X theta for rows X (n, dim); returns the sum of all squares in X."""
+    squares = 0.0
     for a in range(len(X)):
         total = 0.0
         for i in range(len(theta)):
-            total += X[a, i] * theta[i]
+            x = X[a, i]
+            total += x * theta[i]
+            squares += x * x
         out[a] = total
+    return squares
 
 
 @njit(cache=True, fastmath=_LOOSE)

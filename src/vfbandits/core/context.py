@@ -76,16 +76,17 @@ class Split:
         if not isinstance(blocks, Mapping):
             raise ContextError(f"wanted a block for each participant, got {type(blocks).__name__}")
         came: dict[str, PlainBlock] = {}
-        rows: tuple[int, ...] = ()
+        rows: tuple[int, ...] | None = None
         for name, width, label in self._plan:
             given = blocks.get(name)
             if given is None:
                 continue
             block = as_array(given, ndim=ndim, width=width, what=label)
-            if not came:
+            if rows is None:
                 rows = block.shape[:-1]
             elif block.shape[:-1] != rows:
-                raise ContextError(f"{label} must have {rows} rows as the first, got {block.shape}")
+                wanted = (*rows, width)
+                raise ContextError(f"{label} must have shape {wanted}, got {block.shape}")
             came[name] = PlainBlock(block)
         if len(came) < len(blocks):
             self._refuse_unknown(blocks)

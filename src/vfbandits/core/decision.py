@@ -152,6 +152,16 @@ class Decision:
         The policy's scores and the estimated rewards, one per arm.
     contributors
         Participants whose features counted; the others' blocks were zeros.
+
+    Examples
+    --------
+    >>> import vfbandits as vfb
+    >>> bandit = vfb.Bandit(vfb.LinGreedy(epsilon=0.3), dim=1, seed=1)
+    >>> decision = bandit.decide([[1.0], [2.0], [3.0]])
+    >>> decision
+    Decision(id=0, arm=0, index=0, contributors=('all',))
+    >>> decision.probabilities.round(3)
+    array([0.8, 0.1, 0.1])
     """
 
     id: DecisionId

@@ -8,9 +8,9 @@ import math
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dgemv, dnrm2
+from scipy.linalg.blas import dgemm, dgemv
 
-from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.arrays import Matrix, Vector, frobenius
 from vfbandits.core.factor import arm_order_factor
 from vfbandits.core.kernels import SMALL_PRODUCT, compiled
 from vfbandits.core.sampler import FactorSampler, IndependentSampler, ParameterSampler, Sampler
@@ -60,12 +60,14 @@ class ArmStatistics(Protocol):
         ...
 
 
-def _means(X: Matrix, theta: Vector) -> Vector:
+def _means(X: Matrix, theta: Vector) -> tuple[Vector, float]:
+    """X theta, and the length of X, which must be finite."""
     if compiled is not None and X.size <= SMALL_PRODUCT:
         means: Vector = np.empty(len(X))
-        compiled.means(X, theta, means)
-        return means
-    return np.asarray(dgemv(1.0, X.T, theta, trans=1))
+        squares = compiled.means(X, theta, means)
+        return means, frobenius(X, what="contexts", squares=squares)
+    length = frobenius(X, what="contexts")
+    return np.asarray(dgemv(1.0, X.T, theta, trans=1)), length
 
 
 class SharedStatistics:
@@ -73,20 +75,11 @@ class SharedStatistics:
 
     __slots__ = ("X", "_length", "_squares", "_state", "means", "n_arms")
 
-    def __init__(
-        self,
-        state: State,
-        X: Matrix,
-        length: float,
-        *,
-        means: Vector | None = None,
-        squares: Vector | None = None,
-    ) -> None:
+    def __init__(self, state: State, X: Matrix, squares: Vector | None = None) -> None:
         self._state = state
         self.X = X
-        self._length = length
         self.n_arms = len(X)
-        self.means = _means(X, state.theta) if means is None else means
+        self.means, self._length = _means(X, state.theta)
         self._squares = squares
 
     @property
@@ -102,8 +95,8 @@ class SharedStatistics:
 
     @property
     def magnitude(self) -> float:
-        """‖X‖ ‖theta‖."""
-        return self._length * float(dnrm2(self._state.theta))
+        """‖X‖ times the magnitude of theta."""
+        return self._length * self._state.magnitude
 
     @property
     def log_det_ratio(self) -> float:
@@ -133,16 +126,11 @@ class SharedStatistics:
         return arm_order_factor(self._state.form.covariance(self.X) / self._state.scale)
 
 
-def shared_statistics_many(state: State, X: Matrix, lengths: list[float]) -> list[SharedStatistics]:
-    """Statistics of several rounds, X (n_rounds, n_arms, dim), from one product for all."""
+def shared_statistics_many(state: State, X: Matrix) -> list[SharedStatistics]:
+    """Statistics of several rounds, X (n_rounds, n_arms, dim): one large product for all."""
     n_rounds, n_arms, dim = X.shape
-    rows = X.reshape(-1, dim)
-    means = _means(rows, state.theta).reshape(n_rounds, n_arms)
-    squares = state.form.squared_widths(rows).reshape(n_rounds, n_arms)
-    return [
-        SharedStatistics(state, X[i], lengths[i], means=means[i], squares=squares[i])
-        for i in range(n_rounds)
-    ]
+    squares = state.form.squared_widths(X.reshape(-1, dim)).reshape(n_rounds, n_arms)
+    return [SharedStatistics(state, rows, part) for rows, part in zip(X, squares, strict=True)]
 
 
 class OuterStatistics:
@@ -157,7 +145,7 @@ class OuterStatistics:
     def __init__(self, state: State, user: Vector, W: Matrix, length: float) -> None:
         n_features = W.shape[1]
         units = np.asarray(np.kron(user, np.eye(n_features)), dtype=np.float64)
-        self._unit = SharedStatistics(state, units, float(dnrm2(user)))
+        self._unit = SharedStatistics(state, units)
         self.W = W
         self._length = length
         self.means: Vector = dgemv(1.0, W.T, self._unit.means, trans=1)
@@ -176,7 +164,7 @@ class OuterStatistics:
 
     @property
     def magnitude(self) -> float:
-        """‖u‖ ‖W‖ ‖theta‖."""
+        """‖u ⊗ I‖ ‖W‖ times the magnitude of theta."""
         return self._length * self._unit.magnitude
 
     @property
@@ -229,8 +217,8 @@ class DisjointStatistics:
 
     @property
     def magnitude(self) -> float:
-        """‖u‖ times the largest ‖theta_a‖."""
-        return self._length * max(float(dnrm2(state.theta)) for state in self._states)
+        """‖u‖ times the largest magnitude of a theta_a."""
+        return self._length * max(state.magnitude for state in self._states)
 
     @property
     def log_det_ratio(self) -> Vector:

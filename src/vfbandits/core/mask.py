@@ -47,14 +47,14 @@ class MaskShare:
         array([[-4.,  3.]])
         """
         columns = self.columns
-        if block.ndim != 2 or block.shape[1] != columns.shape[1]:
+        n_rows, width = block.shape if block.ndim == 2 else (0, -1)
+        if width != columns.shape[1]:
             raise MaskError(
                 f"this share masks rows of {columns.shape[1]} features, got shape {block.shape}"
             )
-        if len(block) * columns.size < SMALL_PRODUCT:
+        if n_rows * columns.size < SMALL_PRODUCT:
             return MaskedBlock(block.dot(columns.T))
-        masked: Matrix = dgemm(1.0, columns, block.T).T
-        return MaskedBlock(masked)
+        return MaskedBlock(dgemm(1.0, columns, block.T).T)
 
     def layered(self, rotation: Matrix) -> "MaskShare":
         """Turn the block by ``rotation`` (width, width) before this share: columns Q_j R_j."""
@@ -69,6 +69,10 @@ def sample_mask(dim: int, *, entropy: Entropy = os.urandom) -> Matrix:
 
     A bare QR is not uniform: the factorisation picks the signs of R's diagonal by a rule of its
     own.  Carrying those signs into Q undoes the choice (Mezzadri 2007).
+
+    >>> Q = sample_mask(3)
+    >>> np.allclose(Q @ Q.T, np.eye(3))
+    True
     """
     if dim < 1:
         raise MaskError(f"a mask needs at least one dimension, got {dim}")

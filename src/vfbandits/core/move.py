@@ -138,12 +138,23 @@ def rotate(state: State, R: Matrix) -> State:
 
 
 def embed(state: State, extra: int) -> State:
-    """Widen the state by ``extra`` dimensions that start at ridge·I."""
+    """Widen the state by ``extra`` dimensions that start at ridge·I.
+
+    >>> from vfbandits.core.settings import LearnerSettings
+    >>> embed(State(1, LearnerSettings(ridge=2.0)), 1).Lambda
+    array([[2., 0.],
+           [0., 2.]])
+    """
     return moved(state, Widening(extra))
 
 
 def drop(state: State, start: int, stop: int) -> State:
-    """Cut dimensions ``start`` to ``stop`` (exclusive) out of the state."""
+    """Cut dimensions ``start`` to ``stop`` (exclusive) out of the state.
+
+    >>> from vfbandits.core.settings import LearnerSettings
+    >>> drop(State(5, LearnerSettings()), 1, 3).dim
+    3
+    """
     if not 0 <= start < stop <= state.dim or stop - start == state.dim:
         raise MaskError(f"a cut needs 0 <= start < stop <= {state.dim}, got {start} to {stop}")
     return moved(state, Narrowing(start, stop))

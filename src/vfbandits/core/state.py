@@ -49,13 +49,14 @@ class State:
         "b",
         "dim",
         "form",
+        "largest_reward",
         "log_det_A",
         "n_updates",
         "scale",
         "settings",
         "since_refill",
         "theta",
-    )  # fmt: skip
+    )
 
     def __init__(self, dim: int, settings: LearnerSettings) -> None:
         self.dim = dim
@@ -68,6 +69,7 @@ class State:
         self.scale = 1.0
         self.n_updates = 0
         self.since_refill = 0
+        self.largest_reward = 0.0
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -86,6 +88,16 @@ class State:
         prior = self.dim * (math.log(self.settings.ridge) - math.log(self.scale))
         return max(self.log_det_A - prior, 0.0)
 
+    @property
+    def magnitude(self) -> float:
+        """Size of the terms that theta is a sum of: rounding errors in theta scale with it.
+
+        ‖theta‖ alone would not do.  Rewards can cancel, and then theta is nothing but rounding.
+        One reward r moves theta by at most |r| / (2√ridge).
+        """
+        one = self.largest_reward / (2.0 * math.sqrt(self.settings.ridge))
+        return float(dnrm2(self.theta)) + one
+
     def root(self) -> RootForm:
         """The square-root form; the first call switches the state over to it."""
         if isinstance(self.form, RootForm):
@@ -97,6 +109,7 @@ class State:
 
     def update(self, x: Vector, reward: float) -> None:
         """Learn one reward for context ``x`` (dim,)."""
+        self.largest_reward = max(self.largest_reward, abs(reward))
         if self.settings.discount < 1.0:
             self.scale *= self.settings.discount
             weight = 1.0 / math.sqrt(self.scale)
@@ -114,6 +127,7 @@ class State:
 
     def update_many(self, X: Matrix, rewards: Vector) -> None:
         """Learn the rows of X (n, dim) in their order: up to rounding, one ``update`` for each."""
+        self.largest_reward = max(self.largest_reward, float(np.abs(rewards).max(initial=0.0)))
         start = 0
         while start < len(X):
             stop = min(len(X), start + self._room())
@@ -146,6 +160,7 @@ class State:
         self.scale = other.scale
         self.n_updates = other.n_updates
         self.since_refill = other.since_refill
+        self.largest_reward = other.largest_reward
         if isinstance(other.form, RootForm):
             self.form = RootForm(self.dim, self.settings.ridge)
         self.refactor()
@@ -188,6 +203,7 @@ class State:
         header: dict[str, object] = {
             "dim": self.dim,
             "form": self.form.name,
+            "largest_reward": self.largest_reward,
             "log_det_A": self.log_det_A,
             "n_updates": self.n_updates,
             "scale": self.scale,
@@ -207,6 +223,7 @@ class State:
         state.form.load(stored(arrays, "form", square))
         state.A = stored(arrays, "A", square)
         state.b, state.theta = stored(arrays, "b", row), stored(arrays, "theta", row)
+        state.largest_reward = record.number("largest_reward")
         state.log_det_A = record.number("log_det_A")
         state.n_updates = record.integer("n_updates")
         state.scale = record.number("scale")

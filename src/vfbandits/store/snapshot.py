@@ -55,7 +55,14 @@ def save(learner: Bandit | Federation, path: str | os.PathLike[str]) -> Path:
 
 
 def load(path: str | os.PathLike[str]) -> Bandit | Federation:
-    """The bandit or federation that was saved: it goes on, bit for bit, as the saved one would."""
+    """The bandit or federation that was saved: it goes on, bit for bit, as the saved one would.
+
+    >>> import tempfile, vfbandits as vfb
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = vfb.save(vfb.Bandit(vfb.LinUCB(beta=0.5), dim=3), folder + "/bandit.vfb")
+    ...     vfb.load(path)
+    Bandit(LinUCB(beta=0.5), layout='per_arm', dim=3, decisions=0, open=0)
+    """
     snapshot = _read(Path(path))
     kind = snapshot.record.text("kind")
     if kind == "bandit":

@@ -41,7 +41,7 @@ class PerArmLearner(SharedLearner):
         X = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, len(X))
-        return PerArmRound(SharedStatistics(self.state, X, frobenius(X, what="contexts")), ids)
+        return PerArmRound(SharedStatistics(self.state, X), ids)
 
     def open_rounds(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
@@ -51,9 +51,8 @@ class PerArmLearner(SharedLearner):
         X = as_array(contexts, ndim=3, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, X.shape[1])
-        lengths = [frobenius(rows, what="contexts") for rows in X]
-        many = shared_statistics_many(self.state, X, lengths)
-        return [PerArmRound(statistics, ids) for statistics in many]
+        frobenius(X, what="contexts")
+        return [PerArmRound(one, ids) for one in shared_statistics_many(self.state, X)]
 
 
 def _refuse_arm_features(arm_features: ArrayLike | None) -> None:

@@ -19,6 +19,9 @@ class OFUL:
     beta = noise·√(log(det Lambda / det λI) + 2·log(1/delta)) + √λ·norm_bound: with probability
     1 − delta every width covers the truth in every round, if ``norm_bound`` ≥ ‖theta_star‖ and
     rewards are sub-Gaussian with scale ``noise``.  Nothing is promised under forgetting.
+
+    >>> OFUL(noise=0.1, norm_bound=2.0)
+    OFUL(noise=0.1, norm_bound=2.0, delta=0.05)
     """
 
     noise: float

@@ -33,7 +33,7 @@ ABC = {"a": 2, "b": 1, "c": 1}
         (lambda: vfb.Bandit(UCB, dim=2, discount=1.1), SettingError, "discount.*1.1"),
         (lambda: vfb.Bandit(UCB, dim=2, floor=1.5), SettingError, "floor must be between 0 and 1"),
         (lambda: vfb.Bandit(UCB, dim=2, seed=-1), SettingError, "seed must be.*-1"),
-        (lambda: vfb.Bandit(UCB, dim=2, remember=0), SettingError, "remember must be"),
+        (lambda: vfb.Bandit(UCB, dim=2, max_open=0), SettingError, "max_open must be"),
         (
             lambda: vfb.Bandit(UCB, dim=2, layout="wide"),
             SettingError,
@@ -190,7 +190,10 @@ def test_bad_contexts_of_the_other_layouts_are_refused(layout, contexts, given, 
     ("blocks", "message"),
     [
         ({"a": np.ones((2, 2)), "b": np.ones((2, 2))}, r"block of 'b'.*\(n, 1\), got \(2, 2\)"),
-        ({"a": np.ones((2, 2)), "b": np.ones((3, 1))}, r"block of 'b' must have shape \(2, 1\), got \(3, 1\)"),
+        (
+            {"a": np.ones((2, 2)), "b": np.ones((3, 1))},
+            r"block of 'b' must have shape \(2, 1\), got \(3, 1\)",
+        ),
         ({"b": np.ones((2, 1))}, "active participant 'a' must bring"),
         ({"a": None, "b": np.ones((2, 1))}, "active participant 'a' must bring"),
         ({"a": np.ones((2, 2)), "x": np.ones((2, 1))}, "wanted blocks of a, b, got x"),

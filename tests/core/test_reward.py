@@ -94,14 +94,16 @@ def test_a_decision_can_be_forgotten():
 
 
 def test_memory_is_bounded_and_the_oldest_go_first():
-    bandit = vfb.Bandit(vfb.LinUCB(), dim=1, remember=3)
+    bandit = vfb.Bandit(vfb.LinUCB(), dim=1, max_open=3, max_settled=2)
     made = [bandit.decide([[1.0]]) for _ in range(5)]
     assert bandit.open_decisions == (2, 3, 4)
-    with pytest.raises(UnknownDecisionError, match="older than the 3"):
+    with pytest.raises(UnknownDecisionError, match="older than the 3 open and 2 settled"):
         bandit.reward(made[0], 1.0)
     for decision in made[2:]:
         bandit.reward(decision, 1.0)
-    assert not bandit.reward(made[2], 1.0)
+    assert not bandit.reward(made[3], 1.0)
+    with pytest.raises(UnknownDecisionError, match="2 settled"):
+        bandit.reward(made[2], 1.0)
 
 
 @pytest.mark.parametrize("decision_id", ["", 7, b"x"])

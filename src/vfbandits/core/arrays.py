@@ -15,6 +15,7 @@ from vfbandits.errors import ContextError
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
+Counts: TypeAlias = NDArray[np.int64]
 PlainBlock = NewType("PlainBlock", NDArray[np.float64])
 MaskedBlock = NewType("MaskedBlock", NDArray[np.float64])
 
@@ -23,7 +24,7 @@ FLOAT = np.dtype(np.float64)
 
 def as_array(value: ArrayLike, *, ndim: int, width: int, what: str) -> Matrix:
     """``value`` as C-ordered float64 with ``ndim`` axes, the last of them ``width`` long."""
-    if not (isinstance(value, np.ndarray) and value.dtype is FLOAT and value.flags.c_contiguous):
+    if type(value) is not np.ndarray or value.dtype is not FLOAT or not value.flags.c_contiguous:
         value = _convert(value, what)
     if value.ndim != ndim or value.shape[-1] != width:
         wanted = ", ".join(["n"] * (ndim - 1) + [str(width)])

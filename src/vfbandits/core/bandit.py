@@ -36,7 +36,8 @@ class BanditOptions(TypedDict, total=False):
     discount: float
     floor: float
     seed: int | None
-    remember: int
+    max_open: int
+    max_settled: int
     penalty: str
     scaling: str
 
@@ -60,8 +61,9 @@ class Bandit:
         Share of rounds in which an arm is taken uniformly at random, whatever the policy.
     seed
         Of the policy's randomness; None takes the operating system's.
-    remember
-        How many open decisions, and how many settled ones, are kept; the oldest go first.
+    max_open, max_settled
+        How many decisions that wait for a reward are kept, and how many that had theirs (to tell
+        a repeated reward from an unknown one); the oldest go first.
     penalty, scaling
         Only "l2" and "none": others look at coordinates, and are refused with the reason.
 
@@ -97,7 +99,10 @@ class Bandit:
             raise SettingError("OFUL's radius holds without forgetting, got a discount below 1")
         self.floor = share(options.get("floor", 0.0), "floor")
         self._learner: Learner = build_learner(self.layout, self.settings)
-        self._ledger = Ledger(options.get("remember", 100_000))
+        self._ledger = Ledger(
+            max_open=options.get("max_open", 100_000),
+            max_settled=options.get("max_settled", 10_000),
+        )
         self.seed = _seed(options.get("seed"))
         self._rng: Draws = np.random.default_rng(self.seed)
         self._n_decisions = 0
@@ -125,7 +130,8 @@ class Bandit:
             "discount": self.settings.discount,
             "floor": self.floor,
             "seed": self.seed,
-            "remember": self._ledger.capacity,
+            "max_open": self._ledger.max_open,
+            "max_settled": self._ledger.max_settled,
         }
 
     @property
@@ -282,7 +288,8 @@ class Bandit:
             discount=options.number("discount"),
             floor=options.number("floor"),
             seed=options.integer("seed"),
-            remember=options.integer("remember"),
+            max_open=options.integer("max_open"),
+            max_settled=options.integer("max_settled"),
         )
         bandit._learner.unpack(record.child("learner"), snapshot.below("learner/"))
         bandit._n_decisions = record.integer("n_decisions")

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.arrays import Counts, Matrix, Vector
 
 # Sums may be reordered, which lets them run in vector registers; NaN and infinity keep their rules.
 _LOOSE = {"reassoc", "contract", "nsz"}
@@ -34,39 +34,71 @@ def means(X: Matrix, theta: Vector, out: Vector) -> float:
 
 
 @njit(cache=True, fastmath=_LOOSE)
-def squared_widths(U: Matrix, X: Matrix, out: Vector) -> None:
-    """x'(U + U')x for rows X (n, dim), U upper triangular; four rows share each pass over U."""
+def half_products(U: Matrix, X: Matrix, Z: Matrix) -> None:
+    """Z = X U' for rows X (n, dim), U upper triangular; four rows share each pass over U."""
     n, dim = X.shape
     whole = n - n % 4
     for a in range(0, whole, 4):
-        x0, x1, x2, x3 = X[a], X[a + 1], X[a + 2], X[a + 3]
-        t0 = t1 = t2 = t3 = 0.0
         for j in range(dim):
             row = U[j, j:]
-            y0, y1, y2, y3 = x0[j:], x1[j:], x2[j:], x3[j:]
+            x0, x1, x2, x3 = X[a, j:], X[a + 1, j:], X[a + 2, j:], X[a + 3, j:]
             s0 = s1 = s2 = s3 = 0.0
             for i in range(len(row)):
                 u = row[i]
-                s0 += u * y0[i]
-                s1 += u * y1[i]
-                s2 += u * y2[i]
-                s3 += u * y3[i]
-            t0 += s0 * x0[j]
-            t1 += s1 * x1[j]
-            t2 += s2 * x2[j]
-            t3 += s3 * x3[j]
-        out[a], out[a + 1] = max(2.0 * t0, 0.0), max(2.0 * t1, 0.0)
-        out[a + 2], out[a + 3] = max(2.0 * t2, 0.0), max(2.0 * t3, 0.0)
+                s0 += u * x0[i]
+                s1 += u * x1[i]
+                s2 += u * x2[i]
+                s3 += u * x3[i]
+            Z[a, j], Z[a + 1, j], Z[a + 2, j], Z[a + 3, j] = s0, s1, s2, s3
     for a in range(whole, n):
-        x = X[a]
-        t = 0.0
         for j in range(dim):
-            row, y = U[j, j:], x[j:]
+            row, x = U[j, j:], X[a, j:]
             s = 0.0
             for i in range(len(row)):
-                s += row[i] * y[i]
-            t += s * x[j]
-        out[a] = max(2.0 * t, 0.0)
+                s += row[i] * x[i]
+            Z[a, j] = s
+
+
+@njit(cache=True, fastmath=_LOOSE)
+def squared_widths(U: Matrix, X: Matrix, out: Vector) -> None:
+    """x'(U + U')x for rows X (n, dim), U upper triangular."""
+    n, dim = X.shape
+    Z = np.empty((n, dim))
+    half_products(U, X, Z)
+    for a in range(n):
+        total = 0.0
+        for i in range(dim):
+            total += X[a, i] * Z[a, i]
+        out[a] = max(2.0 * total, 0.0)
+
+
+@njit(cache=True, fastmath=_LOOSE)
+def arm_factor(U: Matrix, X: Matrix, scale: float, tolerance: float, L: Matrix) -> None:
+    """Factor in arm order of X(U + U')X' / scale, as ``factor.arm_order_factor``; L comes zero."""
+    n, dim = X.shape
+    Z = np.empty((n, dim))
+    half_products(U, X, Z)
+    C = np.empty((n, n))
+    for a in range(n):
+        for b in range(n):
+            total = 0.0
+            for i in range(dim):
+                total += Z[a, i] * X[b, i]
+            C[a, b] = total
+    for j in range(n):
+        variance = 2.0 * C[j, j] / scale
+        pivot = variance
+        for k in range(j):
+            pivot -= L[j, k] * L[j, k]
+        if pivot <= tolerance * variance:
+            continue
+        root = math.sqrt(pivot)
+        L[j, j] = root
+        for i in range(j + 1, n):
+            rest = (C[i, j] + C[j, i]) / scale
+            for k in range(j):
+                rest -= L[i, k] * L[j, k]
+            L[i, j] = rest / root
 
 
 @njit(cache=True, fastmath=_LOOSE)
@@ -100,6 +132,56 @@ def update(A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: fl
         b[j] += reward * x_j
         theta[j] += error * s_j
     return q
+
+
+@njit(cache=True, fastmath=_LOOSE)
+def update_root(A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, reward: float) -> float:
+    """Learn one reward with Potter's update of G = F', C-ordered; returns x'A⁻¹x from before."""
+    dim = len(x)
+    f = np.empty(dim)
+    Ff = np.zeros(dim)
+    q = 0.0
+    error = reward
+    for j in range(dim):
+        row = G[j]
+        total = 0.0
+        for i in range(dim):
+            total += row[i] * x[i]
+        f[j] = total
+        q += total * total
+        error -= x[j] * theta[j]
+        for i in range(dim):
+            Ff[i] += row[i] * total
+    shrink = 1.0 / (1.0 + q + math.sqrt(1.0 + q))
+    gain = error / (1.0 + q)
+    for j in range(dim):
+        row, A_row, x_tail, x_j = G[j], A[j, j:], x[j:], x[j]
+        step = shrink * f[j]
+        for i in range(dim):
+            row[i] -= step * Ff[i]
+        for i in range(len(A_row)):
+            A_row[i] += x_tail[i] * x_j
+        b[j] += reward * x_j
+        theta[j] += gain * Ff[j]
+    return q
+
+
+@njit(cache=True, fastmath=_LOOSE)
+def turn_blocks(X: Matrix, turns: Vector, widths: Counts, out: Matrix) -> None:
+    """Rows of X (n, dim), block by block times a square matrix; ``turns`` holds them flat."""
+    for a in range(len(X)):
+        column = 0
+        place = 0
+        for width in widths:
+            row = out[a, column : column + width]
+            row[:] = 0.0
+            for k in range(width):
+                x = X[a, column + k]
+                turn = turns[place : place + width]
+                for i in range(width):
+                    row[i] += x * turn[i]
+                place += width
+            column += width
 
 
 @njit(cache=True)

@@ -73,24 +73,23 @@ class Split:
         Passive participants may be missing; None counts as missing.  Values are not looked at
         here: a rotation keeps NaN and infinity, so one check after aggregation finds them.
         """
-        if not isinstance(blocks, Mapping):
+        if type(blocks) is not dict and not isinstance(blocks, Mapping):
             raise ContextError(f"wanted a block for each participant, got {type(blocks).__name__}")
         came: dict[str, PlainBlock] = {}
-        rows: tuple[int, ...] | None = None
+        rows: tuple[int, ...] = ()
         for name, width, label in self._plan:
-            given = blocks.get(name)
-            if given is None:
+            block = blocks.get(name)
+            if block is None:
                 continue
-            block = as_array(given, ndim=ndim, width=width, what=label)
-            if rows is None:
+            block = as_array(block, ndim=ndim, width=width, what=label)
+            if not came:
                 rows = block.shape[:-1]
             elif block.shape[:-1] != rows:
-                wanted = (*rows, width)
-                raise ContextError(f"{label} must have shape {wanted}, got {block.shape}")
-            came[name] = PlainBlock(block)
+                raise ContextError(f"{label} must have shape {(*rows, width)}, got {block.shape}")
+            came[name] = block  # type: ignore[assignment]  # a call of PlainBlock costs time here
         if len(came) < len(blocks):
             self._refuse_unknown(blocks)
-        if self.active not in came:
+        if self.names[0] not in came:
             raise ContextError(f"the active participant {self.active!r} must bring its block")
         return came
 

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dgemv
 
 from vfbandits.core.arrays import Matrix, Vector, frobenius
-from vfbandits.core.factor import arm_order_factor
-from vfbandits.core.kernels import SMALL_PRODUCT, compiled
+from vfbandits.core.kernels import compiled
 from vfbandits.core.sampler import FactorSampler, IndependentSampler, ParameterSampler, Sampler
 from vfbandits.core.state import State
 
@@ -62,7 +61,7 @@ class ArmStatistics(Protocol):
 
 def _means(X: Matrix, theta: Vector) -> tuple[Vector, float]:
     """X theta, and the length of X, which must be finite."""
-    if compiled is not None and X.size <= SMALL_PRODUCT:
+    if compiled is not None:
         means: Vector = np.empty(len(X))
         squares = compiled.means(X, theta, means)
         return means, frobenius(X, what="contexts", squares=squares)
@@ -123,7 +122,7 @@ class SharedStatistics:
 
     def factor(self) -> Matrix:
         """L with LL' = X Lambda⁻¹ X', unique in arm order, (n_arms, n_arms)."""
-        return arm_order_factor(self._state.form.covariance(self.X) / self._state.scale)
+        return self._state.form.factor(self.X, self._state.scale)
 
 
 def shared_statistics_many(state: State, X: Matrix) -> list[SharedStatistics]:

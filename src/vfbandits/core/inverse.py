@@ -11,6 +11,7 @@ from scipy.linalg.blas import dgemm, dsymm, dsymv, dsyr, dsyrk, dtrmm
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.factor import PIVOT_TOLERANCE, arm_order_factor
 from vfbandits.core.kernels import SMALL_PRODUCT, compiled
 from vfbandits.errors import NumericalError
 
@@ -54,11 +55,17 @@ class InverseForm:
         return np.maximum(squares, 0.0, out=squares)
 
     def covariance(self, X: Matrix) -> Matrix:
-        """X S X' for the rows of X (n, dim)."""
-        SX = dsymm(1.0, self.T, X.T, lower=1)
-        SX += self._diagonal[:, None] * X.T
-        C: Matrix = dgemm(1.0, SX, X.T, trans_a=1)
-        return C
+        """X S X' for the rows of X (n, dim): XTX' and its transpose."""
+        half: Matrix = dgemm(1.0, dtrmm(1.0, self.T, X.T, lower=1), X.T, trans_a=1)
+        return half + half.T
+
+    def factor(self, X: Matrix, scale: float) -> Matrix:
+        """L with LL' = X S X' / scale, unique in arm order, for the rows of X (n, dim)."""
+        if compiled is not None and X.size <= SMALL_PRODUCT:
+            L = np.zeros((len(X), len(X)))
+            compiled.arm_factor(self.upper, X, scale, PIVOT_TOLERANCE, L)
+            return L
+        return arm_order_factor(self.covariance(X) / scale)
 
     def times(self, x: Vector) -> Vector:
         """S x."""

@@ -38,6 +38,13 @@ class MaskShare:
     """The columns of Q that one participant holds, (dim, width); secret to all others."""
 
     columns: Matrix = field(repr=False)
+    _turn: Matrix = field(init=False, repr=False)
+    _few_rows: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep at hand what each product needs."""
+        object.__setattr__(self, "_turn", self.columns.T)
+        object.__setattr__(self, "_few_rows", SMALL_PRODUCT // self.columns.size)
 
     def mask(self, block: PlainBlock) -> MaskedBlock:
         """Rotate plain rows (n, width) into masked rows (n, dim).
@@ -46,15 +53,14 @@ class MaskShare:
         >>> share.mask(PlainBlock(np.array([[3.0, 4.0]])))
         array([[-4.,  3.]])
         """
-        columns = self.columns
-        n_rows, width = block.shape if block.ndim == 2 else (0, -1)
-        if width != columns.shape[1]:
+        turn = self._turn
+        if block.ndim != 2 or block.shape[1] != len(turn):
             raise MaskError(
-                f"this share masks rows of {columns.shape[1]} features, got shape {block.shape}"
+                f"this share masks rows of {len(turn)} features, got shape {block.shape}"
             )
-        if n_rows * columns.size < SMALL_PRODUCT:
-            return MaskedBlock(block.dot(columns.T))
-        return MaskedBlock(dgemm(1.0, columns, block.T).T)
+        if len(block) <= self._few_rows:
+            return MaskedBlock(block.dot(turn))
+        return MaskedBlock(dgemm(1.0, self.columns, block.T).T)
 
     def layered(self, rotation: Matrix) -> "MaskShare":
         """Turn the block by ``rotation`` (width, width) before this share: columns Q_j R_j."""

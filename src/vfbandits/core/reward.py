@@ -5,6 +5,7 @@ once: the same value again changes nothing, another value is refused.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from numbers import Real
@@ -13,6 +14,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.errors import RewardError, SettingError, SnapshotError, UnknownDecisionError
 
@@ -30,18 +32,18 @@ class Observation:
 class Ledger:
     """Open decisions, and the rewards of the latest ones that were settled.
 
-    ``capacity`` bounds both: past it the oldest is forgotten, and a reward for it is refused as
-    unknown.  Memory therefore does not grow with the number of rounds.
+    At most ``max_open`` and ``max_settled`` are kept: past that the oldest is forgotten, and a
+    reward for it is refused as unknown.  Memory does not grow with the number of rounds.
     """
 
-    __slots__ = ("capacity", "open", "settled")
+    __slots__ = ("max_open", "max_settled", "open", "settled")
 
-    def __init__(self, capacity: int) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-            raise SettingError(f"remember must be a whole number from 1, got {capacity!r}")
-        self.capacity = capacity
-        self.open: dict[DecisionId, Observation] = {}
-        self.settled: dict[DecisionId, float] = {}
+    def __init__(self, *, max_open: int, max_settled: int) -> None:
+        self.max_open = whole(max_open, "max_open")
+        self.max_settled = whole(max_settled, "max_settled")
+        # A plain dict would look past all that was ever deleted to find its oldest entry.
+        self.open: OrderedDict[DecisionId, Observation] = OrderedDict()
+        self.settled: OrderedDict[DecisionId, float] = OrderedDict()
 
     def new_name(self, name: str) -> str:
         """``name`` if it may name a new decision; numbers are the bandit's own."""
@@ -54,8 +56,8 @@ class Ledger:
     def enter(self, decision_id: DecisionId, observation: Observation) -> None:
         """Open a decision."""
         self.open[decision_id] = observation
-        if len(self.open) > self.capacity:
-            del self.open[next(iter(self.open))]
+        if len(self.open) > self.max_open:
+            self.open.popitem(last=False)
 
     def match(self, decision_id: DecisionId, reward: float) -> Observation | None:
         """What to learn from, or None when this very reward was learnt before."""
@@ -66,7 +68,8 @@ class Ledger:
         if known is None:
             raise UnknownDecisionError(
                 f"a reward needs an open decision, got id {decision_id!r}, which was never made, "
-                f"was forgotten, or is older than the {self.capacity} that are remembered"
+                f"was forgotten, or is older than the {self.max_open} open and "
+                f"{self.max_settled} settled ones that are kept"
             )
         if known != reward:
             raise RewardError(
@@ -79,8 +82,8 @@ class Ledger:
         """Close a decision with the reward that was learnt."""
         del self.open[decision_id]
         self.settled[decision_id] = reward
-        if len(self.settled) > self.capacity:
-            del self.settled[next(iter(self.settled))]
+        if len(self.settled) > self.max_settled:
+            self.settled.popitem(last=False)
 
     def forget(self, decision_id: DecisionId) -> None:
         """Drop an open decision whose reward will not come."""
@@ -90,7 +93,8 @@ class Ledger:
 
     def move(self, move: Callable[[Vector], Vector]) -> None:
         """Carry the open contexts along when the state moves to another mask or width."""
-        self.open = {key: Observation(move(o.x), o.model) for key, o in self.open.items()}
+        for key, observation in self.open.items():
+            self.open[key] = Observation(move(observation.x), observation.model)
 
     def unpack(self, record: Record, contexts: AnyArray | None) -> None:
         """Take the entries of a snapshot."""

@@ -12,6 +12,7 @@ from scipy.linalg import eigh
 from scipy.linalg.blas import dgemm, dgemv, dger
 
 from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.factor import arm_order_factor
 from vfbandits.errors import NumericalError
 
 
@@ -70,6 +71,10 @@ class RootForm:
         C: Matrix = dgemm(1.0, FX, FX, trans_a=1)
         return C
 
+    def factor(self, X: Matrix, scale: float) -> Matrix:
+        """L with LL' = X A⁻¹ X' / scale, unique in arm order, for the rows of X (n, dim)."""
+        return arm_order_factor(self.covariance(X) / scale)
+
     def times(self, x: Vector) -> Vector:
         """A⁻¹x."""
         y: Vector = dgemv(1.0, self.F, dgemv(1.0, self.F, x, trans=1))
@@ -77,7 +82,7 @@ class RootForm:
 
     def update(self, x: Vector) -> tuple[Vector, float]:
         """Follow A + xx' (Potter); returns A⁻¹x and x'A⁻¹x from before."""
-        F = self._own()
+        F = self.own()
         f = dgemv(1.0, F, x, trans=1)
         Ff: Vector = dgemv(1.0, F, f)
         q = float(f.dot(f))
@@ -90,7 +95,7 @@ class RootForm:
         The symmetric root of I − P(I + P'P)⁻¹P', P = F'X', from the eigenvectors of P'P: with one
         row it is Potter's update.
         """
-        F = self._own()
+        F = self.own()
         P = dgemm(1.0, F, X.T, trans_a=1)
         s, U = eigh(dgemm(1.0, P, P, trans_a=1))
         s = np.maximum(s, 0.0)
@@ -107,7 +112,7 @@ class RootForm:
         self.load(dgemm(1.0, np.asfortranarray(V / np.sqrt(w)), V, trans_b=1))
         return float(np.log(w).sum())
 
-    def _own(self) -> Matrix:
+    def own(self) -> Matrix:
         """F, free to be changed: a reader that still holds a loan keeps the old array."""
         if self._loan is not None:
             if self._loan() is not None:

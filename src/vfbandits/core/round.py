@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag
 
 from vfbandits.core.aggregate import add_blocks, place_blocks
-from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
+from vfbandits.core.arrays import Matrix, PlainBlock
 from vfbandits.core.bandit import Bandit, BanditOptions
 from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
@@ -31,6 +31,7 @@ from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import FEWEST_SENDERS, Blinder, add_blinded
+from vfbandits.core.side_by_side import SideBySide
 from vfbandits.core.snapshot import Snapshot, stored
 from vfbandits.errors import ContextError, SecureSumError, SettingError
 
@@ -57,7 +58,7 @@ class Federation:
     entropy
         Source of the masks' secret bits; tests may give their own.
     options
-        As for ``Bandit``: layout, arm_dim, intercept, ridge, discount, floor, seed, remember.
+        As for ``Bandit``: layout, arm_dim, intercept, ridge, discount, floor, seed and the others.
 
     Examples
     --------
@@ -198,13 +199,17 @@ class Federation:
     def _deal(self) -> None:
         deal = deal_dense if self.mask == "dense" else deal_blockwise
         shares = deal(self.split.widths, entropy=self._entropy)
-        self._shares = dict(zip(self.split.names, shares, strict=True))
+        self._take(dict(zip(self.split.names, shares, strict=True)))
         if self.aggregation == "secure":
             self._code = FixedPoint(n_terms=len(self.split.passive), bound=self.bound)
             self._blinders = {name: Blinder(name, self._code) for name in self.split.passive}
             public_keys = {name: end.public_key for name, end in self._blinders.items()}
             for end in self._blinders.values():
                 end.meet(public_keys)
+
+    def _take(self, shares: dict[str, MaskShare]) -> None:
+        self._shares = shares
+        self._side_by_side = SideBySide(list(shares.values())) if self.mask == "blockwise" else None
 
     def _change(self, split: Split, before: Matrix) -> None:
         """New participants need new masks; ``before`` is the mask that the state is behind."""
@@ -220,11 +225,9 @@ class Federation:
         if self.aggregation == "secure" and len(came) <= FEWEST_SENDERS:
             # One passive participant alone would be seen as it is: it is left out from the start.
             came = {self.split.active: came[self.split.active]}
-        shares = self._shares
-        rows_of = came if ndim == 2 else _as_rows(came)
-        masked = {name: shares[name].mask(block) for name, block in rows_of.items()}
+        blocks_of_rows = came if ndim == 2 else _as_rows(came)
         try:
-            rows = self._aggregate(masked)
+            rows = self._mask_and_aggregate(blocks_of_rows)
         except SecureSumError:
             self.split.blame(came)
             raise
@@ -233,7 +236,10 @@ class Federation:
         shape = came[self.split.active].shape[:-1]
         return rows.reshape(*shape, self.split.dim), tuple(came)
 
-    def _aggregate(self, masked: dict[str, MaskedBlock]) -> Matrix:
+    def _mask_and_aggregate(self, blocks: dict[str, PlainBlock]) -> Matrix:
+        if self._side_by_side is not None and len(blocks) == len(self.split.names):
+            return self._side_by_side.mask(blocks)
+        masked = {name: self._shares[name].mask(block) for name, block in blocks.items()}
         if self.mask == "blockwise":
             return place_blocks(self.split, masked)
         if self.aggregation == "plain" or len(masked) == 1:
@@ -280,10 +286,12 @@ class Federation:
         federation._epoch = record.integer("epoch")
         federation._round = record.integer("round")
         shares = snapshot.below("share/")
-        federation._shares = {
-            name: MaskShare(stored(shares, name, share.columns.shape))
-            for name, share in federation._shares.items()
-        }
+        federation._take(
+            {
+                name: MaskShare(stored(shares, name, share.columns.shape))
+                for name, share in federation._shares.items()
+            }
+        )
         return federation
 
 

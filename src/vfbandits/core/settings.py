@@ -75,6 +75,13 @@ an L1 penalty shrinks coordinates one by one; wanted 'l2'
         )
 
 
+def whole(value: object, what: str) -> int:
+    """``value`` if it is a whole number from 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SettingError(f"{what} must be a whole number from 1, got {value!r}")
+    return value
+
+
 def _number(value: object, what: str) -> float:
     if isinstance(value, list | tuple | np.ndarray):
         raise NotBlindError(

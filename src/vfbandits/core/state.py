@@ -115,8 +115,12 @@ class State:
             weight = 1.0 / math.sqrt(self.scale)
             x, reward = x * weight, reward * weight
         form = self.form
-        if compiled is not None and self.dim <= SMALL_UPDATE and isinstance(form, InverseForm):
-            q = compiled.update(self.A.T, form.upper, self.b, self.theta, x, reward)
+        if compiled is not None and self.dim <= SMALL_UPDATE:
+            A = self.A.T
+            if isinstance(form, InverseForm):
+                q = compiled.update(A, form.upper, self.b, self.theta, x, reward)
+            else:
+                q = compiled.update_root(A, form.own().T, self.b, self.theta, x, reward)
         else:
             Ax, q = form.update(x)
             add_outer(self.A, x[None])

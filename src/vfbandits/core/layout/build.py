@@ -6,7 +6,7 @@ from vfbandits.core.layout.base import Learner
 from vfbandits.core.layout.disjoint import DisjointLearner
 from vfbandits.core.layout.outer import OuterLearner
 from vfbandits.core.layout.per_arm import PerArmLearner
-from vfbandits.core.settings import LearnerSettings
+from vfbandits.core.settings import LearnerSettings, whole
 from vfbandits.errors import SettingError
 
 LAYOUTS = ("per_arm", "outer", "disjoint")
@@ -41,10 +41,3 @@ def build_learner(layout: LayoutSettings, settings: LearnerSettings) -> Learner:
     if layout.layout == "disjoint":
         return DisjointLearner(layout.dim, settings, intercept=layout.intercept)
     return PerArmLearner(layout.dim, settings)
-
-
-def whole(value: object, what: str) -> int:
-    """``value`` if it is a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SettingError(f"{what} must be a whole number from 1, got {value!r}")
-    return value

@@ -1,0 +1,54 @@
+"""The peers' own environment: made once, package by package, so that one failure costs one peer."""
+
+import json
+import subprocess
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.process import ROOT, last_line
+
+DIRECTORY = ROOT / ".venv-peers"
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEnvironment:
+    """The peers' Python, and for each package that did not install the last line pip said."""
+
+    python: Path
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def make_environment(say: Callable[[str], None]) -> PeerEnvironment:
+    """Install what ``requirements.txt`` pins and is not there yet; minutes at first, then none."""
+    environment = PeerEnvironment(DIRECTORY / "bin" / "python")
+    say("looking into .venv-peers")
+    present = _installed(environment.python)
+    if not present:
+        say("making .venv-peers")
+        venv.create(DIRECTORY, clear=True, with_pip=True)
+    for line in REQUIREMENTS.read_text().split():
+        package, version = line.split("==")
+        if present.get(package) == version:
+            continue
+        say(f"installing {line} into .venv-peers")
+        done = _pip(environment.python, "install", line)
+        if done.returncode != 0:
+            environment.failures[package] = last_line(done.stderr)
+    return environment
+
+
+def _installed(python: Path) -> dict[str, str]:
+    """List packages; none, if the environment is missing or was left half made."""
+    listed = _pip(python, "list", "--format=json") if python.exists() else None
+    if listed is None or listed.returncode != 0:
+        return {}
+    return {row["name"].lower(): row["version"] for row in json.loads(listed.stdout)}
+
+
+def _pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(python), "-m", "pip", *arguments], capture_output=True, text=True, check=False
+    )

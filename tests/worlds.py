@@ -50,7 +50,9 @@ def contexts(rng, kind, n_rows, dim):
     elif kind == "unit":
         X = X / np.linalg.norm(X, axis=1, keepdims=True)
     elif kind == "few":  # the same three rows again and again, so that rewards can cancel
-        X = np.rint(np.random.default_rng(dim).standard_normal((3, dim)))[rng.integers(3, size=n_rows)]
+        X = np.rint(np.random.default_rng(dim).standard_normal((3, dim)))[
+            rng.integers(3, size=n_rows)
+        ]
     return X
 
 

@@ -81,6 +81,11 @@ def test_unknown_parameters_are_refused(name):
         make_policy(name, {"temperature": 1.0})
 
 
+def test_unknown_parameters_of_a_schedule_are_refused():
+    with pytest.raises(SettingError, match="does not take"):
+        make_policy("linucb", {"beta": {"noise": 0.1, "sigma": 1.0}})
+
+
 def test_an_unknown_policy_is_refused():
     with pytest.raises(SettingError, match="one of linucb, lints, lingreedy, inverse_gap, got 'x'"):
         make_policy("x", {})

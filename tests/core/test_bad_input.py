@@ -56,7 +56,9 @@ ABC = {"a": 2, "b": 1, "c": 1}
         (lambda: vfb.LinGreedy(epsilon=2.0), SettingError, "epsilon must be between 0 and 1"),
         (lambda: vfb.InverseGap(scale=-1), SettingError, "scale must be"),
         (lambda: vfb.OFUL(noise=-1), SettingError, "noise must be"),
-        (lambda: vfb.OFUL(noise=1, delta=0), SettingError, "delta must be"),
+        (lambda: vfb.OFUL(noise=1, delta=0), SettingError, "delta must be between"),
+        (lambda: vfb.OFUL(noise=1, delta="x"), SettingError, "delta must be a number"),
+        (lambda: vfb.LinTS(n_draws=True), SettingError, "n_draws must be.*got True"),
         (
             lambda: vfb.Bandit(vfb.LinUCB(beta=vfb.OFUL(noise=1)), dim=2, discount=0.9),
             SettingError,

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from worlds import KINDS, contexts
 
+from vfbandits.core import kernels
 from vfbandits.core.decision import TIE_TOLERANCE
 from vfbandits.core.factor import PIVOT_TOLERANCE, arm_order_factor
 from vfbandits.core.inverse import InverseForm, add_outer
-from vfbandits.core.kernels import compiled
 from vfbandits.core.mask import deal_blockwise
 from vfbandits.core.root import RootForm
 from vfbandits.core.side_by_side import SideBySide
 
+compiled = kernels.load()
 needs_numba = pytest.mark.skipif(compiled is None, reason="numba (extra 'fast') is off or missing")
 
 
@@ -109,10 +110,7 @@ def test_the_compiled_tie_rule_is_the_stated_one(scores, wanted):
 
 RUN = """
 import numpy as np, vfbandits as vfb
-from vfbandits.core.kernels import compiled
-from vfbandits.core.mask import deal_blockwise
-from vfbandits.core.root import RootForm
-from vfbandits.core.side_by_side import SideBySide
+from vfbandits.core import kernels
 rng = np.random.default_rng(0)
 for policy in (vfb.LinUCB(beta=0.5), vfb.LinTS(posterior_scale=0.2), vfb.InverseGap()):
     bandit = vfb.Bandit(policy, dim=8, seed=1, discount=0.99)
@@ -124,7 +122,7 @@ for policy in (vfb.LinUCB(beta=0.5), vfb.LinTS(posterior_scale=0.2), vfb.Inverse
         arms.append(decision.arm)
     print(arms)
 import sys
-print(compiled is not None, file=sys.stderr)
+print(kernels.compiled is not None, file=sys.stderr)
 """
 
 

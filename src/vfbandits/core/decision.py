@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.kernels import compiled
 from vfbandits.errors import NumericalError
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def first_best(scores: Vector, magnitude: float) -> int:
     >>> first_best(np.array([1.0, 2.0, 2.0 + 1e-12]), magnitude=1.0)
     1
     """
-    if compiled is not None:
-        index: int = compiled.first_best(scores, magnitude, TIE_TOLERANCE)
+    if kernels.compiled is not None:
+        index: int = kernels.compiled.first_best(scores, magnitude, TIE_TOLERANCE)
         if index < 0:
             raise NumericalError(f"scores must be finite, got {len(scores)} of which some are not")
         return index

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg.blas import dgemm, dgemv
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector, frobenius
-from vfbandits.core.kernels import compiled
 from vfbandits.core.sampler import FactorSampler, IndependentSampler, ParameterSampler, Sampler
 from vfbandits.core.state import State
 
@@ -61,9 +61,9 @@ class ArmStatistics(Protocol):
 
 def _means(X: Matrix, theta: Vector) -> tuple[Vector, float]:
     """X theta, and the length of X, which must be finite."""
-    if compiled is not None:
+    if kernels.compiled is not None:
         means: Vector = np.empty(len(X))
-        squares = compiled.means(X, theta, means)
+        squares = kernels.compiled.means(X, theta, means)
         return means, frobenius(X, what="contexts", squares=squares)
     length = frobenius(X, what="contexts")
     return np.asarray(dgemv(1.0, X.T, theta, trans=1)), length

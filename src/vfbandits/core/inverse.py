@@ -10,9 +10,9 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dsymm, dsymv, dsyr, dsyrk, dtrmm
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.factor import PIVOT_TOLERANCE, arm_order_factor
-from vfbandits.core.kernels import SMALL_PRODUCT, compiled
 from vfbandits.errors import NumericalError
 
 
@@ -45,9 +45,9 @@ class InverseForm:
 
     def squared_widths(self, X: Matrix) -> Vector:
         """Quadratic forms x'Sx, one for each row of X (n, dim)."""
-        if compiled is not None and X.size <= SMALL_PRODUCT:
+        if kernels.compiled is not None and X.size <= kernels.SMALL_PRODUCT:
             squares: Vector = np.empty(len(X))
-            compiled.squared_widths(self.upper, X, squares)
+            kernels.compiled.squared_widths(self.upper, X, squares)
             return squares
         TX = dtrmm(1.0, self.T, X.T, lower=1)
         squares = np.vecdot(TX.T, X)
@@ -61,9 +61,9 @@ class InverseForm:
 
     def factor(self, X: Matrix, scale: float) -> Matrix:
         """L with LL' = X S X' / scale, unique in arm order, for the rows of X (n, dim)."""
-        if compiled is not None and X.size <= SMALL_PRODUCT:
+        if kernels.compiled is not None and X.size <= kernels.SMALL_PRODUCT:
             L = np.zeros((len(X), len(X)))
-            compiled.arm_factor(self.upper, X, scale, PIVOT_TOLERANCE, L)
+            kernels.compiled.arm_factor(self.upper, X, scale, PIVOT_TOLERANCE, L)
             return L
         return arm_order_factor(self.covariance(X) / scale)
 

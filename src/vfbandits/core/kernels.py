@@ -1,6 +1,7 @@
 """Whether compiled loops are there, and for which sizes they are the faster way.
 
 The environment variable ``VFBANDITS_COMPILED=0`` turns them off; without numba they are off.
+numba takes a second to import, so that happens with the first bandit and not with the package.
 """
 
 import os
@@ -10,13 +11,15 @@ from types import ModuleType
 SMALL_UPDATE = 256
 SMALL_PRODUCT = 4_096
 
+compiled: ModuleType | None = None
 
-def _load() -> ModuleType | None:
-    if os.environ.get("VFBANDITS_COMPILED", "1") == "0" or find_spec("numba") is None:
-        return None
-    from vfbandits.core import compiled  # noqa: PLC0415  (numba takes long to import)
 
+def load() -> ModuleType | None:
+    """The compiled loops, from now on also as ``compiled``; None where there are none."""
+    global compiled  # noqa: PLW0603  (loaded once for all)
+    wanted = os.environ.get("VFBANDITS_COMPILED", "1") != "0"
+    if compiled is None and wanted and find_spec("numba") is not None:
+        from vfbandits.core import compiled as module  # noqa: PLC0415
+
+        compiled = module
     return compiled
-
-
-compiled = _load()

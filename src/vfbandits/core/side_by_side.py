@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, PlainBlock
-from vfbandits.core.kernels import compiled
 from vfbandits.core.mask import MaskShare
 
 SMALL_MASKING = 40_000
@@ -19,13 +19,14 @@ SMALL_MASKING = 40_000
 class SideBySide:
     """All shares of a blockwise mask; secret as they are."""
 
-    __slots__ = ("_few_rows", "_shares", "_turns", "_widths")
+    __slots__ = ("_compiled", "_few_rows", "_shares", "_turns", "_widths")
 
     def __init__(self, shares: Sequence[MaskShare]) -> None:
         self._shares = tuple(shares)
         self._turns = np.concatenate([share.columns.T.reshape(-1) for share in shares])
         self._widths = np.array([len(share.columns) for share in shares])
-        self._few_rows = SMALL_MASKING // self._turns.size if compiled is not None else 0
+        self._compiled = kernels.load()
+        self._few_rows = SMALL_MASKING // self._turns.size
 
     def __repr__(self) -> str:
         """Nothing but the number of shares."""
@@ -34,10 +35,10 @@ class SideBySide:
     def mask(self, blocks: Mapping[str, PlainBlock]) -> Matrix:
         """Masked contexts (n, dim) from the blocks of all participants, in order."""
         parts = list(blocks.values())
-        if compiled is None or len(parts[0]) > self._few_rows:
+        if self._compiled is None or len(parts[0]) > self._few_rows:
             pairs = zip(self._shares, parts, strict=True)
             return np.concatenate([share.mask(part) for share, part in pairs], axis=1)
         X = np.concatenate(parts, axis=1)
         masked = np.empty(X.shape)
-        compiled.turn_blocks(X, self._turns, self._widths, masked)
+        self._compiled.turn_blocks(X, self._turns, self._widths, masked)
         return masked

@@ -18,9 +18,9 @@ from typing import TypeAlias
 import numpy as np
 from scipy.linalg.blas import dnrm2, dsymv
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.inverse import InverseForm, add_outer
-from vfbandits.core.kernels import SMALL_UPDATE, compiled
 from vfbandits.core.root import RootForm
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record, stored
@@ -46,6 +46,7 @@ class State:
 
     __slots__ = (
         "A",
+        "_compiled",
         "b",
         "dim",
         "form",
@@ -61,6 +62,8 @@ class State:
     def __init__(self, dim: int, settings: LearnerSettings) -> None:
         self.dim = dim
         self.settings = settings
+        loops = kernels.load()
+        self._compiled = loops if dim <= kernels.SMALL_UPDATE else None
         self.A: Matrix = np.asfortranarray(np.eye(dim) * settings.ridge)  # lower triangle counts
         self.b: Vector = np.zeros(dim)
         self.theta: Vector = np.zeros(dim)
@@ -115,12 +118,12 @@ class State:
             weight = 1.0 / math.sqrt(self.scale)
             x, reward = x * weight, reward * weight
         form = self.form
-        if compiled is not None and self.dim <= SMALL_UPDATE:
+        if self._compiled is not None:
             A = self.A.T
             if isinstance(form, InverseForm):
-                q = compiled.update(A, form.upper, self.b, self.theta, x, reward)
+                q = self._compiled.update(A, form.upper, self.b, self.theta, x, reward)
             else:
-                q = compiled.update_root(A, form.own().T, self.b, self.theta, x, reward)
+                q = self._compiled.update_root(A, form.own().T, self.b, self.theta, x, reward)
         else:
             Ax, q = form.update(x)
             add_outer(self.A, x[None])

@@ -7,18 +7,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.decision import Decision
 from vfbandits.core.policy import LinTS
 from vfbandits.core.round import Federation
 
 
 @dataclass(frozen=True, slots=True)
 class ParityRound:
-    """One round's input: every participant's block, and the reward that each arm would give."""
+    """One round's input: every participant's block, and the reward that each arm would give.
+
+    ``expected`` are those rewards without their noise, where a simulation knows them: for regret.
+    """
 
     blocks: Mapping[str, ArrayLike]
     rewards: Vector
     arms: tuple[int | str, ...] | None = None
     arm_features: Matrix | None = None
+    expected: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class ParityReport:
         ‖theta‖ at the end, masked and plain.
     rotated_draws
         Whether normals were turned by the mask: only LinTS in parameter space needs it.
+    masked_regret, plain_regret
+        Cumulative regret of each; None unless every round brought its expected rewards.
     """
 
     equal: int
@@ -46,6 +53,8 @@ class ParityReport:
     masked_norm: float
     plain_norm: float
     rotated_draws: bool = False
+    masked_regret: float | None = None
+    plain_regret: float | None = None
 
     @property
     def lossless(self) -> bool:
@@ -109,7 +118,8 @@ def parity(
             arms=given.arms,
             arm_features=given.arm_features,
         )
-        tally.note(number, masked.index, plain.index, masked.scores, plain.scores)
+        tally.note(number, masked, plain)
+        tally.note_regret(given.expected, masked, plain)
         federation.reward(masked, float(given.rewards[masked.index]))
         twin.reward(plain, float(given.rewards[plain.index]))
         if on_round is not None:
@@ -122,6 +132,8 @@ def parity(
         federation.bandit.estimate_norm(),
         twin.estimate_norm(),
         tally.rotated,
+        tally.masked_regret if tally.knows_regret else None,
+        tally.plain_regret if tally.knows_regret else None,
     )
 
 
@@ -133,15 +145,26 @@ class _Tally:
         self.first: int | None = None
         self.difference = 0.0
         self.rotated = False
+        self.masked_regret = self.plain_regret = 0.0
+        self.knows_regret = True
 
-    def note(self, number: int, masked: int, plain: int, left: Vector, right: Vector) -> None:
+    def note(self, number: int, masked: Decision, plain: Decision) -> None:
         self.total += 1
-        if masked == plain:
+        if masked.index == plain.index:
             self.equal += 1
         elif self.first is None:
             self.first = number
-        scale = max(1.0, float(np.abs(right).max()))
-        self.difference = max(self.difference, float(np.abs(left - right).max()) / scale)
+        scale = max(1.0, float(np.abs(plain.scores).max()))
+        difference = float(np.abs(masked.scores - plain.scores).max()) / scale
+        self.difference = max(self.difference, difference)
+
+    def note_regret(self, expected: Vector | None, masked: Decision, plain: Decision) -> None:
+        if expected is None:
+            self.knows_regret = False
+            return
+        best = float(expected.max())
+        self.masked_regret += best - float(expected[masked.index])
+        self.plain_regret += best - float(expected[plain.index])
 
 
 def _in_parameter_space(policy: object, given: ParityRound, dim: int) -> bool:

@@ -12,6 +12,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.policy.base import Scored, at_least_zero
 from vfbandits.core.sampler import Draws, Sampler
+from vfbandits.core.settings import whole
 from vfbandits.errors import SettingError
 
 
@@ -52,8 +53,7 @@ class LinTS:
         at_least_zero(self.posterior_scale, "posterior_scale")
         if self.space not in ("auto", "arm", "parameter"):
             raise SettingError(f"space must be 'auto', 'arm' or 'parameter', got {self.space!r}")
-        if not isinstance(self.n_draws, int) or self.n_draws < 1:
-            raise SettingError(f"n_draws must be a whole number from 1, got {self.n_draws!r}")
+        whole(self.n_draws, "n_draws")
 
     def score(self, statistics: ArmStatistics, rng: Draws) -> Scored:
         """One joint posterior draw."""

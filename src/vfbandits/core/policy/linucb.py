@@ -7,7 +7,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.estimate import ArmStatistics
-from vfbandits.core.policy.base import Scored, at_least_zero
+from vfbandits.core.policy.base import Scored, at_least_zero, share
 from vfbandits.core.sampler import Draws
 from vfbandits.errors import SettingError
 
@@ -32,7 +32,7 @@ class OFUL:
         """Refuse what is no confidence level."""
         at_least_zero(self.noise, "noise")
         at_least_zero(self.norm_bound, "norm_bound")
-        if not 0.0 < self.delta < 1.0:
+        if not 0.0 < share(self.delta, "delta") < 1.0:
             raise SettingError(f"delta must be between 0 and 1, got {self.delta!r}")
 
     def radius(self, statistics: ArmStatistics) -> float | Vector:

@@ -33,21 +33,21 @@ def revive(record: Record) -> Policy:
     """The policy that ``describe`` named."""
     name = record.text("name")
     parameters = {key: value for key, value in record.values.items() if key != "name"}
-    beta = parameters.get("beta")
-    if isinstance(beta, dict):
-        parameters["beta"] = OFUL(**beta)
     return make_policy(name, parameters)
 
 
 def make_policy(name: str, parameters: dict[str, object]) -> Policy:
-    """A shipped policy from its name and keyword parameters.
+    """A shipped policy from its name and keyword parameters; ``beta`` may be OFUL's.
 
     >>> make_policy("linucb", {"beta": 0.5})
     LinUCB(beta=0.5)
     """
     if name not in POLICIES:
         raise SettingError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
+    beta = parameters.get("beta")
     try:
+        if isinstance(beta, dict):
+            parameters = {**parameters, "beta": OFUL(**beta)}
         return POLICIES[name](**parameters)  # type: ignore[arg-type]  # checked by the policy
     except TypeError as error:
         raise SettingError(f"policy {name!r} does not take these parameters: {error}") from error

@@ -1,0 +1,50 @@
+"""Names that flags choose from; the library's own lists, as the command line wants them."""
+
+from enum import StrEnum
+
+
+class PolicyName(StrEnum):
+    """How to explore."""
+
+    linucb = "linucb"
+    lints = "lints"
+    lingreedy = "lingreedy"
+    inverse_gap = "inverse_gap"
+
+
+class LayoutName(StrEnum):
+    """Where the arm enters."""
+
+    per_arm = "per_arm"
+    outer = "outer"
+    disjoint = "disjoint"
+
+
+class MaskName(StrEnum):
+    """Which rotations."""
+
+    blockwise = "blockwise"
+    dense = "dense"
+
+
+class AggregationName(StrEnum):
+    """What the active participant sees: the parts or the sum."""
+
+    plain = "plain"
+    secure = "secure"
+
+
+class SpaceName(StrEnum):
+    """Where LinTS draws."""
+
+    auto = "auto"
+    arm = "arm"
+    parameter = "parameter"
+
+
+class PlotFormat(StrEnum):
+    """What a plot is written as."""
+
+    png = "png"
+    svg = "svg"
+    none = "none"

@@ -1,0 +1,28 @@
+"""Errors of the library, as a user of the command sees them: one red line, exit code 2."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from vfbandits.errors import VFBanditsError
+
+P = ParamSpec("P")
+
+
+def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
+    """``command`` without tracebacks for errors that say all there is to say."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except VFBanditsError as error:
+            line = " ".join(str(error).split())
+            Console(stderr=True).print(Text(f"error: {line}", style="red"), soft_wrap=True)
+            raise typer.Exit(2) from error
+
+    return wrapped

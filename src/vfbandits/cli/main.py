@@ -1,0 +1,50 @@
+"""The command ``vfb``, put together."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from vfbandits.cli.demo import demo
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.parity import parity
+from vfbandits.cli.simulate import simulate
+
+app = typer.Typer(
+    name="vfb",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_show_locals=False,  # locals may hold features
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  (the command line calls it)
+    if wanted:
+        typer.echo(f"vfbandits {version('vfbandits')}")
+        raise typer.Exit
+
+
+@app.callback()
+def vfb(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Vertical federated contextual bandits: learn on masked contexts, decide as on plain ones."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot spell θ gets a question mark, not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+app.command()(in_one_line(parity))
+app.command()(in_one_line(simulate))
+app.command()(in_one_line(demo))
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,214 @@
+"""``vfb simulate``: regret of any set of contestants in the paper's synthetic world."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.policy_flags import policies_from
+from vfbandits.cli.progress import progress
+from vfbandits.errors import SettingError
+from vfbandits.simulate.contestant import PAPER_RATIOS, Contestant, Features, line_up
+from vfbandits.simulate.output import prepare_folder, spell, spell_ratio, write_result
+from vfbandits.simulate.pool import available_processors, run_study
+from vfbandits.simulate.result import StudyResult
+from vfbandits.simulate.study import Study
+from vfbandits.simulate.study_file import load_document, read_study
+
+
+def simulate(  # noqa: PLR0913  (one argument for each flag)
+    file: Annotated[
+        Path | None, typer.Argument(help="A study as TOML; flags overrule its keys.")
+    ] = None,
+    *,
+    rounds: Annotated[int | None, typer.Option(help="In each run.", show_default="5000")] = None,
+    arms: Annotated[int | None, typer.Option(help="In each round.", show_default="10")] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Features, split evenly.", show_default="100")
+    ] = None,
+    participants: Annotated[
+        int | None, typer.Option(help="Called p1, p2, …; p1 is the active one.", show_default="5")
+    ] = None,
+    widths: Annotated[
+        str | None, typer.Option(help="Instead of the two before, as 20,30,50.")
+    ] = None,
+    layout: Annotated[
+        LayoutName | None, typer.Option(help="Where the arm enters.", show_default="per_arm")
+    ] = None,
+    arm_dim: Annotated[
+        int | None, typer.Option(help="Features of an arm, layout outer.", show_default="5")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of rewards.", show_default="0.05")
+    ] = None,
+    ridge: Annotated[float | None, typer.Option(help="Prior weight λ.", show_default="1")] = None,
+    discount: Annotated[
+        float | None, typer.Option(help="Forgetting factor; 1 forgets nothing.", show_default="1")
+    ] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="Share of uniform exploration.", show_default="0")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many, each with a world of its own.", show_default="5")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The first of them.", show_default="0")] = None,
+    policy: Annotated[
+        list[PolicyName] | None,
+        typer.Option(help="May come more than once.", show_default="linucb, lints"),
+    ] = None,
+    partial: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A partial bandit for each policy: a ratio, or participants as p1,p2. "
+            "May come more than once.",
+            show_default="0.2, 0.8",
+        ),
+    ] = None,
+    mask: Annotated[
+        MaskName | None, typer.Option(help="Family of masks.", show_default="blockwise")
+    ] = None,
+    aggregation: Annotated[
+        AggregationName | None,
+        typer.Option(help="secure needs dense masks and 3 participants.", show_default="plain"),
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="linucb: width multiplier.", show_default="0.5")
+    ] = None,
+    posterior_scale: Annotated[
+        float | None, typer.Option(help="lints: scale of the draw.", show_default="0.01")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="lingreedy: share of random rounds.", show_default="0")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="inverse_gap: gamma = scale·n^exponent.", show_default="10")
+    ] = None,
+    exponent: Annotated[
+        float | None, typer.Option(help="inverse_gap: see --scale.", show_default="0.5")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out/simulate"),
+    processes: Annotated[
+        int | None, typer.Option(help="Runs at a time.", show_default="all processors")
+    ] = None,
+    plot_format: Annotated[
+        PlotFormat, typer.Option("--format", help="Of the plot; none draws none.")
+    ] = PlotFormat.png,
+) -> None:
+    """Compare central, masked and partial bandits by regret, with several seeds.
+
+    Writes a plot with confidence bands, a table, all rows as CSV, and a study.toml that makes the
+    same run again. Without a file and without flags it is the paper's synthetic experiment.
+    """
+    flags: dict[str, object] = {
+        "rounds": rounds,
+        "arms": arms,
+        "dim": dim,
+        "participants": participants,
+        "widths": None if widths is None else _whole_numbers(widths),
+        "layout": None if layout is None else layout.value,
+        "arm_dim": arm_dim,
+        "noise": noise,
+        "ridge": ridge,
+        "discount": discount,
+        "floor": floor,
+        "seeds": seeds,
+        "seed": seed,
+    }
+    contestants = _contestants(
+        policy,
+        partial,
+        {"mask": mask, "aggregation": aggregation},
+        {
+            "beta": beta,
+            "posterior_scale": posterior_scale,
+            "epsilon": epsilon,
+            "scale": scale,
+            "exponent": exponent,
+        },
+    )
+    document = {} if file is None else load_document(file)
+    _overrule(document, {key: value for key, value in flags.items() if value is not None})
+    study = read_study(document, contestants=contestants)
+    run_and_write(study, out, processes=processes, plot_format=plot_format)
+
+
+def run_and_write(
+    study: Study, out: Path, *, processes: int | None, plot_format: PlotFormat
+) -> StudyResult:
+    """Run a study, print its table and write its files."""
+    prepare_folder(out, plot_format=plot_format)
+    total = len(study.contestants) * study.n_seeds
+    with progress("runs", total=total) as tell:
+        result = run_study(
+            study,
+            processes=available_processors() if processes is None else processes,
+            on_run=lambda done, _: tell(done),
+        )
+    console = Console()
+    console.print(as_table(result))
+    for path in write_result(result, out, plot_format=plot_format):
+        console.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+    return result
+
+
+def as_table(result: StudyResult) -> Table:
+    """Final regrets, for the terminal."""
+    study = result.study
+    table = Table(
+        title=f"Cumulative regret after {study.horizon} rounds, {study.n_seeds} seeds, 95 % "
+        "intervals",
+        title_justify="left",
+    )
+    table.add_column("contestant")
+    table.add_column("final regret", justify="right")
+    table.add_column("ratio to the first of its kind", justify="right")
+    for standing in result.table():
+        table.add_row(standing.contestant, spell(standing), spell_ratio(standing))
+    return table
+
+
+def _contestants(
+    names: list[PolicyName] | None,
+    partial: list[str] | None,
+    masking: dict[str, MaskName | AggregationName | None],
+    parameters: dict[str, float | None],
+) -> tuple[Contestant, ...] | None:
+    """Contestants as flags want them; None if no flag says anything about them."""
+    how = {key: choice.value for key, choice in masking.items() if choice is not None}
+    said = [value for value in parameters.values() if value is not None]
+    if not (names or partial or how or said):
+        return None
+    kinds = [name.value for name in names or (PolicyName.linucb, PolicyName.lints)]
+    parts = PAPER_RATIOS if not partial else tuple(_features(text) for text in partial)
+    return tuple(
+        contestant
+        for policy in policies_from(kinds, parameters)
+        for contestant in line_up(policy, partial=parts, **how)
+    )
+
+
+def _overrule(document: dict[str, object], flags: dict[str, object]) -> None:
+    """Flags win; widths and (dim, participants) say the same thing, so one drops the other."""
+    if "widths" in flags and not flags.keys() & {"dim", "participants"}:
+        document.pop("dim", None)
+        document.pop("participants", None)
+    elif flags.keys() & {"dim", "participants"} and "widths" not in flags:
+        document.pop("widths", None)
+    document.update(flags)
+
+
+def _features(text: str) -> Features:
+    try:
+        return float(text)
+    except ValueError:
+        return tuple(name.strip() for name in text.split(","))
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise SettingError(f"--widths must be whole numbers as 20,30,50, got {text!r}") from error

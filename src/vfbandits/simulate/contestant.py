@@ -1,0 +1,149 @@
+"""Contestants of a study: a policy, the features it gets, and how it gets them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfbandits.core.bandit import Bandit, BanditOptions
+from vfbandits.core.context import Split
+from vfbandits.core.policy.base import Policy
+from vfbandits.core.round import Federation
+from vfbandits.errors import SettingError
+from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
+
+Features: TypeAlias = str | float | tuple[str, ...]
+PAPER_RATIOS: tuple[Features, ...] = (0.2, 0.8)
+PAPER_NAMES = {"LinUCB": "VFUCB", "LinTS": "VFTS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One line of a regret figure.
+
+    Attributes
+    ----------
+    features
+        "all"; a ratio ρ in (0, 1], for the first ⌈ρ·dim⌉ columns as in the paper's partial
+        bandits; or names of participants, whose columns count.
+    federated
+        Behind masks (``mask``, ``aggregation`` as for ``Federation``) or, if not, in the open.
+    """
+
+    name: str
+    policy: Policy
+    features: Features = "all"
+    federated: bool = False
+    mask: str = "blockwise"
+    aggregation: str = "plain"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be told apart or makes no subset."""
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise SettingError(f"name must be printable text on one line, got {self.name!r}")
+        _refuse_features(self.features)
+        if self.federated and not isinstance(self.features, str | tuple):
+            raise SettingError(
+                "features of a federated contestant must be 'all' or names of participants, "
+                f"since a ratio may cut a block in two; got {self.features!r}"
+            )
+
+    @property
+    def family(self) -> str:
+        """The kind of policy: contestants of one family are compared with each other."""
+        return type(self.policy).__name__
+
+    def participants(self, split: Split) -> tuple[str, ...]:
+        """Who takes part, in the world's order; refuses names that it does not know."""
+        if not isinstance(self.features, tuple):
+            return split.names
+        unknown = [name for name in self.features if name not in split.names]
+        if unknown:
+            raise SettingError(
+                f"features must name some of {', '.join(split.names)}, got {', '.join(unknown)}"
+            )
+        if self.federated and split.active not in self.features:
+            raise SettingError(
+                f"features of a federated contestant must hold the active participant "
+                f"{split.active!r}, got {', '.join(self.features)}"
+            )
+        return tuple(name for name in split.names if name in self.features)
+
+    def columns(self, split: Split) -> NDArray[np.intp]:
+        """The columns of the whole context that count, in order."""
+        everything = np.arange(split.dim)
+        if isinstance(self.features, float):
+            # Rounded first: 0.07·100 is a little above 7 in floating point.
+            return everything[: math.ceil(round(self.features * split.dim, 9))]
+        parts = [everything[split.columns(name)] for name in self.participants(split)]
+        return np.concatenate(parts)
+
+    def seat(self, split: Split, seed: np.random.SeedSequence, options: BanditOptions) -> Player:
+        """An untaught player.  Its mask comes from ``seed`` as well: in a study nothing is secret.
+
+        Contestants with equal policies and seeds share their random draws, so that a masked one
+        differs from a central one by the mask alone.
+        """
+        rng = np.random.default_rng(seed)
+        options = {**options, "seed": int(rng.integers(2**62))}
+        if not self.federated:
+            columns = self.columns(split)
+            return CentralPlayer(Bandit(self.policy, dim=len(columns), **options), columns)
+        widths = {n: w for n, w in split.items() if n in self.participants(split)}
+        return FederatedPlayer(
+            Federation(
+                self.policy,
+                widths=widths,
+                mask=self.mask,
+                aggregation=self.aggregation,
+                entropy=rng.bytes,
+                **options,
+            )
+        )
+
+
+def line_up(
+    policy: Policy,
+    *,
+    partial: Sequence[Features] = PAPER_RATIOS,
+    mask: str = "blockwise",
+    aggregation: str = "plain",
+) -> tuple[Contestant, ...]:
+    """The paper's comparison for one policy: central, masked, and partial bandits.
+
+    >>> from vfbandits.core.policy import LinUCB
+    >>> [contestant.name for contestant in line_up(LinUCB(beta=0.5))]
+    ['central LinUCB', 'masked LinUCB (VFUCB)', 'partial LinUCB 0.2', 'partial LinUCB 0.8']
+    """
+    kind = type(policy).__name__
+    called = f" ({PAPER_NAMES[kind]})" if kind in PAPER_NAMES else ""
+    return (
+        Contestant(f"central {kind}", policy),
+        Contestant(
+            f"masked {kind}{called}", policy, federated=True, mask=mask, aggregation=aggregation
+        ),
+        *(Contestant(f"partial {kind} {_spell(part)}", policy, features=part) for part in partial),
+    )
+
+
+def _spell(features: Features) -> str:
+    return "+".join(features) if isinstance(features, tuple) else str(features)
+
+
+def _refuse_features(features: object) -> None:
+    if isinstance(features, str):
+        good = features == "all"
+    elif isinstance(features, float):
+        good = 0.0 < features <= 1.0
+    else:
+        names = features if isinstance(features, tuple) else ()
+        good = bool(names) and all(isinstance(name, str) for name in names)
+        good = good and len(set(names)) == len(names)
+    if not good:
+        raise SettingError(
+            "features must be 'all', a ratio between 0 and 1, or names of participants, each "
+            f"once; got {features!r}"
+        )

@@ -9,5 +9,5 @@ import os
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("explore", max_examples=2_000, deadline=None, print_blob=True)
+settings.register_profile("explore", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -1,5 +1,6 @@
 """Hypothesis strategies: rounds of a federation, friendly and nasty."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 import vfbandits as vfb
 from vfbandits.simulate.parity import ParityRound
 
+# Properties that name their number of examples multiply it by this: `make test-long` tries more.
+MORE = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 1
 KINDS = ("normal", "small_whole", "duplicates", "zeros", "collinear", "unit", "few")
 
 policies = st.sampled_from(

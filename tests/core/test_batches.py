@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from worlds import policies
+from worlds import MORE, policies
 
 import vfbandits as vfb
 from vfbandits.errors import ContextError, RewardError, UnknownDecisionError
@@ -26,7 +26,7 @@ def batch(layout, rng, n_users=4):
 
 
 @given(policy=policies, layout=st.sampled_from(list(OPTIONS)), seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 * MORE)
 def test_a_batch_of_decisions_and_rewards_equals_one_by_one(policy, layout, seed):
     one, many = (vfb.Bandit(policy, dim=3, seed=seed, **OPTIONS[layout]) for _ in range(2))
     rng = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from textbook import first_of_the_best
+from worlds import MORE
 
 import vfbandits as vfb
 from vfbandits.core.decision import first_best
@@ -103,7 +104,7 @@ def test_a_probability_asked_for_late_is_that_of_the_moment_of_the_decision(spac
 
 
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.0, 50.0))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50 * MORE)
 def test_inverse_gap_weights_are_a_distribution_that_favours_the_best(seed, scale):
     rng = np.random.default_rng(seed)
     bandit = vfb.Bandit(vfb.InverseGap(scale=scale), dim=2, seed=1)

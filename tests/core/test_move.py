@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from worlds import MORE
 
 import vfbandits as vfb
 from vfbandits.core.move import Narrowing, Widening, drop, embed, rotate
@@ -63,7 +64,7 @@ class Pair:
 
 @given(policy=POLICIES, layout=LAYOUTS, mask=MASKS, discount=st.sampled_from([1.0, 0.8]),
        seed=st.integers(0, 2**32 - 1))  # fmt: skip
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40 * MORE)
 def test_a_federation_that_changes_decides_on_as_its_plain_twin(
     policy, layout, mask, discount, seed
 ):

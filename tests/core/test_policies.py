@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import stats
 from textbook import Textbook, first_of_the_best
-from worlds import KINDS, contexts
+from worlds import KINDS, MORE, contexts
 
 import vfbandits as vfb
 
@@ -20,7 +20,7 @@ import vfbandits as vfb
     beta=st.sampled_from([0.0, 0.5, 2.0]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 * MORE)
 def test_linucb_chooses_what_the_textbook_chooses(kind, dim, ridge, discount, beta, seed):
     rng = np.random.default_rng(seed)
     bandit = vfb.Bandit(vfb.LinUCB(beta=beta), dim=dim, ridge=ridge, discount=discount)

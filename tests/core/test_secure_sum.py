@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from worlds import MORE
 
 from vfbandits.core.arrays import MaskedBlock
 from vfbandits.core.fixed_point import FixedPoint
@@ -23,7 +24,7 @@ def circle(n, bound=64.0):
 
 @given(n=st.integers(2, 5), rows=st.integers(1, 4), dim=st.integers(1, 6),
        seed=st.integers(0, 2**32 - 1))  # fmt: skip
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=30 * MORE)
 def test_pads_cancel_in_the_sum_and_the_error_is_below_1e_12(n, rows, dim, seed):
     code, ends = circle(n)
     blocks = np.random.default_rng(seed).uniform(-64, 64, size=(n, rows, dim))

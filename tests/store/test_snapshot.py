@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from worlds import cases
+from worlds import MORE, cases
 
 import vfbandits as vfb
 from vfbandits.errors import SnapshotError
@@ -31,7 +31,7 @@ def play(federation, rounds, answers):
 
 
 @given(case=cases(max_rounds=9))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 * MORE)
 def test_a_restored_federation_goes_on_bit_for_bit(folder, case):
     """Exact, for every policy, layout, mask and aggregation: arms, scores and probabilities."""
     federation = case.federation()

@@ -13,7 +13,8 @@ from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
 from vfbandits.simulate.contestant import PAPER_RATIOS, Contestant, Features, line_up
 from vfbandits.simulate.output import prepare_folder, spell, spell_ratio, write_result
-from vfbandits.simulate.pool import available_processors, run_study
+from vfbandits.simulate.pool import run_study
+from vfbandits.simulate.processes import available_processors
 from vfbandits.simulate.result import StudyResult
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.study_file import load_document, read_study

@@ -1,0 +1,44 @@
+"""Engines: where independent tasks of a grid are run.
+
+A task is a picklable value, and a module-level function makes its result from it and nothing else.
+So results do not depend on the engine, on how many processes it has, or on their order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from vfbandits.simulate.threads import one_thread
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """Runs tasks, several at once where it can."""
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        """Positions of tasks with their results, as they are done."""
+        ...
+
+
+class HereEngine:
+    """One task after the other, in this process.
+
+    >>> dict(HereEngine().run(abs, [-1, 2]))
+    {0: 1, 1: 2}
+    """
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        """In order."""
+        for position, task in enumerate(tasks):
+            yield position, in_one_thread(function, task)
+
+
+def in_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
+    """Every engine calls this: sums that several BLAS threads make may differ in last bits."""
+    with one_thread():
+        return function(task)

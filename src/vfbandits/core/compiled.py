@@ -34,6 +34,19 @@ def means(X: Matrix, theta: Vector, out: Vector) -> float:
 
 
 @njit(cache=True, fastmath=_LOOSE)
+def project_and_copy(X: Matrix, direction: Vector, out: Vector, copy: Matrix) -> None:
+    """Products of the rows of X (n, dim) with ``direction``, and X itself, in one pass."""
+    for a in range(len(X)):
+        row, kept = X[a], copy[a]
+        total = 0.0
+        for i in range(len(direction)):
+            x = row[i]
+            total += x * direction[i]
+            kept[i] = x
+        out[a] = total
+
+
+@njit(cache=True, fastmath=_LOOSE)
 def half_products(U: Matrix, X: Matrix, Z: Matrix) -> None:
     """Z = X U' for rows X (n, dim), U upper triangular; four rows share each pass over U."""
     n, dim = X.shape

@@ -117,8 +117,7 @@ class SharedStatistics:
         if space == "arm" or (space == "auto" and self.n_arms <= self._state.dim):
             return FactorSampler(self.factor())
         root = self._state.root()
-        # A copy of X: the caller may reuse its buffer before the probability is asked for.
-        return ParameterSampler(self.X.copy(), root.lend(), 1.0 / math.sqrt(self._state.scale))
+        return ParameterSampler(self.X, root.lend(), 1.0 / math.sqrt(self._state.scale))
 
     def factor(self) -> Matrix:
         """L with LL' = X Lambda⁻¹ X', unique in arm order, (n_arms, n_arms)."""

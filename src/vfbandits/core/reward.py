@@ -7,8 +7,8 @@ once: the same value again changes nothing, another value is refused.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,15 @@ from vfbandits.errors import RewardError, SettingError, SnapshotError, UnknownDe
 REWARD_LIMIT = 1e100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Observation:
+class Observation(NamedTuple):
     """What a decision leaves behind to learn from: the chosen context, and the arm's own model."""
 
-    x: Vector = field(repr=False)
+    x: Vector
     model: ArmId | None = None
+
+    def __repr__(self) -> str:
+        """Without the context."""
+        return f"Observation(model={self.model!r})"
 
 
 class Ledger:
@@ -116,6 +119,10 @@ class Ledger:
         return iter(self.open)
 
 
+def _as_float(value: object) -> float:
+    return float(value) if isinstance(value, Real) else math.nan
+
+
 def _pair(entry: object) -> tuple[DecisionId, object]:
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], int | str):
         raise SnapshotError("an entry of the ledger is a decision's id and a value")
@@ -124,7 +131,7 @@ def _pair(entry: object) -> tuple[DecisionId, object]:
 
 def as_reward(value: object) -> float:
     """``value`` as a finite float."""
-    number = float(value) if isinstance(value, float | int | Real) else math.nan
+    number = value if type(value) is float else _as_float(value)
     if abs(number) <= REWARD_LIMIT:
         return number
     raise RewardError(f"a reward must be a finite number up to {REWARD_LIMIT:g}, got {value!r}")

@@ -4,12 +4,13 @@ A sampler keeps all it needs, so that it can be asked again after the state has 
 how a decision tells, when somebody wants to know, how likely its arm was.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from scipy.linalg.blas import dgemm, dgemv
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.root import RootLoan
 
@@ -70,26 +71,42 @@ class IndependentSampler:
         return self.widths * rng.standard_normal((count, len(self.widths)))
 
 
-@dataclass(frozen=True, slots=True)
 class ParameterSampler:
     """Draws XFz with FF' = Lambda⁻¹: O(dim² + n_arms·dim) for one, whatever the number of arms.
 
-    Behind a mask Q the law is the same; the arms are the same when z is turned by Q as well.
+    Behind a mask Q the law is the same; the arms are the same when z is turned by Q as well.  The
+    caller may reuse the buffer of X before a probability is asked for, so the first draw, which
+    is made at once, takes a copy on its way.
     """
 
-    X: Matrix = field(repr=False)
-    root: RootLoan = field(repr=False)
-    weight: float
+    __slots__ = ("_X", "_is_copy", "_root", "_weight")
+
+    def __init__(self, X: Matrix, root: RootLoan, weight: float) -> None:
+        self._X = X
+        self._is_copy = False
+        self._root = root
+        self._weight = weight
 
     def draw(self, rng: Draws) -> Vector:
         """One draw, from dim normals."""
-        theta = dgemv(self.weight, self.root.F, rng.standard_normal(len(self.root.F)))
-        draw: Vector = dgemv(1.0, self.X.T, theta, trans=1)
-        return draw
+        F = self._root.F
+        theta: Vector = dgemv(self._weight, F, rng.standard_normal(len(F)))
+        if not self._is_copy and kernels.compiled is not None:
+            copy, draw = np.empty(self._X.shape), np.empty(len(self._X))
+            kernels.compiled.project_and_copy(self._X, theta, draw, copy)
+            self._keep(copy)
+            return draw
+        if not self._is_copy:
+            self._keep(self._X.copy())
+        return np.asarray(dgemv(1.0, self._X.T, theta, trans=1))
 
     def draw_many(self, rng: Draws, count: int) -> Matrix:
         """Independent draws, (count, n_arms)."""
-        Z = np.ascontiguousarray(rng.standard_normal((count, len(self.root.F))))
-        Theta = dgemm(self.weight, self.root.F, Z.T)
-        draws: Matrix = dgemm(1.0, self.X.T, Theta, trans_a=1).T
+        F = self._root.F
+        Z = np.ascontiguousarray(rng.standard_normal((count, len(F))))
+        Theta = dgemm(self._weight, F, Z.T)
+        draws: Matrix = dgemm(1.0, self._X.T, Theta, trans_a=1).T
         return draws
+
+    def _keep(self, copy: Matrix) -> None:
+        self._X, self._is_copy = copy, True

@@ -47,6 +47,7 @@ class State:
     __slots__ = (
         "A",
         "_compiled",
+        "_refill_every",
         "b",
         "dim",
         "form",
@@ -73,6 +74,7 @@ class State:
         self.n_updates = 0
         self.since_refill = 0
         self.largest_reward = 0.0
+        self._refill_every = settings.refill_every
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -137,7 +139,8 @@ class State:
         self.largest_reward = max(self.largest_reward, float(np.abs(rewards).max(initial=0.0)))
         start = 0
         while start < len(X):
-            stop = min(len(X), start + self._room())
+            # No further than to where the prior is due to be put back.
+            stop = min(len(X), start + self._refill_every - self.since_refill)
             self._update_batch(X[start:stop], rewards[start:stop])
             start = stop
 
@@ -187,14 +190,11 @@ class State:
         error = dsymv(1.0, self.A, self.form.times(v), lower=1) - v
         return float(dnrm2(error)) / float(dnrm2(v))
 
-    def _room(self) -> int:
-        """How many rewards fit before the prior is due to be put back."""
-        return self.settings.refill_every - self.since_refill
-
     def _count(self, n: int) -> None:
-        before, self.n_updates = self.n_updates, self.n_updates + n
+        before = self.n_updates
+        self.n_updates = before + n
         self.since_refill += n
-        if self._room() <= 0:
+        if self.since_refill >= self._refill_every:
             self.refill()
         elif before // GUARD_EVERY != self.n_updates // GUARD_EVERY:
             self._guard(before)

@@ -1,7 +1,7 @@
 """Layout ``per_arm``, the paper's: a context row for each arm, one theta for all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -14,9 +14,10 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.errors import ArmError
 
+_NO_ARM_FEATURES = "layout 'per_arm' has the arm in its contexts; got arm_features as well"
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PerArmRound:
+
+class PerArmRound(NamedTuple):
     """A round whose arms have a context row each."""
 
     statistics: SharedStatistics
@@ -37,7 +38,8 @@ class PerArmLearner(SharedLearner):
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> PerArmRound:
         """Contexts (n_arms, dim)."""
-        _refuse_arm_features(arm_features)
+        if arm_features is not None:
+            raise ArmError(_NO_ARM_FEATURES)
         X = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, len(X))
@@ -47,14 +49,10 @@ class PerArmLearner(SharedLearner):
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> Sequence[PerArmRound]:
         """Contexts (n_rounds, n_arms, dim): one matrix product serves all rounds."""
-        _refuse_arm_features(arm_features)
+        if arm_features is not None:
+            raise ArmError(_NO_ARM_FEATURES)
         X = as_array(contexts, ndim=3, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, X.shape[1])
         frobenius(X, what="contexts")
         return [PerArmRound(one, ids) for one in shared_statistics_many(self.state, X)]
-
-
-def _refuse_arm_features(arm_features: ArrayLike | None) -> None:
-    if arm_features is not None:
-        raise ArmError("layout 'per_arm' has the arm in its contexts; got arm_features as well")

@@ -1,7 +1,6 @@
 """The Policy protocol: one method."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.estimate import ArmStatistics
@@ -22,8 +21,7 @@ class ScoreLaw(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """Scores of one round, and how the arm follows from them.
 
     By default the arm is the first of the best scores.  With ``probabilities`` it is drawn from

@@ -32,15 +32,14 @@ def as_array(value: ArrayLike, *, ndim: int, width: int, what: str) -> Matrix:
     return value
 
 
-def frobenius(values: Matrix, *, what: str, squares: float | None = None) -> float:
+def frobenius(values: Matrix, *, what: str) -> float:
     """Euclidean length of all entries together; refuses what is not finite.
 
-    One pass serves twice: the sum of squares (``squares``, where it is known already) is finite
-    exactly when every entry is finite and none is so large that inner products would overflow.
+    One pass serves twice: the sum of squares is finite exactly when every entry is finite and
+    none is so large that inner products would overflow.
     """
-    if squares is None:
-        flat = values.reshape(-1)
-        squares = ddot(flat, flat) if flat.size else 0.0
+    flat = values.reshape(-1)
+    squares = ddot(flat, flat) if flat.size else 0.0
     if not math.isfinite(squares):
         raise ContextError(_what_is_not_finite(values, what))
     return math.sqrt(squares)

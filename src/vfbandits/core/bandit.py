@@ -248,7 +248,7 @@ class Bandit:
         self._ledger.enter(key, opened.observation(index))
         self._n_decisions = number + 1
         arm = index if opened.arms is None else opened.arms[index]
-        law = Propensity(scored, best, magnitude=magnitude, floor=floor, seed=(self.seed, number))
+        law = Propensity(scored, best, magnitude, floor, (self.seed, number))
         return Decision(key, arm, index, scored.values, statistics.means, contributors, law)
 
     def snapshot(self) -> Snapshot:

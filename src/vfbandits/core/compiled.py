@@ -115,8 +115,10 @@ def arm_factor(U: Matrix, X: Matrix, scale: float, tolerance: float, L: Matrix) 
 
 
 @njit(cache=True, fastmath=_LOOSE)
-def update(A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: float) -> float:
-    """Learn one reward: A, U, b and theta in place; returns x'A⁻¹x from before."""
+def update(
+    A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: float
+) -> tuple[float, float]:
+    """Learn one reward: A, U, b, theta in place; returns x'A⁻¹x from before and ‖theta‖² now."""
     dim = len(x)
     Sx = np.empty(dim)
     for i in range(dim):
@@ -135,6 +137,7 @@ def update(A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: fl
         error -= x[i] * theta[i]
     q = max(q, 0.0)
     shrink = 1.0 / (1.0 + q)
+    squares = 0.0
     for j in range(dim):
         x_j, s_j = x[j], Sx[j] * shrink
         row, A_row, x_tail, S_tail = U[j, j:], A[j, j:], x[j:], Sx[j:]
@@ -144,12 +147,15 @@ def update(A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: fl
         row[0] += 0.5 * Sx[j] * s_j
         b[j] += reward * x_j
         theta[j] += error * s_j
-    return q
+        squares += theta[j] * theta[j]
+    return q, squares
 
 
 @njit(cache=True, fastmath=_LOOSE)
-def update_root(A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, reward: float) -> float:
-    """Learn one reward with Potter's update of G = F', C-ordered; returns x'A⁻¹x from before."""
+def update_root(
+    A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, reward: float
+) -> tuple[float, float]:
+    """Learn one reward with Potter's update of G = F', C-ordered; returns what ``update`` does."""
     dim = len(x)
     f = np.empty(dim)
     Ff = np.zeros(dim)
@@ -167,6 +173,7 @@ def update_root(A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, rewar
             Ff[i] += row[i] * total
     shrink = 1.0 / (1.0 + q + math.sqrt(1.0 + q))
     gain = error / (1.0 + q)
+    squares = 0.0
     for j in range(dim):
         row, A_row, x_tail, x_j = G[j], A[j, j:], x[j:], x[j]
         step = shrink * f[j]
@@ -176,7 +183,8 @@ def update_root(A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, rewar
             A_row[i] += x_tail[i] * x_j
         b[j] += reward * x_j
         theta[j] += gain * Ff[j]
-    return q
+        squares += theta[j] * theta[j]
+    return q, squares
 
 
 @njit(cache=True, fastmath=_LOOSE)
@@ -188,8 +196,15 @@ def turn_blocks(X: Matrix, turns: Vector, widths: Counts, out: Matrix) -> None:
         for width in widths:
             row = out[a, column : column + width]
             row[:] = 0.0
-            for k in range(width):
-                x = X[a, column + k]
+            for k in range(0, width - 1, 2):  # two at a time: half the passes over the row
+                x, y = X[a, column + k], X[a, column + k + 1]
+                turn = turns[place : place + width]
+                other = turns[place + width : place + 2 * width]
+                for i in range(width):
+                    row[i] += x * turn[i] + y * other[i]
+                place += 2 * width
+            if width % 2:
+                x = X[a, column + width - 1]
                 turn = turns[place : place + width]
                 for i in range(width):
                     row[i] += x * turn[i]

@@ -79,7 +79,7 @@ class Propensity:
     __slots__ = ("_best", "_floor", "_magnitude", "_resolved", "_scored", "_seed")
 
     def __init__(
-        self, scored: "Scored", best: int, *, magnitude: float, floor: float, seed: tuple[int, int]
+        self, scored: "Scored", best: int, magnitude: float, floor: float, seed: tuple[int, int]
     ) -> None:
         self._scored = scored
         self._best = best

@@ -64,7 +64,8 @@ def _means(X: Matrix, theta: Vector) -> tuple[Vector, float]:
     if kernels.compiled is not None:
         means: Vector = np.empty(len(X))
         squares = kernels.compiled.means(X, theta, means)
-        return means, frobenius(X, what="contexts", squares=squares)
+        if math.isfinite(squares):
+            return means, math.sqrt(squares)
     length = frobenius(X, what="contexts")
     return np.asarray(dgemv(1.0, X.T, theta, trans=1)), length
 

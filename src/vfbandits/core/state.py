@@ -47,6 +47,8 @@ class State:
     __slots__ = (
         "A",
         "_compiled",
+        "_length",
+        "_one_reward",
         "_refill_every",
         "b",
         "dim",
@@ -75,6 +77,8 @@ class State:
         self.since_refill = 0
         self.largest_reward = 0.0
         self._refill_every = settings.refill_every
+        self._one_reward = 0.5 / math.sqrt(settings.ridge)
+        self._length = 0.0  # of theta
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -100,8 +104,7 @@ class State:
         ‖theta‖ alone would not do.  Rewards can cancel, and then theta is nothing but rounding.
         One reward r moves theta by at most |r| / (2√ridge).
         """
-        one = self.largest_reward / (2.0 * math.sqrt(self.settings.ridge))
-        return float(dnrm2(self.theta)) + one
+        return self._length + self.largest_reward * self._one_reward
 
     def root(self) -> RootForm:
         """The square-root form; the first call switches the state over to it."""
@@ -122,15 +125,18 @@ class State:
         form = self.form
         if self._compiled is not None:
             A = self.A.T
+            loops, b, theta = self._compiled, self.b, self.theta
             if isinstance(form, InverseForm):
-                q = self._compiled.update(A, form.upper, self.b, self.theta, x, reward)
+                q, squares = loops.update(A, form.upper, b, theta, x, reward)
             else:
-                q = self._compiled.update_root(A, form.own().T, self.b, self.theta, x, reward)
+                q, squares = loops.update_root(A, form.own().T, b, theta, x, reward)
+            self._length = math.sqrt(squares)
         else:
             Ax, q = form.update(x)
             add_outer(self.A, x[None])
             self.b += reward * x
             self.theta += ((reward - float(x.dot(self.theta))) / (1.0 + q)) * Ax
+            self._length = float(dnrm2(self.theta))
         self.log_det_A += math.log1p(q)
         self._count(1)
 
@@ -156,13 +162,17 @@ class State:
             self.log_det_A = self.form.refactor(self.A)
         else:
             self.log_det_A += self.form.update_many(X)
-        self.theta = self.form.times(self.b)
+        self._derive_theta()
         self._count(len(X))
 
     def refactor(self) -> None:
         """Derive everything anew from A and b."""
         self.log_det_A = self.form.refactor(self.A)
+        self._derive_theta()
+
+    def _derive_theta(self) -> None:
         self.theta = self.form.times(self.b)
+        self._length = float(dnrm2(self.theta))
 
     def take_over(self, other: "State", A: Matrix, b: Vector) -> None:
         """Go on from ``A`` and ``b`` where ``other`` stands in its counts and its forgetting."""
@@ -211,6 +221,7 @@ class State:
             "dim": self.dim,
             "form": self.form.name,
             "largest_reward": self.largest_reward,
+            "length": self._length,
             "log_det_A": self.log_det_A,
             "n_updates": self.n_updates,
             "scale": self.scale,
@@ -235,4 +246,5 @@ class State:
         state.n_updates = record.integer("n_updates")
         state.scale = record.number("scale")
         state.since_refill = record.integer("since_refill")
+        state._length = record.number("length")
         return state

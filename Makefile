@@ -27,7 +27,9 @@ test: $(READY) lint ## what CI runs
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*' --omit='*/compiled.py' --fail-under=100
 
 test-long: $(READY) ## a million updates, and thousands of fresh random worlds
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest tests/core tests/contracts tests/store
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/python -m pytest -m long
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store
 
 bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.speed

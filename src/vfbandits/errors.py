@@ -12,6 +12,7 @@
     ├── UnknownDecisionError  a reward names a decision that is not open
     ├── RewardError         a reward is not a number, or contradicts an earlier one
     ├── NumericalError      the state is no longer finite
+    ├── DatasetError        a data file is not what it should be
     └── SnapshotError       a file is not a snapshot of this version, or is damaged
 
 A message says what was wanted, then what came.  It never holds a feature, a mask or a key.
@@ -56,6 +57,10 @@ class RewardError(VFBanditsError, ValueError):
 
 class NumericalError(VFBanditsError, ArithmeticError):
     """A score is not finite, although every input was."""
+
+
+class DatasetError(VFBanditsError, ValueError):
+    """A data file is missing, damaged, or not what it should be."""
 
 
 class SnapshotError(VFBanditsError, ValueError):

@@ -27,11 +27,11 @@ def test_version_is_the_packages():
 def test_help_names_every_command():
     done = CliRunner().invoke(app, ["--help"])
     assert done.exit_code == 0
-    for command in ("parity", "simulate", "demo"):
+    for command in ("parity", "simulate", "reproduce", "evaluate", "demo"):
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", ["parity", "simulate", "demo"])
+@pytest.mark.parametrize("command", ["parity", "simulate", "reproduce", "evaluate", "demo"])
 def test_every_command_has_help(command):
     done = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
     assert done.exit_code == 0

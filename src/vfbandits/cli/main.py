@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from vfbandits.cli.demo import demo
+from vfbandits.cli.evaluate import evaluate
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.parity import parity
+from vfbandits.cli.reproduce import reproduce
 from vfbandits.cli.simulate import simulate
 
 app = typer.Typer(
@@ -44,6 +46,8 @@ def vfb(
 
 app.command()(in_one_line(parity))
 app.command()(in_one_line(simulate))
+app.command()(in_one_line(reproduce))
+app.command()(in_one_line(evaluate))
 app.command()(in_one_line(demo))
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ class ProcessEngine:
             # No more processes than tasks: one takes seconds to start.
             min(self.processes, len(tasks)),
             mp_context=multiprocessing.get_context("spawn"),
+            initializer=_end_with_parent,
         )
         try:
             with _interrupts_ignored():
@@ -58,6 +59,19 @@ class ProcessEngine:
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot tell its processes; each watches for itself."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Figures of the paper: a folder each, run by ``vfb reproduce``."""

@@ -1,0 +1,1 @@
+"""The paper's Fig. 5: what masks cost, by its model and measured."""

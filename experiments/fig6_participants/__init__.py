@@ -1,0 +1,1 @@
+"""The paper's Fig. 6a and 6b: more participants, less regret."""

@@ -1,0 +1,1 @@
+"""Real data with natural owners, who join one at a time."""

@@ -1,0 +1,46 @@
+"""The user's own Criteo file, made into rounds once, with a line that tells how far it is."""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from vfbandits.errors import SettingError
+
+if TYPE_CHECKING:
+    from vfbandits.datasets.criteo_table import Facts
+
+
+def featurised(file: Path, folder: Path) -> Path:
+    """The folder of this file's rounds; made anew when the file has changed since."""
+    try:
+        facts = file.stat()
+    except OSError as error:
+        raise SettingError(
+            f"--criteo must name a file to read, got {file}: {error.strerror}"
+        ) from (error)
+    stamp = f"{file.resolve()} {facts.st_size} {facts.st_mtime_ns}".encode()
+    target = folder / hashlib.sha256(stamp).hexdigest()[:16]
+    if (target / "facts.json").exists():
+        return target
+    # Polars is an extra, and slow to import.
+    from vfbandits.datasets.criteo_features import featurise  # noqa: PLC0415
+    from vfbandits.datasets.criteo_file import CriteoFile  # noqa: PLC0415
+
+    with Console(stderr=True).status("reading Criteo's file") as status:
+        table = featurise(
+            CriteoFile(file),
+            target,
+            on_rows=lambda stage, rows: status.update(f"Criteo's file: {stage} {rows:,} rows"),
+        )
+    _report(table.facts, target)
+    return target
+
+
+def _report(facts: "Facts", target: Path) -> None:
+    console = Console(stderr=True, highlight=False)
+    console.print(f"{facts.n_rows:,} rounds of {len(facts.arms)} arms in {target}")
+    if facts.n_bad_lines:
+        first = ", ".join(str(line) for line in facts.first_bad_lines)
+        console.print(f"{facts.n_bad_lines:,} bad lines were left out, the first: {first}")

@@ -1,0 +1,275 @@
+"""``vfb evaluate``: what a policy would have earned, from a log that another one wrote."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from vfbandits.cli.choices import LayoutName, MaskName, PlotFormat, PolicyName, SpaceName
+from vfbandits.cli.policy_flags import policies_from
+from vfbandits.cli.progress import progress
+from vfbandits.core.bandit import Bandit, BanditOptions
+from vfbandits.core.policy import Policy
+from vfbandits.core.policy.registry import describe
+from vfbandits.core.round import Federation
+from vfbandits.datasets.obd import load_obd
+from vfbandits.errors import SettingError
+from vfbandits.evaluate.bootstrap import Bootstrap
+from vfbandits.evaluate.evaluation import ESTIMATORS, Estimate, EvaluationSettings
+from vfbandits.evaluate.evaluation import evaluate as run
+from vfbandits.evaluate.log import LoggedBandit
+from vfbandits.evaluate.output import as_record, spell, spell_interval, spell_relative, write_csv
+from vfbandits.evaluate.player import MakeAgent
+from vfbandits.evaluate.plot import require_matplotlib, save_plot
+from vfbandits.evaluate.read import LogFormat, read_log
+from vfbandits.evaluate.reward_model import RewardModel
+
+OBD = "obd:"
+
+
+def evaluate(  # noqa: PLR0913  (one argument for each flag)
+    log: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG",
+            help="CSV, CSV.gz or Parquet; or obd:FOLDER, a folder of the Open Bandit Dataset.",
+        ),
+    ],
+    *,
+    policy: Annotated[PolicyName, typer.Option(help="The target.")] = PolicyName.linucb,
+    estimators: Annotated[str, typer.Option(help="Which, as ips,dr.")] = ",".join(ESTIMATORS),
+    layout: Annotated[LayoutName, typer.Option(help="Where the arm enters.")] = LayoutName.disjoint,
+    arm: Annotated[str, typer.Option(help="Column of the arm.")] = "arm",
+    reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
+    probability: Annotated[
+        str, typer.Option(help="Column of the logging probability.")
+    ] = "probability",
+    context: Annotated[
+        str, typer.Option(help="Context columns: their prefix, or their names as a,b,c.")
+    ] = "x_",
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="More features of a participant, NAME=FILE. May come more than once."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Column that finds rows of the tables.")] = None,
+    arm_table: Annotated[
+        Path | None, typer.Option(help="Features of the arms, layout outer.")
+    ] = None,
+    mask: Annotated[
+        MaskName | None,
+        typer.Option(help="Evaluate a federation behind masks.", show_default="none"),
+    ] = None,
+    train: Annotated[float, typer.Option(help="Share of the log that teaches.")] = 0.5,
+    clip: Annotated[float | None, typer.Option(help="Largest importance weight.")] = None,
+    model: Annotated[str, typer.Option(help="dm, dr: shared, arm or auto.")] = "auto",
+    model_ridge: Annotated[float, typer.Option(help="dm, dr: ridge of the model.")] = 1.0,
+    folds: Annotated[int, typer.Option(help="dm, dr: for cross-fitting.")] = 5,
+    interval: Annotated[str, typer.Option(help="percentile, bca or studentised.")] = "bca",
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 1_000,
+    ridge: Annotated[float, typer.Option(help="The target's prior weight λ.")] = 1.0,
+    discount: Annotated[float, typer.Option(help="The target's forgetting factor.")] = 1.0,
+    floor: Annotated[float, typer.Option(help="Share of uniform exploration.")] = 0.0,
+    intercept: Annotated[
+        bool, typer.Option(help="A 1 before the features; not in layout per_arm.")
+    ] = True,
+    seed: Annotated[int, typer.Option(help="Of policy, folds and bootstrap.")] = 0,
+    beta: Annotated[
+        float | None, typer.Option(help="linucb: width multiplier.", show_default="0.5")
+    ] = None,
+    posterior_scale: Annotated[
+        float | None, typer.Option(help="lints: scale of the draw.", show_default="0.01")
+    ] = None,
+    space: Annotated[
+        SpaceName | None, typer.Option(help="lints: where to draw.", show_default="auto")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="lingreedy: share of random rounds.", show_default="0")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="inverse_gap: gamma = scale·n^exponent.", show_default="10")
+    ] = None,
+    exponent: Annotated[
+        float | None, typer.Option(help="inverse_gap: see --scale.", show_default="0.5")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for a CSV and a plot.")] = None,
+    plot_format: Annotated[
+        PlotFormat, typer.Option("--format", help="Of the plot; none draws none.")
+    ] = PlotFormat.png,
+) -> None:
+    """Estimate what a policy would have earned per round, from a log of another policy.
+
+    ips, snips, dm, dr and sndr judge the policy as it is after learning from the first part of
+    the log, on the rest; replay lets it learn while it walks through the whole log.
+    """
+    parameters = {
+        "beta": beta,
+        "posterior_scale": posterior_scale,
+        "space": None if space is None else space.value,
+        "epsilon": epsilon,
+        "scale": scale,
+        "exponent": exponent,
+    }
+    target = policies_from([policy.value], parameters)[0]
+    settings = EvaluationSettings(
+        train,
+        clip,
+        RewardModel(model, model_ridge, folds),
+        Bootstrap(interval, confidence, resamples),
+    )
+    columns = LogFormat(
+        arm,
+        reward,
+        probability,
+        _names(context),
+        key=key,
+        tables=_tables(table),
+        arm_table=arm_table,
+    )
+    if out is not None:
+        _prepare(out, plot_format)
+    logged = _load(log, columns, layout.value)
+    options: BanditOptions = {
+        "layout": layout.value,
+        "arm_dim": None if logged.arm_features is None else logged.arm_features.shape[1],
+        "intercept": intercept and layout is not LayoutName.per_arm,
+        "ridge": ridge,
+        "discount": discount,
+        "floor": floor,
+        "seed": seed,
+    }
+    make_agent = _factory(target, logged, mask, options)
+    with progress("replayed rounds", total=len(logged), silent=as_json) as tell:
+        estimates = run(
+            logged,
+            make_agent,
+            rng=np.random.default_rng(seed),
+            estimators=[name.strip() for name in estimators.split(",")],
+            settings=settings,
+            on_round=lambda number: tell(number + 1),
+        )
+    _show(target, logged, estimates, settings, as_json=as_json)
+    if out is not None:
+        _write(estimates, out, plot_format, title=f"{target!r} on {log}", silent=as_json)
+
+
+def as_table(target: Policy, log: LoggedBandit, estimates: Sequence[Estimate]) -> Table:
+    """The estimates, for the terminal."""
+    table = Table(
+        title=f"{target!r} on {len(log)} rounds, {log.n_arms} arms, "
+        f"{'uniform' if log.is_uniform else 'not uniform'}; the log earned {spell(log.value)}",
+        title_justify="left",
+        caption=_caption(log, estimates),
+        caption_justify="left",
+        box=SIMPLE_HEAD,  # narrow: 80 columns must do
+    )
+    table.add_column("estimator")
+    table.add_column("target")
+    for name in ("value", "interval", "to log", "eff. n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in estimates:
+        table.add_row(
+            one.estimator,
+            one.target,
+            spell(one.value),
+            spell_interval(one),
+            spell_relative(one),
+            f"{one.effective_size:.0f}",
+        )
+    return table
+
+
+def _caption(log: LoggedBandit, estimates: Sequence[Estimate]) -> str:
+    rest = min(one.n_rounds for one in estimates)
+    return (
+        f"frozen: taught by the first {len(log) - rest} rounds, judged on the other {rest}. "
+        "learning: replayed from the first round on. eff. n: effective sample size, matched "
+        "rounds for replay. to log: value over the log's own on the same rounds; ▲ ▼ where the "
+        "interval of their difference lies above or below 0 and there is no warning."
+    )
+
+
+def _load(text: str, columns: LogFormat, layout: str) -> LoggedBandit:
+    if text.startswith(OBD):
+        return load_obd(Path(text.removeprefix(OBD)), layout=layout)
+    return read_log(Path(text), columns=columns, layout=layout)
+
+
+def _factory(
+    target: Policy, log: LoggedBandit, mask: MaskName | None, options: BanditOptions
+) -> MakeAgent:
+    if mask is None:
+        return lambda: Bandit(target, dim=log.dim, **options)
+    return lambda: Federation(target, widths=log.widths, mask=mask.value, **options)
+
+
+def _show(
+    target: Policy,
+    log: LoggedBandit,
+    estimates: Sequence[Estimate],
+    settings: EvaluationSettings,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        document = {
+            "policy": describe(target),
+            "rounds": len(log),
+            "arms": log.n_arms,
+            "layout": log.layout,
+            "uniform": log.is_uniform,
+            "logging_value": log.value,
+            "train_share": settings.train_share,
+            "interval": settings.bootstrap.method,
+            "confidence": settings.bootstrap.confidence,
+            "estimates": [as_record(one) for one in estimates],
+        }
+        typer.echo(json.dumps(document))
+        return
+    console = Console()
+    console.print(as_table(target, log, estimates))
+    for doubt in dict.fromkeys(doubt for one in estimates for doubt in one.doubts):
+        who = ", ".join(one.estimator for one in estimates if doubt in one.doubts)
+        console.print(f"warning, {who}: {doubt}", style="yellow", highlight=False, soft_wrap=True)
+
+
+def _prepare(out: Path, plot_format: PlotFormat) -> None:
+    if plot_format is not PlotFormat.none:
+        require_matplotlib()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(f"out must be a folder to write to, got {out}: {error}") from error
+
+
+def _write(
+    estimates: Sequence[Estimate], out: Path, plot_format: PlotFormat, *, title: str, silent: bool
+) -> None:
+    paths = [out / "estimates.csv"]
+    write_csv(estimates, paths[0])
+    if plot_format is not PlotFormat.none:
+        paths.append(out / f"estimates.{plot_format.value}")
+        save_plot(estimates, paths[1], title=title)
+    for path in () if silent else paths:
+        Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _names(text: str) -> str | tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if "," in text else text
+
+
+def _tables(texts: list[str] | None) -> dict[str, Path]:
+    tables: dict[str, Path] = {}
+    for text in texts or []:
+        name, mark, path = text.partition("=")
+        if not mark or not name or not path or name in tables:
+            raise SettingError(f"--table must be NAME=FILE, each name once, got {text!r}")
+        tables[name] = Path(path)
+    return tables

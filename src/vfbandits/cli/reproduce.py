@@ -1,0 +1,168 @@
+"""``vfb reproduce``: the paper's figures, each beside the paper's claims."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from vfbandits.cli.criteo_rounds import featurised
+from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
+from vfbandits.reproduce.claim import Verdict
+from vfbandits.reproduce.figure import Figure
+from vfbandits.reproduce.machine import machine_line, versions_line
+from vfbandits.reproduce.page import write_page
+from vfbandits.reproduce.rows import Settings
+from vfbandits.reproduce.runner import Headway, Outcome
+from vfbandits.reproduce.runner import reproduce as run_figures
+from vfbandits.simulate.engine import Engine
+from vfbandits.simulate.on_ray import RayEngine
+from vfbandits.simulate.output import prepare_folder
+from vfbandits.simulate.processes import available_processors, local_engine
+
+CRITEO = "fig6c_criteo"
+COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNCHECKED: "yellow"}
+
+
+class EngineName(StrEnum):
+    """Where cells are run."""
+
+    local = "local"
+    ray = "ray"
+
+
+def reproduce(  # noqa: PLR0913  (one argument for each flag)
+    what: Annotated[
+        list[str],
+        typer.Argument(help="all, or names of figures; list shows them.", show_default=False),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes, about a minute in all.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run finished cells again as well.")
+    ] = False,
+    engine: Annotated[EngineName, typer.Option(help="Where cells are run.")] = EngineName.local,
+    processes: Annotated[
+        int | None, typer.Option(help="Cells at a time.", show_default="all processors")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster, host:port.", show_default="one started here"),
+    ] = None,
+    criteo: Annotated[
+        Path | None,
+        typer.Option(help="Your copy of Criteo's train file (TSV, gz or Parquet), for criteo."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder of figures.", show_default="the paper's")
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(help="What the page gives as its date.", show_default="now")
+    ] = None,
+) -> None:
+    """Make the paper's figures again, and say of each claim whether it holds.
+
+    Writes rows (CSV), images, and one page, index.html, with all of it. A run that was stopped
+    goes on where it was: finished cells are not run again.
+    """
+    found = find_figures(experiments_folder() if figures is None else figures)
+    if what == ["list"]:
+        Console().print(as_list(found))
+        return
+    chosen = choose_figures(found, what)
+    how_many = available_processors() if processes is None else processes
+    runner = _engine(engine, how_many, ray_address)
+    prepare_folder(out, plot_format="png")
+    overrules: dict[str, Settings] = {}
+    if criteo is not None:
+        overrules[CRITEO] = {"rounds": str(featurised(criteo, out / "criteo-rounds"))}
+    with _progress() as tell:
+        outcomes = run_figures(
+            chosen,
+            out,
+            engine=runner,
+            quick=quick,
+            fresh=fresh,
+            overrules=overrules,
+            on_cell=tell,
+        )
+    write_page(
+        outcomes,
+        out / "index.html",
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC") if date is None else date,
+        machine=machine_line(),
+        versions=versions_line(),
+        quick=quick,
+    )
+    console = Console()
+    console.print(as_table(outcomes))
+    console.print(f"wrote {out / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+
+
+def as_list(figures: Sequence[Figure]) -> Table:
+    """Names and titles, for the terminal."""
+    table = Table()
+    for header in ("figure", "folder", "in the paper", "what it shows"):
+        table.add_column(header)
+    for figure in figures:
+        table.add_row(figure.short_name, figure.name, figure.paper, figure.title)
+    return table
+
+
+def as_table(outcomes: Sequence[Outcome]) -> Table:
+    """Every claim with its verdict, for the terminal."""
+    table = Table(show_lines=True)
+    for header in ("verdict", "figure", "the paper says", "measured"):
+        table.add_column(header)
+    for outcome in outcomes:
+        for claim in outcome.claims:
+            verdict = Text(claim.verdict, style=COLOURS[claim.verdict])
+            words = (outcome.figure.short_name, claim.says, claim.measured)
+            table.add_row(verdict, *(Text(word) for word in words))
+    return table
+
+
+def _engine(name: EngineName, processes: int, ray_address: str | None) -> Engine:
+    return RayEngine(ray_address) if name is EngineName.ray else local_engine(processes)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Headway], None]]:
+    """A bar over all cells; each counts by its weight, so that the time left is worth reading."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("gone,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task("cells", total=None)
+        begun: list[float] = []
+
+        def tell(headway: Headway) -> None:
+            # What was finished before this run took no time in it.
+            begun.append(headway.work)
+            bar.update(
+                task,
+                description=f"{headway.cells} of {headway.of_cells} cells",
+                completed=headway.work - begun[0],
+                total=headway.of_work - begun[0],
+            )
+
+        yield tell

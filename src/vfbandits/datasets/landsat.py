@@ -1,0 +1,36 @@
+"""Statlog (Landsat satellite): which of six kinds of soil?  Owners are the four spectral bands."""
+
+from pathlib import Path
+
+import numpy as np
+
+from vfbandits.datasets.owned import OwnedSet, own
+from vfbandits.datasets.shared_files import read_checked
+
+FILES = {
+    "sat.trn.gz": "e896dc88a960fa2404160fc4c3cb3dc53fcf4afd80ba920bf2d261bd42d12613",
+    "sat.tst.gz": "4b9167b8a92baafafed7c8809aef86d0683a5e685c19d98d119fa6974f0f2479",
+}
+N_BANDS = 4
+
+
+def load_landsat(folder: Path) -> OwnedSet:
+    """Both files; column c belongs to band c mod 4."""
+    lines: list[str] = []
+    for name, sha256 in FILES.items():
+        lines += read_checked(folder / "landsat" / name, sha256=sha256).splitlines()
+    table = np.loadtxt(lines)
+    classes, labels = np.unique(table[:, -1], return_inverse=True)
+    pixels = table[:, :-1]
+    owners, features = own(
+        {f"band {band + 1}": pixels[:, band::N_BANDS] for band in range(N_BANDS)}
+    )
+    return OwnedSet(
+        "landsat",
+        owners,
+        features,
+        labels,
+        len(classes),
+        "A. Srinivasan, Statlog (Landsat Satellite), UCI Machine Learning Repository (146)",
+        "CC BY 4.0 (as stated by UCI)",
+    )

@@ -1,0 +1,79 @@
+"""Replay: let a learning policy walk through the log (Li et al. 2010, 2011).
+
+In each round the policy chooses; where its arm is the logged one the round counts and the policy
+learns from it, otherwise the round is as if it had never been.  On a *uniform* log the rounds
+that count are distributed as in a live run of that many rounds, learning included.  On any other
+log the matched rounds are too often those that the logging policy liked, and the value is biased.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vfbandits.core.arrays import Vector
+from vfbandits.evaluate.log import Indices, LoggedBandit
+from vfbandits.evaluate.player import Agent, LogPlayer
+from vfbandits.evaluate.terms import Terms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What came of a replay: the rounds that counted, their rewards, and whether it is fair.
+
+    ``seen`` are the logged rewards of all rounds that were looked at.  ``is_uniform`` says whether
+    the log was uniform; if not, the value is biased.
+    """
+
+    rounds: Indices = field(repr=False)
+    seen: Vector = field(repr=False)
+    is_uniform: bool
+
+    @property
+    def rewards(self) -> Vector:
+        """Of the rounds that counted."""
+        return self.seen[self.rounds]
+
+    @property
+    def n_matched(self) -> int:
+        """Rounds that counted."""
+        return len(self.rounds)
+
+    @property
+    def value(self) -> float:
+        """Mean reward of the matched rounds; NaN where there is none."""
+        return float(self.rewards.mean()) if self.n_matched else float("nan")
+
+    @property
+    def terms(self) -> Terms:
+        """For the bootstrap, which takes the path that was learnt as given."""
+        counts = np.zeros(len(self.seen))
+        counts[self.rounds] = 1.0
+        return Terms(np.zeros(len(self.seen)), counts * self.seen, counts)
+
+
+def replay(
+    agent: Agent,
+    log: LoggedBandit,
+    *,
+    horizon: int | None = None,
+    on_round: Callable[[int], None] | None = None,
+) -> Replay:
+    """Replay ``log`` to ``agent``, which learns; stop after ``horizon`` matched rounds."""
+    player = LogPlayer(agent, log)
+    matched: list[int] = []
+    seen = 0
+    for number in range(len(log)):
+        if horizon is not None and len(matched) >= horizon:
+            break
+        decision = player.decide(number)
+        seen += 1
+        if decision.index == log.chosen[number]:
+            player.reward(decision, number)
+            matched.append(number)
+        else:
+            player.forget(decision)
+        if on_round is not None:
+            on_round(number)
+    rounds = np.array(matched, dtype=np.intp)
+    return Replay(rounds, log.rewards[:seen], log.is_uniform)

@@ -1,0 +1,1 @@
+"""The paper's figures, made again, each beside what the paper says of it."""

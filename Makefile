@@ -33,6 +33,8 @@ test-long: $(READY) ## a million updates, and thousands of fresh random worlds
 
 bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.losslessness
+	$(BIN)/python -m benchmarks.criteo
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

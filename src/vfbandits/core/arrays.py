@@ -20,11 +20,12 @@ PlainBlock = NewType("PlainBlock", NDArray[np.float64])
 MaskedBlock = NewType("MaskedBlock", NDArray[np.float64])
 
 FLOAT = np.dtype(np.float64)
+ARRAY = np.ndarray
 
 
 def as_array(value: ArrayLike, *, ndim: int, width: int, what: str) -> Matrix:
     """``value`` as C-ordered float64 with ``ndim`` axes, the last of them ``width`` long."""
-    if type(value) is not np.ndarray or value.dtype is not FLOAT or not value.flags.c_contiguous:
+    if type(value) is not ARRAY or value.dtype is not FLOAT or not value.flags.c_contiguous:
         value = _convert(value, what)
     if value.ndim != ndim or value.shape[-1] != width:
         wanted = ", ".join(["n"] * (ndim - 1) + [str(width)])

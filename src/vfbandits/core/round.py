@@ -226,19 +226,22 @@ class Federation:
             # One passive participant alone would be seen as it is: it is left out from the start.
             came = {self.split.active: came[self.split.active]}
         blocks_of_rows = came if ndim == 2 else _as_rows(came)
-        try:
-            rows = self._mask_and_aggregate(blocks_of_rows)
-        except SecureSumError:
-            self.split.blame(came)
-            raise
+        names = self.split.names
+        if self._side_by_side is not None and len(came) == len(names):
+            rows = self._side_by_side.mask(blocks_of_rows)
+        else:
+            names = tuple(came)
+            try:
+                rows = self._mask_and_aggregate(blocks_of_rows)
+            except SecureSumError:
+                self.split.blame(came)
+                raise
         if ndim == 2:
-            return rows, tuple(came)
+            return rows, names
         shape = came[self.split.active].shape[:-1]
-        return rows.reshape(*shape, self.split.dim), tuple(came)
+        return rows.reshape(*shape, self.split.dim), names
 
     def _mask_and_aggregate(self, blocks: dict[str, PlainBlock]) -> Matrix:
-        if self._side_by_side is not None and len(blocks) == len(self.split.names):
-            return self._side_by_side.mask(blocks)
         masked = {name: self._shares[name].mask(block) for name, block in blocks.items()}
         if self.mask == "blockwise":
             return place_blocks(self.split, masked)

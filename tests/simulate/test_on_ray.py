@@ -101,7 +101,6 @@ def test_a_cluster_of_two_nodes_that_loses_a_worker_gives_the_same_table_bit_for
         ("somewhere", "'auto' or host:port, got 'somewhere'"),
     ],
 )
-@pytest.mark.filterwarnings("ignore")
 def test_an_address_where_no_cluster_answers_is_one_clear_error(address, message):
     with pytest.raises(SettingError, match=message):
         list(RayEngine(address).run(abs, [1]))

@@ -34,14 +34,14 @@ class RayEngine:
         self, function: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
         """As they are done."""
+        if self.address is not None:
+            _refuse_unless_somebody_listens(self.address)
         try:
             import ray  # noqa: PLC0415  (an extra, and slow to import)
         except ImportError as error:
             raise SettingError(
                 "the engine 'ray' needs the extra: pip install 'vfbandits[ray]'"
             ) from error
-        if self.address is not None:
-            _refuse_unless_somebody_listens(self.address)
         ray.init(address=self.address, log_to_driver=False, logging_level="error")
         try:
             # A number of retries counts deaths of workers and nodes, not errors of the task.

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from worlds import MORE, policies
 
 import vfbandits as vfb
-from vfbandits.errors import ContextError, RewardError, UnknownDecisionError
+from vfbandits.errors import ArmError, ContextError, RewardError, UnknownDecisionError
 
 OPTIONS = {
     "per_arm": {},
@@ -100,3 +100,9 @@ def test_an_empty_batch_is_fine():
     bandit = vfb.Bandit(vfb.LinUCB(), dim=2)
     assert bandit.decide_many(np.empty((0, 3, 2))) == []
     assert bandit.reward_many([], []) == 0
+
+
+def test_arms_of_a_batch_that_have_contexts_of_their_own_take_no_features():
+    bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
+    with pytest.raises(ArmError, match="arm_features as well"):
+        bandit.decide_many([[[1.0]]], arm_features=[[1.0]])

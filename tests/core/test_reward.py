@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import vfbandits as vfb
+from vfbandits.core.reward import Observation
 from vfbandits.errors import RewardError, SettingError, UnknownDecisionError
 
 
@@ -133,3 +134,7 @@ def test_a_decision_that_fails_leaves_nothing_open():
     assert (
         bandit.decide([[1.0], [2.0]]).scores.tolist() == twin.decide([[1.0], [2.0]]).scores.tolist()
     )
+
+
+def test_what_waits_for_its_reward_shows_no_context():
+    assert repr(Observation(np.array([0.25]), "tea")) == "Observation(model='tea')"

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 
 from vfbandits.core.mask import sample_mask
 from vfbandits.core.root import RootForm
+from vfbandits.core.sampler import ParameterSampler
 
 
 @given(dim=st.integers(1, 7), n=st.integers(0, 15), seed=st.integers(0, 2**32 - 1))
@@ -56,3 +57,14 @@ def test_nothing_is_copied_when_nobody_holds_a_loan():
     array = form.F
     form.update(np.ones(3))
     assert form.F is array
+
+
+def test_draws_in_parameter_space_are_repeatable_and_outlive_the_caller_s_buffer():
+    X = np.random.default_rng(3).standard_normal((6, 2))
+    buffer = X.copy()
+    sampler = ParameterSampler(buffer, RootForm(2, 0.5).lend(), 2.0)
+    first = sampler.draw(np.random.default_rng(4))
+    buffer[:] = np.nan
+    assert_allclose(sampler.draw(np.random.default_rng(4)), first, atol=1e-12)
+    z = np.random.default_rng(4).standard_normal(2)
+    assert_allclose(first, 2.0 * X @ z / np.sqrt(0.5), atol=1e-12)

@@ -8,8 +8,8 @@ from vfbandits.reproduce.rows import Row, Settings
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import cumulative_regret
 from vfbandits.simulate.study import Study
-from vfbandits.simulate.study_file import policy_from
 from vfbandits.simulate.world import WorldSettings, even_widths
+from vfbandits.store.policy_table import policy_from
 
 PARAMETERS = {"linucb": "beta", "lints": "posterior_scale"}
 COMMON = ("dim", "participants", "arms", "horizon", "ridge", "ratios", "kept", "shown")

@@ -13,7 +13,15 @@
     ├── RewardError         a reward is not a number, or contradicts an earlier one
     ├── NumericalError      the state is no longer finite
     ├── DatasetError        a data file is not what it should be
-    └── SnapshotError       a file is not a snapshot of this version, or is damaged
+    ├── SnapshotError       a file is not a snapshot of this version, or is damaged
+    ├── JournalError        the log of events cannot be written, or is damaged
+    ├── ConfigError         a configuration file is not what a service needs
+    ├── FeatureError        a feature store or a transformer does not give what was declared
+    ├── IdentityError       a certificate, key or signature is not who it should be
+    ├── EnvelopeError       a sealed mask share is not for this reader, epoch or shape
+    ├── WireError           bytes or a message that the protocol does not allow
+    ├── HandshakeError      two participants do not agree on the terms of their federation
+    └── LinkError           the other end is gone, or refused
 
 A message says what was wanted, then what came.  It never holds a feature, a mask or a key.
 """
@@ -65,3 +73,35 @@ class DatasetError(VFBanditsError, ValueError):
 
 class SnapshotError(VFBanditsError, ValueError):
     """A file is not a snapshot that this version can read, or it is damaged."""
+
+
+class JournalError(VFBanditsError, RuntimeError):
+    """The log of events cannot be written or read, or it is damaged."""
+
+
+class ConfigError(VFBanditsError, ValueError):
+    """A configuration file is not what a service needs."""
+
+
+class FeatureError(VFBanditsError, ValueError):
+    """A feature store or a transformer does not give what was declared."""
+
+
+class IdentityError(VFBanditsError, ValueError):
+    """A certificate, key or signature is not whose it should be, or has expired."""
+
+
+class EnvelopeError(VFBanditsError, ValueError):
+    """A sealed mask share is damaged, or not for this reader, epoch or shape."""
+
+
+class WireError(VFBanditsError, ValueError):
+    """Bytes, or a message, that the protocol does not allow."""
+
+
+class HandshakeError(VFBanditsError, ValueError):
+    """Two participants do not agree on the terms of their federation."""
+
+
+class LinkError(VFBanditsError, ConnectionError):
+    """The other end of a link is gone, or refused."""

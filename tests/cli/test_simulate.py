@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
-from vfbandits.simulate.study_file import load_document, read_study
+from vfbandits.simulate.study_file import read_study
+from vfbandits.store.table import load_document
 
 SMALL = ["--dim", "10", "--arms", "4", "--rounds", "30", "--seeds", "2", "--processes", "1"]
 STUDY = """

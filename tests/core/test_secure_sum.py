@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -146,3 +147,16 @@ def test_keys_and_messages_are_not_shown():
     assert repr(ends["p0"]) == "Blinder('p0')"
     assert "values" not in repr(message)
     assert repr(PairKey(b"secret")) == "PairKey()"
+
+
+def test_the_same_keys_make_other_pads_in_another_session():
+    code = FixedPoint(n_terms=2, bound=8.0)
+    keys = {name: X25519PrivateKey.generate() for name in "ab"}
+    public = {name: key.public_key() for name, key in keys.items()}
+    block = MaskedBlock(np.zeros((2, 3)))
+    messages = {}
+    for session in ("one", "two"):
+        end = Blinder("a", code, keys["a"], session=session)
+        end.meet(public)
+        messages[session] = end.blind(block, Stamp(1, 1), "ab").values
+    assert (messages["one"] != messages["two"]).all()

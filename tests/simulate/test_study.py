@@ -18,8 +18,9 @@ from vfbandits.simulate.output import markdown, prepare_folder, write_result
 from vfbandits.simulate.pool import run_study
 from vfbandits.simulate.result import StudyResult, half_widths
 from vfbandits.simulate.study import Study
-from vfbandits.simulate.study_file import load_document, read_study, write_study
+from vfbandits.simulate.study_file import read_study, write_study
 from vfbandits.simulate.world import WorldSettings, even_widths
+from vfbandits.store.table import load_document
 
 SMALL = Study(
     contestants=(

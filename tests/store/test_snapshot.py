@@ -1,5 +1,6 @@
 """Saved and restored: bit for bit, in every layout and policy, or one clear error."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,10 +12,12 @@ import zipfile
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from worlds import MORE, cases
 
 import vfbandits as vfb
 from vfbandits.errors import SnapshotError
+from vfbandits.store.snapshot import open_sealed, seal_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +204,33 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
         bandit = vfb.load(path)
         assert bandit.states[None].n_updates >= 0
         assert bandit.open_decisions == ()
+
+
+@given(place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
+@settings(deadline=None)
+def test_a_sealed_snapshot_comes_back_whole_or_not_at_all(place, change, cut):
+    snapshot = taught_bandit().snapshot()
+    data = bytearray(seal_snapshot(snapshot))
+    again = open_sealed(bytes(data))
+    assert json.dumps(again.header) == json.dumps(snapshot.header)
+    assert {n: a.tobytes() for n, a in again.arrays.items()} == {
+        n: a.tobytes() for n, a in snapshot.arrays.items()
+    }
+    start = int(place * len(data))
+    if cut:
+        del data[start:]
+    else:
+        data[start] ^= change
+    with pytest.raises(SnapshotError, match="log 7 is not a whole snapshot"):
+        open_sealed(bytes(data), name="log 7")
+
+
+@given(place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255))
+@settings(deadline=None, max_examples=300 * MORE)
+def test_no_damage_to_a_file_gives_another_error_than_a_snapshot_error(folder, place, change):
+    path = vfb.save(taught_bandit(), folder / "harmed.vfb")
+    data = bytearray(path.read_bytes())
+    data[int(place * len(data))] ^= change
+    path.write_bytes(data)
+    with contextlib.suppress(SnapshotError):
+        assert vfb.load(path).open_decisions == ("still-open",)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.registry import POLICIES
 from vfbandits.errors import SettingError
-from vfbandits.simulate.study_file import policy_from
+from vfbandits.store.policy_table import policy_from
 
 
 def policies_from(names: Sequence[str], flags: Mapping[str, object]) -> list[Policy]:

@@ -17,7 +17,8 @@ from vfbandits.simulate.pool import run_study
 from vfbandits.simulate.processes import available_processors
 from vfbandits.simulate.result import StudyResult
 from vfbandits.simulate.study import Study
-from vfbandits.simulate.study_file import load_document, read_study
+from vfbandits.simulate.study_file import read_study
+from vfbandits.store.table import load_document
 
 
 def simulate(  # noqa: PLR0913  (one argument for each flag)

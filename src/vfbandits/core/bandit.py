@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vfbandits.core.arrays import as_array, frobenius
 from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
 from vfbandits.core.layout import LayoutSettings, Learner, Round, build_learner
 from vfbandits.core.move import Move
@@ -17,11 +18,18 @@ from vfbandits.core.policy.base import Policy, share
 from vfbandits.core.policy.linucb import OFUL
 from vfbandits.core.policy.registry import describe, refuse_unless_policy, revive
 from vfbandits.core.reward import Ledger, Observation, as_reward
+from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
 from vfbandits.core.settings import LearnerSettings, refuse_unless_blind
 from vfbandits.core.snapshot import Record, Snapshot
 from vfbandits.core.state import State
-from vfbandits.errors import RewardError, SettingError, SnapshotError
+from vfbandits.errors import (
+    ArmError,
+    RewardError,
+    SettingError,
+    SnapshotError,
+    UnknownDecisionError,
+)
 
 ALONE = ("all",)
 
@@ -140,6 +148,13 @@ class Bandit:
         return tuple(self._ledger)
 
     @property
+    def has_root(self) -> bool:
+        """Whether the state keeps a root of its inverse: LinTS in parameter space asked for it."""
+        if self.layout.layout != "per_arm":  # the only layout that is sampled in that space
+            return False
+        return any(isinstance(state.form, RootForm) for state in self.states.values())
+
+    @property
     def states(self) -> dict[ArmId | None, State]:
         """What was learnt: one state under None, or in layout "disjoint" one for each arm."""
         return self._learner.states()
@@ -222,6 +237,41 @@ class Bandit:
         """Drop an open decision whose reward will never come; nothing is learnt from it."""
         self._ledger.forget(_key(decision))
 
+    def observation(self, decision: Decision | DecisionId) -> Observation:
+        """What an open decision left behind to learn from: enough to ``recall`` it later."""
+        key = _key(decision)
+        if key not in self._ledger.open:
+            raise UnknownDecisionError(f"an observation needs an open decision, got id {key!r}")
+        return self._ledger.open[key]
+
+    def recall(
+        self, decision_id: DecisionId, observation: Observation, *, root: bool = False
+    ) -> None:
+        """Enter a decision that was made before, as ``decide`` did then; nothing is drawn.
+
+        Decisions are recalled in the order in which they were made, so a numbered one must bear
+        the next number.  ``root`` is what ``has_root`` was after the decision: rewards that come
+        later are then learnt in the same form, to the last bit.
+
+        >>> import vfbandits as vfb
+        >>> first, second = (vfb.Bandit(vfb.LinUCB(), dim=1) for _ in range(2))
+        >>> decision = first.decide([[1.0], [2.0]])
+        >>> second.recall(decision.id, first.observation(decision))
+        >>> second.reward(decision, 1.0), second.decide([[1.0]]).id
+        (True, 1)
+        """
+        number = self._n_decisions
+        if isinstance(decision_id, str):
+            self._ledger.new_name(decision_id)
+        elif type(decision_id) is not int or decision_id != number:
+            raise SettingError(f"the next decision is number {number}, got {decision_id!r}")
+        own = self._own(observation)
+        if root:
+            for state in self.states.values():
+                state.root()
+        self._ledger.enter(decision_id, own)
+        self._n_decisions = number + 1
+
     def move(self, move: Move) -> None:
         """Carry all that was learnt, and the open decisions, to another mask or width."""
         self._ledger.move(self._learner.lift(move).vector)
@@ -234,6 +284,17 @@ class Bandit:
     def draw_from(self, draws: Draws) -> None:
         """Take the policy's randomness from ``draws``: for twins that must share their draws."""
         self._rng = draws
+
+    def _own(self, observation: Observation) -> Observation:
+        """The observation, if a round of this bandit could have left it."""
+        layout, ones, what = self.layout, int(self.layout.intercept), "a recalled context"
+        width = (self.dim + ones) * (1 if layout.arm_dim is None else layout.arm_dim + ones)
+        x = as_array(observation.x, ndim=1, width=width, what=what)
+        frobenius(x, what=what)
+        wanted = "an arm's own" if layout.layout == "disjoint" else "the one"
+        if (observation.model is None) is (wanted != "the one"):
+            raise ArmError(f"a recalled decision teaches {wanted} model, got {observation!r}")
+        return Observation(x, observation.model)
 
     def _decide(
         self, opened: Round, decision_id: str | None, contributors: tuple[str, ...]

@@ -8,6 +8,8 @@ twin, and decisions after it equal those of a plain bandit that was treated the 
   forgetting: at what the prior weighs at that moment), and at u = 0.
 * ``Narrowing``: a participant left.  Its rows and columns are cut out, which is the Lambda and u
   that the same rewards would have given without its features.
+* ``Remask``: all of these at once, from a matrix R that no single participant could have made.
+  Across a network nobody knows the masks, only R = Σ Q'_j Q_j' over the participants that stay.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from vfbandits.core.state import State
 from vfbandits.errors import MaskError
 
 ORTHOGONAL_TOLERANCE = 1e-9
+RANK_TOLERANCE = 1e-6
 
 
 class Move(Protocol):
@@ -114,6 +117,49 @@ class Narrowing:
     def lifted(self, *, before: int, factor: int) -> "Narrowing":
         """The dimensions in which the lost features met arm features."""
         return Narrowing(before + self.start * factor, before + self.stop * factor)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remask:
+    """x' = R x for a partial isometry R (new dim, old dim) of rank ``kept``.
+
+    ``kept`` counts the features of the participants that stay.  Theirs are carried along, those
+    that left are cut out, and new ones start at the prior: Lambda' = R Lambda R' + ridge·(I − RR').
+    """
+
+    R: Matrix = field(repr=False)
+    kept: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no partial isometry of that rank: a part is missing, or wrong."""
+        R = self.R
+        if R.ndim != 2 or not 1 <= self.kept <= min(R.shape):
+            raise MaskError(f"a change of masks keeps {self.kept} features, got shape {R.shape}")
+        P = R.T @ R
+        error = float(np.abs(R @ P - R).max())
+        rank = float(np.trace(P))
+        if not error <= ORTHOGONAL_TOLERANCE or not abs(rank - self.kept) <= RANK_TOLERANCE:
+            raise MaskError(
+                f"a change of masks needs RR'R = R of rank {self.kept}, off by {error:.1e}, "
+                f"rank {rank:.3f}: a participant's part is missing or wrong"
+            )
+        # Sums in fixed point leave an error.  On singular values this is s → (5 s³ − 3 s⁵) / 2,
+        # which squares what is off from 1 and takes away what is off from 0.
+        object.__setattr__(self, "R", R @ P @ (2.5 * np.eye(len(P)) - 1.5 * P))
+
+    def vector(self, x: Vector) -> Vector:
+        """R x."""
+        return self.R @ x
+
+    def matrix(self, Lambda: Matrix, ridge: float) -> Matrix:
+        """R Lambda R' + ridge·(I − RR')."""
+        R = self.R
+        return R @ Lambda @ R.T + ridge * (np.eye(len(R)) - R @ R.T)
+
+    def lifted(self, *, before: int, factor: int) -> "Remask":
+        """diag(I, R ⊗ I)."""
+        lifted = block_diag(np.eye(before), np.kron(self.R, np.eye(factor)))
+        return Remask(lifted, before + self.kept * factor)
 
 
 def moved(state: State, move: Move) -> State:

@@ -83,7 +83,7 @@ class Federation:
         **options: Unpack[BanditOptions],
     ) -> None:
         self.split = Split.of(widths)
-        _refuse_combination(mask, aggregation, self.split)
+        refuse_combination(mask, aggregation, self.split)
         self.mask = mask
         self.aggregation = aggregation
         self.bound = bound
@@ -182,7 +182,7 @@ class Federation:
             raise SettingError(f"one of {passive} may leave, got {name!r}")
         columns = self.split.columns(name)
         split = Split.of({n: w for n, w in self.split.items() if n != name})
-        _refuse_combination(self.mask, self.aggregation, split)
+        refuse_combination(self.mask, self.aggregation, split)
         # Undo the mask first: behind a dense one, no coordinate belongs to one participant.
         self.bandit.move(Rotation(self.reveal_mask().T))
         self.bandit.move(Narrowing(columns.start, columns.stop))
@@ -302,7 +302,8 @@ def _as_rows(blocks: dict[str, PlainBlock]) -> dict[str, PlainBlock]:
     return {name: PlainBlock(b.reshape(-1, b.shape[-1])) for name, b in blocks.items()}
 
 
-def _refuse_combination(mask: str, aggregation: str, split: Split) -> None:
+def refuse_combination(mask: str, aggregation: str, split: Split) -> None:
+    """Let only those masks and aggregations through that hide what they promise."""
     if mask not in MASKS:
         raise SettingError(f"mask must be one of {', '.join(MASKS)}, got {mask!r}")
     if aggregation not in AGGREGATIONS:

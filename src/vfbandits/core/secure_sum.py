@@ -35,14 +35,26 @@ class BlindedBlock:
 
 
 class Blinder:
-    """One passive participant's end of the pads; its keys never leave it."""
+    """One passive participant's end of the pads; its keys never leave it.
 
-    __slots__ = ("_keys", "_last", "_private", "code", "name")
+    A ``private_key`` that outlives the process needs a ``session`` that no other federation has:
+    with the same keys and stamps it would otherwise make the same pads.
+    """
 
-    def __init__(self, name: str, code: FixedPoint) -> None:
+    __slots__ = ("_keys", "_last", "_private", "_session", "code", "name")
+
+    def __init__(
+        self,
+        name: str,
+        code: FixedPoint,
+        private_key: X25519PrivateKey | None = None,
+        *,
+        session: str = "",
+    ) -> None:
+        self._session = session
         self.name = name
         self.code = code
-        self._private = X25519PrivateKey.generate()
+        self._private = private_key or X25519PrivateKey.generate()
         self._keys: dict[str, PairKey] = {}
         self._last: tuple[BlindedBlock, bytes] | None = None
 
@@ -58,7 +70,9 @@ class Blinder:
     def meet(self, public_keys: Mapping[str, X25519PublicKey]) -> None:
         """Agree on a key with each of the other passive participants."""
         self._keys = {
-            other: agree(self._private, key, label="/".join(sorted((self.name, other))))
+            other: agree(
+                self._private, key, label="/".join((self._session, *sorted((self.name, other))))
+            )
             for other, key in public_keys.items()
             if other != self.name
         }

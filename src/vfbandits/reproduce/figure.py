@@ -25,7 +25,7 @@ from vfbandits.reproduce.claim import Claim, ValueTable
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.folder_module import find_function, load_function
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.simulate.table import Table
+from vfbandits.store.table import Table
 
 CONFIG = "config.toml"
 

@@ -22,33 +22,16 @@
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 
-from vfbandits.core.policy import OFUL, Policy
-from vfbandits.core.policy.registry import POLICIES, describe, make_policy
+from vfbandits.core.policy.registry import POLICIES, describe
 from vfbandits.errors import SettingError, VFBanditsError
 from vfbandits.simulate.contestant import Contestant, Features
 from vfbandits.simulate.study import Study
-from vfbandits.simulate.table import Table
 from vfbandits.simulate.world import WorldSettings, even_widths
-
-PAPER_PARAMETERS: dict[str, dict[str, object]] = {
-    "linucb": {"beta": 0.5},
-    "lints": {"posterior_scale": 0.01},
-}
-
-
-def load_document(path: Path) -> dict[str, object]:
-    """The keys of a TOML file, unchecked."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path} must be a TOML file, but {error}") from error
-    except OSError as error:
-        raise SettingError(f"{path} must be a file to read, got: {error.strerror}") from error
+from vfbandits.store.policy_table import policy_from
+from vfbandits.store.table import Table
 
 
 def read_study(
@@ -80,19 +63,6 @@ def read_study(
     )
     table.close()
     return study
-
-
-def policy_from(name: str, parameters: Mapping[str, object]) -> Policy:
-    """A shipped policy; what is not given takes the paper's value, or else the policy's own.
-
-    >>> policy_from("lints", {})
-    LinTS(posterior_scale=0.01, space='auto', n_draws=1000)
-    """
-    given = {**PAPER_PARAMETERS.get(name, {}), **parameters}
-    beta = given.get("beta")
-    if isinstance(beta, dict):
-        given["beta"] = _oful(Table(beta, where="beta"))
-    return make_policy(name, given)
 
 
 def write_study(study: Study) -> str:
@@ -204,15 +174,3 @@ def _features(table: Table) -> Features:
     if not isinstance(value, str | float):
         raise table.wrong("features", "'all', a ratio, or a list of participants", value)
     return value
-
-
-def _oful(table: Table) -> OFUL:
-    if not table.has("noise"):
-        raise SettingError("beta: wanted noise, got none")
-    schedule = OFUL(
-        noise=table.number("noise", 0.0),
-        norm_bound=table.number("norm_bound", 1.0),
-        delta=table.number("delta", 0.05),
-    )
-    table.close()
-    return schedule

@@ -9,7 +9,10 @@ A snapshot of a federation holds its masks: its file is readable by its owner on
 
 import json
 import os
+import struct
 import zipfile
+import zlib
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -23,8 +26,12 @@ from vfbandits.errors import SnapshotError
 
 FORMAT = "vfbandits snapshot"
 VERSION = 1
+PART = ".part"  # how the name of a file ends while it is being written
 _HEADER = "header.json"
 _FOLDER = "arrays/"
+_CHECKSUM = struct.Struct("<I")
+# What zipfile and NumPy raise on bytes that are not what they seem.
+_DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError, ValueError)
 
 
 def save(learner: Bandit | Federation, path: str | os.PathLike[str]) -> Path:
@@ -37,21 +44,49 @@ def save(learner: Bandit | Federation, path: str | os.PathLike[str]) -> Path:
     >>> (again.decide(np.eye(3)).scores == bandit.decide(np.eye(3)).scores).all()
     np.True_
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     snapshot = learner.snapshot()
     mode = 0o600 if snapshot.secret else 0o644
+    return write_whole(Path(path), lambda file: _write(file, snapshot), mode=mode)
+
+
+def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int) -> Path:
+    """Let ``write`` fill a file; when this returns it is on the disk, under its whole name."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}{PART}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _write(file, snapshot)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
     return target
+
+
+def seal_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot's file and, after them, a CRC-32 of all of them.
+
+    A ZIP archive has no checksum over its table of contents, so damage there could hide an array.
+    """
+    buffer = BytesIO()
+    _write(buffer, snapshot)
+    buffer.write(_CHECKSUM.pack(zlib.crc32(buffer.getbuffer())))
+    return buffer.getvalue()
+
+
+def open_sealed(data: bytes, *, name: str = "the snapshot") -> Snapshot:
+    """The snapshot that was sealed; errors call it ``name``.
+
+    >>> snapshot = Snapshot({"kind": "example"}, {"b": np.ones(2)})
+    >>> open_sealed(seal_snapshot(snapshot)).arrays
+    {'b': array([1., 1.])}
+    """
+    body, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
+    if _CHECKSUM.pack(zlib.crc32(body)) != checksum:
+        raise SnapshotError(f"{name} is not a whole snapshot: its checksum is wrong")
+    return _read(BytesIO(body), name)
 
 
 def load(path: str | os.PathLike[str]) -> Bandit | Federation:
@@ -63,7 +98,8 @@ def load(path: str | os.PathLike[str]) -> Bandit | Federation:
     ...     vfb.load(path)
     Bandit(LinUCB(beta=0.5), layout='per_arm', dim=3, decisions=0, open=0)
     """
-    snapshot = _read(Path(path))
+    with Path(path).open("rb") as file:
+        snapshot = _read(file, str(path))
     kind = snapshot.record.text("kind")
     if kind == "bandit":
         return Bandit.restore(snapshot)
@@ -87,9 +123,9 @@ def _write(file: IO[bytes], snapshot: Snapshot) -> None:
             archive.writestr(f"{_FOLDER}{name}.npy", buffer.getbuffer())
 
 
-def _read(path: Path) -> Snapshot:
+def _read(file: IO[bytes], path: str) -> Snapshot:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             top = Record(json.loads(archive.read(_HEADER)))
             if top.text("format") != FORMAT or top.integer("version") != VERSION:
                 raise SnapshotError(
@@ -101,7 +137,7 @@ def _read(path: Path) -> Snapshot:
                 for name in archive.namelist()
                 if name.startswith(_FOLDER)
             }
-    except (zipfile.BadZipFile, json.JSONDecodeError, KeyError, EOFError, ValueError) as error:
+    except _DAMAGE as error:
         if isinstance(error, SnapshotError):
             raise
         raise SnapshotError(f"{path} is not a whole snapshot: {error}") from error
@@ -115,7 +151,8 @@ def _array(archive: zipfile.ZipFile, name: str) -> AnyArray:
     return array
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,9 @@
 """A table of settings, read key by key, so that every error can name its key."""
 
 import math
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 from vfbandits.errors import SettingError
 
@@ -61,6 +63,13 @@ class Table:
             raise self.wrong(key, "true or false", value)
         return value
 
+    def child(self, key: str) -> "Table":
+        """The table under ``key``, empty if there is none."""
+        value = self.take(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, "a table", type(value).__name__)
+        return Table(value, where=f"{self._where}[{key}]")
+
     def rest(self, keys: tuple[str, ...]) -> dict[str, object]:
         """Those of ``keys`` that are there, with their values."""
         self._asked.extend(keys)
@@ -76,3 +85,13 @@ class Table:
             unknown = ", ".join(repr(key) for key in self._values)
             wanted = ", ".join(self._asked)
             raise SettingError(f"{self._where}keys must be some of {wanted}; got {unknown}")
+
+
+def load_document(path: Path) -> dict[str, object]:
+    """The keys of a TOML file, unchecked."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path} must be a TOML file, but {error}") from error
+    except OSError as error:
+        raise SettingError(f"{path} must be a file to read, got: {error.strerror}") from error

@@ -1,0 +1,237 @@
+"""A journal as a table that ``vfb evaluate`` reads: one row for each decision with its reward.
+
+=============  =======================================================================
+position       of the decision in the journal
+decision_id    and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
+reward         that was learnt; ``probability`` with which the arm was chosen, if logged
+at             seconds since 1970, and ``rewarded_at``
+epoch          of the masks; ``contributors`` whose features counted
+x_0, x_1 …     if asked for: the masked context
+=============  =======================================================================
+
+Contexts are carried to the masks in force at the end, so that all rows are alike.  In layout
+"disjoint" they are what the arms' models saw, without the intercept.  In the others the journal has
+the *chosen* arm's context only, which is not enough to judge another policy: those columns are
+called ``chosen_0, chosen_1 …``, and ``vfb evaluate`` does not take them for contexts.
+"""
+
+import os
+import tempfile
+from bisect import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.layout import build_learner
+from vfbandits.core.move import Move
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.store.fold import remask
+from vfbandits.store.journal import JournalReader
+from vfbandits.store.snapshot import PART, sync_folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROWS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was written, and what was not because it has no reward."""
+
+    rows: int
+    without_reward: int
+    without_probability: int
+    context: str | None
+
+
+@dataclass(slots=True)
+class _Index:
+    """What a first pass over the journal finds: rewards by the decision's position, and moves."""
+
+    last: int
+    rewards: dict[int, tuple[float, float]] = field(default_factory=dict)
+    moves: list[tuple[int, Matrix]] = field(default_factory=list)
+    n_decisions: int = 0
+
+
+def export_log(
+    reader: JournalReader,
+    out: Path,
+    *,
+    contexts: bool = False,
+    unrewarded: float | None = None,
+) -> Export:
+    """Write a Parquet file, whole or not at all, for its owner only.
+
+    Decisions without a reward are left out, or get ``unrewarded``.
+    """
+    index = _index(reader)
+    frames = _Frames(reader, index, contexts=contexts, unrewarded=unrewarded)
+    _write(frames, out)
+    return Export(
+        rows=frames.n_rows,
+        without_reward=index.n_decisions - len(index.rewards),
+        without_probability=frames.n_without_probability,
+        context=frames.prefix if contexts else None,
+    )
+
+
+def _index(reader: JournalReader) -> _Index:
+    index = _Index(reader.last_position)
+    waiting: dict[DecisionId, int] = {}
+    for position, event in _events(reader, index.last):
+        match event:
+            case Decided():
+                waiting[event.decision_id] = position
+                index.n_decisions += 1
+            case Rewarded() if event.decision_id in waiting:
+                index.rewards[waiting.pop(event.decision_id)] = (event.value, event.at)
+            case Forgotten():
+                waiting.pop(event.decision_id, None)
+            case Moved():
+                index.moves.append((position, event.matrix))
+    return index
+
+
+def _events(reader: JournalReader, last: int) -> Iterator[tuple[int, Event]]:
+    for position, event in chain(reader.remains(), reader.read(reader.compacted_to)):
+        if position > last:
+            return
+        yield position, event
+
+
+class _Frames:
+    """The rows of the table, some thousands at a time."""
+
+    def __init__(
+        self, reader: JournalReader, index: _Index, *, contexts: bool, unrewarded: float | None
+    ) -> None:
+        self.n_rows = self.n_without_probability = 0
+        self._reader, self._index, self._unrewarded = reader, index, unrewarded
+        self._contexts = _Contexts.of(reader, index) if contexts else None
+
+    @property
+    def prefix(self) -> str | None:
+        """With which the names of context columns begin."""
+        return None if self._contexts is None else self._contexts.prefix
+
+    def __iter__(self) -> "Iterator[pl.DataFrame]":
+        """Data frames, at least one: it may be empty."""
+        rows = self._wanted()
+        some = list(islice(rows, ROWS_AT_ONCE))
+        while some or not self.n_rows:
+            self.n_rows += len(some)
+            self.n_without_probability += sum(event.probability is None for _, event in some)
+            yield self._frame(some)
+            if not some:
+                return
+            some = list(islice(rows, ROWS_AT_ONCE))
+
+    def _wanted(self) -> Iterator[tuple[int, Decided]]:
+        for position, event in _events(self._reader, self._index.last):
+            if isinstance(event, Decided) and (
+                self._unrewarded is not None or position in self._index.rewards
+            ):
+                yield position, event
+
+    def _frame(self, rows: list[tuple[int, Decided]]) -> "pl.DataFrame":
+        import polars as pl  # noqa: PLC0415  (an extra)
+
+        missing = (self._unrewarded, None)
+        rewards = [self._index.rewards.get(position, missing) for position, _ in rows]
+        events = [event for _, event in rows]
+        columns = {
+            "position": pl.Series([position for position, _ in rows], dtype=pl.Int64),
+            "decision_id": pl.Series([_text(e.decision_id) for e in events], dtype=pl.String),
+            "user": pl.Series(
+                [None if e.user is None else _text(e.user) for e in events], dtype=pl.String
+            ),
+            "arm": pl.Series([_text(e.arm) for e in events], dtype=pl.String),
+            "index": pl.Series([e.index for e in events], dtype=pl.Int64),
+            "reward": pl.Series([value for value, _ in rewards], dtype=pl.Float64),
+            "probability": pl.Series([e.probability for e in events], dtype=pl.Float64),
+            "at": pl.Series([e.at for e in events], dtype=pl.Float64),
+            "rewarded_at": pl.Series([at for _, at in rewards], dtype=pl.Float64),
+            "epoch": pl.Series([e.epoch for e in events], dtype=pl.Int64),
+            "contributors": pl.Series(
+                [[_text(name) for name in e.contributors] for e in events],
+                dtype=pl.List(pl.String),
+            ),
+        }
+        if self._contexts is not None:
+            for place, column in enumerate(self._contexts.of_rows(rows).T):
+                columns[f"{self.prefix}{place}"] = pl.Series(np.ascontiguousarray(column))
+        return pl.DataFrame(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contexts:
+    """How contexts become columns; ``moves`` carry them to the last masks."""
+
+    prefix: str
+    width: int
+    skipped: int
+    positions: list[int]
+    moves: list[Move]
+
+    @classmethod
+    def of(cls, reader: JournalReader, index: _Index) -> "_Contexts":
+        """From any snapshot: the layout never changes."""
+        latest = reader.latest_snapshot()
+        if latest is None:
+            raise JournalError("contexts need a snapshot, which tells their layout, got none")
+        bandit = Bandit.restore(latest[1])
+        layout, is_disjoint = bandit.layout, bandit.layout.layout == "disjoint"
+        lift = build_learner(layout, bandit.settings).lift
+        return cls(
+            "x_" if is_disjoint else "chosen_",
+            bandit.dim if is_disjoint else 0,
+            int(layout.intercept and is_disjoint),
+            [position for position, _ in index.moves],
+            [lift(remask(matrix)) for _, matrix in index.moves],
+        )
+
+    def of_rows(self, rows: list[tuple[int, Decided]]) -> Matrix:
+        """One row for each decision, (n, width)."""
+        blocks = []
+        for n_before, some in groupby(rows, key=lambda row: bisect(self.positions, row[0])):
+            contexts = np.array([event.x for _, event in some])
+            for move in self.moves[n_before:]:
+                contexts = move.vector(contexts.T).T  # R x for all of them at once
+            blocks.append(contexts[:, self.skipped :])
+        return np.concatenate(blocks) if blocks else np.empty((0, self.width))
+
+
+def _write(frames: _Frames, out: Path) -> None:
+    """Frames as one Parquet file, without ever holding them all."""
+    import polars as pl  # noqa: PLC0415
+
+    whole = out.with_name(f".{out.name}.{os.getpid()}{PART}")
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+            names = []
+            for number, frame in enumerate(frames):
+                names.append(Path(folder) / f"{number}.parquet")
+                frame.write_parquet(names[-1])
+            os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+            pl.scan_parquet(names).sink_parquet(whole, sync_on_close="all")
+        whole.replace(out)
+        sync_folder(out.parent)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise JournalError(f"{out} cannot be written: {error}") from error
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def _text(value: object) -> str:
+    """As text that every reader can read: half a surrogate pair becomes a question mark."""
+    return str(value).encode(errors="replace").decode()

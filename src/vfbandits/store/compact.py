@@ -1,0 +1,63 @@
+"""Make a log shorter: what a snapshot stands for may go, if the log is whole.
+
+Kept are the newest two snapshots, all events behind the older one, and before it the decisions
+that were still open then, with the changes of masks behind the first of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Decided, Moved
+from vfbandits.store.fold import Model
+from vfbandits.store.journal import SNAPSHOTS_KEPT, Journal
+from vfbandits.store.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Up to where a log was compacted, and how many events before that went and stayed."""
+
+    position: int
+    dropped: int
+    kept: int
+
+
+def compact(
+    journal: Journal, *, on_step: Callable[[int], None] = lambda done: None
+) -> Compaction | None:
+    """Verify a log and drop what it no longer needs; None if there are too few snapshots.
+
+    All or nothing, whenever the process is killed.
+    """
+    found = verify(journal, on_step=on_step)
+    if found.problems:
+        raise JournalError(
+            f"a log must be whole to be compacted, got {len(found.problems)} problems, "
+            f"of which the first is: {found.problems[0]}"
+        )
+    usable = [p for p in journal.snapshot_positions() if p > journal.compacted_to]
+    if len(usable) < SNAPSHOTS_KEPT:
+        return None
+    position = usable[SNAPSHOTS_KEPT - 1]
+    keep = _still_needed(journal, position)
+    dropped = journal.compact(position, keep=keep)
+    return Compaction(position, dropped, len(keep))
+
+
+def _still_needed(journal: Journal, position: int) -> set[int]:
+    model = Model.restore(position, journal.load_snapshot(position))
+    wanted = set(model.bandit.open_decisions)
+    decided: dict[DecisionId, int] = {}
+    moved: list[int] = []
+    for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
+        if at > position:
+            break
+        if isinstance(event, Decided) and event.decision_id in wanted:
+            decided[event.decision_id] = at
+        elif isinstance(event, Moved):
+            moved.append(at)
+    first = min(decided.values(), default=position)
+    return {*decided.values(), *(at for at in moved if at > first)}

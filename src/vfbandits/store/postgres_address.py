@@ -1,0 +1,73 @@
+"""Where a PostgreSQL database is, from a URL that may hold a password; no error shows it."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from vfbandits.errors import JournalError
+
+_SCHEME = re.compile(r"^postgres(ql)?(\+psycopg)?://")
+# What a connection needs to notice within seconds that the other machine is gone.
+_DEFAULTS = {
+    "application_name": "vfbandits",
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAddress:
+    """A database; make it with ``of``.
+
+    >>> PostgresAddress.of("postgresql://ann:secret@db.local:5433/shop")
+    PostgresAddress(place='db.local:5433/shop')
+    """
+
+    place: str
+    parameters: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> "PostgresAddress":
+        """The database that a URL names."""
+        given = _parse(url)
+        host, port = given.get("host", "localhost"), given.get("port", "5432")
+        # An unescaped / or @ in a password makes libpq take a part of it for host or port.
+        if not all(part.isdigit() for part in port.split(",")) or "@" in host:
+            raise _refusal()
+        name = given.get("dbname", given.get("user", ""))
+        return cls(f"{host}:{port}/{name}", {**_DEFAULTS, **given})
+
+    @property
+    def conninfo(self) -> str:
+        """All that the driver needs to connect."""
+        return make_conninfo(**self.parameters)
+
+    def describe(self, error: Exception) -> str:
+        """What an error says, in one line, and without the password."""
+        primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+        lines = (primary or str(error)).strip().splitlines() or [type(error).__name__]
+        password = self.parameters.get("password")
+        return lines[0].replace(password, "…") if password else lines[0]
+
+
+def _parse(url: str) -> dict[str, str]:
+    try:
+        found = conninfo_to_dict(_SCHEME.sub("postgresql://", url))
+        unquote(url, errors="strict")
+    except (psycopg.Error, UnicodeDecodeError):
+        # Its message may quote a piece of the password.
+        raise _refusal() from None
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _refusal() -> JournalError:
+    return JournalError(
+        "the url of a log must be like postgresql://user:password@host:port/name, got another "
+        "form; is a special character in the password not written as %XX?"
+    )

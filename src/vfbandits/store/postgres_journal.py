@@ -1,0 +1,223 @@
+"""The journal in a PostgreSQL database: several logs by name, each with one writer at a time.
+
+The writer leads by an advisory lock, which the server takes back when the connection is gone, be
+it by a kill: the next one then takes over, and reads again where the log ends.  A writer that has
+lost its connection never writes again.  Use a direct connection: a pooler that hands a session
+from one client to the next breaks the lock (and the term that every write checks refuses it).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from typing import cast
+
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Event
+from vfbandits.store.journal import (
+    Damage,
+    damaged_end,
+    refuse_bare_compaction,
+    refuse_future,
+)
+from vfbandits.store.key import JournalKey
+from vfbandits.store.postgres_address import PostgresAddress
+from vfbandits.store.postgres_link import PostgresLink
+from vfbandits.store.postgres_reader import TIMEOUT_S
+from vfbandits.store.postgres_rows import SNAPSHOT_PATIENCE, PostgresRows
+from vfbandits.store.postgres_tables import FEW, Writer, make_log
+from vfbandits.store.record import encode
+
+WAIT_S = 2.0
+_TRY_S = 0.05
+_LOCK = "SELECT pg_try_advisory_lock('vfb_journal'::regclass::oid::int, %s)"
+_TERM = "UPDATE vfb_journal SET term = term + 1 WHERE id = %s RETURNING term"
+_SETTINGS = """
+    SELECT set_config('tcp_keepalives_idle', '5', false),
+        set_config('tcp_keepalives_interval', '3', false),
+        set_config('tcp_keepalives_count', '3', false),
+        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+            WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
+        current_setting('fsync')
+"""
+_log = logging.getLogger(__name__)
+
+
+class _UnwritableError(JournalError):
+    """An event cannot be encoded: no fault of the log's."""
+
+
+class PostgresJournal:
+    """A journal in a database.
+
+    Parameters
+    ----------
+    url
+        Like postgresql://user:password@host:port/database; it is never shown.
+    name
+        Of the log: a database holds several.
+    key
+        Encrypts a new log, and opens one that was made with it.
+    wait_s
+        How long to wait for another writer to go; infinity makes a standby.
+    timeout_s
+        Of every call; a snapshot may take twenty times as long.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "default",
+        key: JournalKey | None = None,
+        wait_s: float = WAIT_S,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        address = PostgresAddress.of(url)
+        log = f"{name!r} at {address.place}"
+        self._guard = threading.Lock()
+        self._has_failed = False
+        self._n_dropped = self._n_lost_snapshots = 0
+        with ExitStack() as stack:
+            self._link = PostgresLink(address, log=log, timeout_s=timeout_s)
+            stack.callback(self._link.close)
+            make_log(self._link, name, key)
+            # Its own connection, so that events need not wait for a large snapshot.
+            side = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            stack.callback(side.close)
+            self._rows = PostgresRows(side, name, key)
+            self._writer = _lead(self._link, self._rows.id, wait_s)
+            self._last = self._recover()
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last durable event."""
+        return self._last
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the journal was opened."""
+        return Damage(self._n_dropped, self._n_lost_snapshots + self._rows.n_damaged)
+
+    def append(self, events: Sequence[Event]) -> int:
+        """Write events in one transaction, if the log still ends where this writer left it."""
+        with self._guard:
+            if self._has_failed:
+                raise JournalError(
+                    f"a write to the log {self._link.log} has failed before; "
+                    "close it and open it again"
+                )
+            if events:
+                self._write(events)
+            return self._last
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
+        """Write a snapshot; appends go on meanwhile."""
+        refuse_future(position, self._last)
+        data = self._rows.codec.seal_snapshot(position, snapshot)
+        with self._rows.link.used("given a snapshot", patience=SNAPSHOT_PATIENCE) as connection:
+            self._writer.save_snapshot(connection, position, data)
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._rows.snapshot_positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        return self._rows.load_snapshot(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        return self._rows.latest_snapshot()
+
+    def compact(self, position: int, *, keep: Collection[int]) -> int:
+        """Drop events in one transaction; the server reuses their room."""
+        refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
+        with (
+            self._guard,
+            self._link.used("compacted", patience=SNAPSHOT_PATIENCE) as connection,
+        ):
+            return self._writer.compact(connection, position, keep=keep, last=self._last)
+
+    def close(self) -> None:
+        """Let the next writer in."""
+        with self._guard:
+            self._closing.close()
+
+    def _write(self, events: Sequence[Event]) -> None:
+        with self._link.used("written") as connection:
+            self._has_failed = True  # until it is known to have gone well
+            try:
+                self._writer.append(
+                    connection, self._sealed(events), after=self._last, count=len(events)
+                )
+            except _UnwritableError:
+                self._has_failed = False  # all was taken back
+                raise
+            self._last += len(events)
+            self._has_failed = False
+
+    def _sealed(self, events: Sequence[Event]) -> Iterator[list[bytes]]:
+        for start in range(0, len(events), FEW):
+            try:
+                records = [encode(event) for event in events[start : start + FEW]]
+            except JournalError as error:
+                raise _UnwritableError(str(error)) from error
+            yield self._rows.codec.seal(records, after=self._last + start)
+
+    def _recover(self) -> int:
+        """Drop a damaged end, and count it; returns the last good position."""
+        torn = damaged_end(self._rows.backwards())
+        acknowledged, compacted, last = self._rows.ends()
+        if torn:
+            last = max(torn[-1] - 1, compacted)
+        if last > acknowledged:
+            raise JournalError(
+                f"the log {self._link.log} must end at {acknowledged}, got {last}: who else wrote?"
+            )
+        if last == 0 and acknowledged:
+            raise JournalError(
+                f"the log {self._link.log} held {acknowledged} events, got an empty one; "
+                "put it back, or start a new log under another name"
+            )
+        self._n_dropped = acknowledged - last
+        with self._link.used("opened") as connection:
+            self._n_lost_snapshots = self._writer.cut(connection, last=last)
+        if self._n_dropped:
+            _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+        return last
+
+
+def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:
+    """Take the lock, and begin a term in which nobody else can write."""
+    end = time.monotonic() + wait_s
+    while link.rows(_LOCK, journal) != [(True,)]:
+        if time.monotonic() >= end:
+            raise JournalError(
+                f"a log has one writer, got a second: {link.log} is locked by another process"
+            )
+        time.sleep(_TRY_S)
+    ((*_, fsync),) = link.rows(_SETTINGS)
+    if fsync != "on":
+        _log.warning(
+            "the server of %s runs without fsync: if its machine goes down, what was "
+            "acknowledged may be lost", link.log
+        )  # fmt: skip
+    ((term,),) = link.rows(_TERM, journal)
+    return Writer(link.log, journal, cast("int", term))

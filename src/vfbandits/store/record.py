@@ -1,0 +1,190 @@
+"""An event as bytes: versioned, compact, free of pickle, with a checksum.
+
+::
+
+    version u8 | kind u8 | zero u16 | size of fields u32 | number of floats u32
+    fields     a JSON list
+    floats     raw float64: a context, a reward, a matrix
+    rest       bytes that the caller gave
+    CRC-32     u32, of all before it
+
+All numbers are little-endian.  The same bytes are kept by every journal.
+"""
+
+import json
+import math
+import struct
+import zlib
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quote
+
+import numpy as np
+
+from vfbandits.core.arrays import Vector
+from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+
+VERSION = 1
+_HEAD = struct.Struct("<BBHII")
+_CHECKSUM = struct.Struct("<I")
+_FLOAT = np.dtype("<f8")
+_REWARD = struct.Struct("<d")
+_DECIDED, _REWARDED, _MOVED, _FORGOTTEN = range(1, 5)
+
+
+def encode(event: Event) -> bytes:
+    """The record of an event.
+
+    >>> encode(Forgotten("order-17")).hex(" ", 4)
+    '01040000 0c000000 00000000 5b226f72 6465722d 3137225d 01c261b5'
+    """
+    try:
+        kind, fields, floats, rest = _parts(event)
+        text, n_floats = fields.encode("ascii"), len(floats) // _FLOAT.itemsize
+        body = b"".join((_HEAD.pack(VERSION, kind, 0, len(text), n_floats), text, floats, rest))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise JournalError(f"a {type(event).__name__} cannot be written: {error}") from error
+    return body + _CHECKSUM.pack(zlib.crc32(body))
+
+
+def is_whole(record: object) -> bool:
+    """Whether these bytes are as they were written; says nothing about what they mean."""
+    if not isinstance(record, bytes) or len(record) < _HEAD.size + _CHECKSUM.size:
+        return False
+    body = memoryview(record)[: -_CHECKSUM.size]
+    return _CHECKSUM.pack(zlib.crc32(body)) == record[-_CHECKSUM.size :]
+
+
+def decode(record: object, position: int) -> Event:
+    """The event of a record; ``position`` is where it stands, for the error."""
+    if not isinstance(record, bytes) or not is_whole(record):
+        raise JournalError(f"record {position} of the log is damaged: its checksum is wrong")
+    version, kind, _, n_text, n_floats = _HEAD.unpack_from(record)
+    if version != VERSION:
+        raise JournalError(
+            f"record {position} of the log must have version {VERSION}, got {version}: "
+            "was it written by a newer vfbandits?"
+        )
+    start = _HEAD.size + n_text
+    stop = start + n_floats * _FLOAT.itemsize
+    try:
+        fields = json.loads(record[_HEAD.size : start])
+        floats = np.frombuffer(record, _FLOAT, n_floats, start).astype(np.float64)
+        return _event(kind, fields, floats, record[stop : -_CHECKSUM.size])
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"record {position} of the log is not an event: {error}") from error
+
+
+def _parts(event: Event) -> tuple[int, str, bytes, bytes]:
+    """Kind, fields as JSON, floats as bytes, and the rest.
+
+    Spelt by hand: this is the dearest part of a commit, and ``json`` takes twice as long.
+    """
+    if isinstance(event, Decided):
+        x = event.x.astype(_FLOAT, copy=False).tobytes()
+        return _DECIDED, _spell_decided(event), x, b""
+    if isinstance(event, Rewarded):
+        fields = f"[{_spell_id(event.decision_id)},{_spell_number(event.at)}]"
+        return _REWARDED, fields, _REWARD.pack(float(event.value)), b""
+    if isinstance(event, Moved):
+        rows, columns = event.matrix.shape
+        matrix = event.matrix.astype(_FLOAT, copy=False).tobytes()
+        return _MOVED, f"[{_whole(event.epoch)},{rows},{columns}]", matrix, event.note
+    if isinstance(event, Forgotten):
+        return _FORGOTTEN, f"[{_spell_id(event.decision_id)}]", b"", b""
+    raise TypeError("an event is a Decided, Rewarded, Moved or Forgotten")
+
+
+def _spell_decided(event: Decided) -> str:
+    model, probability, user = event.model, event.probability, event.user
+    if not isinstance(event.root, bool):
+        raise TypeError(f"root is true or false, got {type(event.root).__name__}")
+    fields = (
+        _spell_id(event.decision_id),
+        _spell_id(event.arm),
+        str(_whole(event.index)),
+        "null" if model is None else _spell_id(model),
+        "null" if probability is None else _spell_number(probability),
+        _spell_texts(tuple(event.contributors)),
+        str(_whole(event.epoch)),
+        "null" if user is None else _quote(_text(user)),
+        _spell_number(event.at),
+        "true" if event.root else "false",
+    )
+    return f"[{','.join(fields)}]"
+
+
+def _spell_id(value: object) -> str:
+    return _quote(value) if isinstance(value, str) else str(int(_id(value)))
+
+
+def _spell_number(value: object) -> str:
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"a number must be finite, got {number}")
+    return float.__repr__(number)
+
+
+@lru_cache(maxsize=256)
+def _spell_texts(values: tuple[str, ...]) -> str:
+    return f"[{','.join(_quote(_text(value)) for value in values)}]"
+
+
+def _event(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event:
+    if kind == _DECIDED:
+        name, arm, index, model, probability, contributors, epoch, user, at, root = fields
+        return Decided(
+            decision_id=_id(name),
+            arm=_id(arm),
+            index=_whole(index),
+            x=floats,
+            model=None if model is None else _id(model),
+            probability=None if probability is None else _number(probability),
+            contributors=_texts(contributors),
+            epoch=_whole(epoch),
+            user=None if user is None else _text(user),
+            at=_number(at),
+            root=root is True,
+        )
+    if kind == _REWARDED:
+        name, at = fields
+        (value,) = floats
+        return Rewarded(_id(name), float(value), _number(at))
+    if kind == _MOVED:
+        epoch, rows, columns = (_whole(field) for field in fields)
+        return Moved(epoch, floats.reshape(rows, columns), rest)
+    if kind == _FORGOTTEN:
+        (name,) = fields
+        return Forgotten(_id(name))
+    raise ValueError(f"there is no kind {kind}")
+
+
+def _id(value: object) -> DecisionId | ArmId:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError(f"an id is a whole number or text, got {type(value).__name__}")
+    return value
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a count is a whole number, got {type(value).__name__}")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"a number was wanted, got {type(value).__name__}")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a name is text, got {type(value).__name__}")
+    return value
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"names are a list, got {type(values).__name__}")
+    return tuple(_text(value) for value in values)

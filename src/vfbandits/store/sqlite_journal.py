@@ -1,0 +1,246 @@
+"""The embedded journal: one SQLite file, its write-ahead log, and snapshot files beside it.
+
+::
+
+    <log>                       the tables of ``sqlite_rows.py``
+    <log>-wal, <log>-shm        SQLite's own, part of the log while it is open
+    <log>.lock                  held by the one writer; notes what was acknowledged
+    <log>.snapshot-<position>   the newest two, and the first
+
+A commit ends with an fsync of the write-ahead log (``synchronous=FULL``).  All files are for
+their owner only: they hold masked contexts.
+"""
+
+import itertools
+import logging
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from vfbandits.core.settings import whole
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Event
+from vfbandits.store.journal import (
+    Damage,
+    damaged_end,
+    refuse_bare_compaction,
+    refuse_future,
+)
+from vfbandits.store.key import JournalKey
+from vfbandits.store.record import encode
+from vfbandits.store.snapshot import sync_folder
+from vfbandits.store.snapshot_files import SnapshotFiles
+from vfbandits.store.sqlite_reader import BUSY_TIMEOUT_S
+from vfbandits.store.sqlite_rows import (
+    APPLICATION,
+    VERSION,
+    SqliteRows,
+    is_empty,
+    make_tables,
+    translated,
+)
+from vfbandits.store.write_lock import WriteLock, lock_path
+
+__all__ = ["APPLICATION", "VERSION", "SqliteJournal"]
+CHECKPOINT_PAGES = 4_000
+_log = logging.getLogger(__name__)
+
+
+class SqliteJournal:
+    """A journal in one file.
+
+    ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
+    long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
+    fsyncs each time.
+
+    >>> import tempfile
+    >>> from vfbandits.store.events import Forgotten
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = SqliteJournal(folder + "/log.db")
+    ...     print(journal.append([Forgotten("a"), Forgotten("b")]), list(journal.read(after=1)))
+    ...     journal.close()
+    2 [(2, Forgotten(decision_id='b'))]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: JournalKey | None = None,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
+    ) -> None:
+        self._path = Path(path)
+        self._has_failed = False
+        self._n_dropped = 0
+        with ExitStack() as stack, translated(self._path, "opened"):
+            self._lock = WriteLock(lock_path(self._path))
+            stack.callback(self._lock.release)
+            self._db = _connect(self._path)
+            stack.callback(self._db.close)
+            _prepare(self._db, self._path, key, whole(checkpoint_pages, "checkpoint_pages"))
+            self._rows = SqliteRows(self._db, self._path, key)
+            self._snapshots = SnapshotFiles(self._path, self._rows.codec)
+            self._snapshots.clear_parts()
+            self._last = self._recover()
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last durable event."""
+        return self._last
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the journal was opened."""
+        return Damage(self._n_dropped, self._snapshots.n_damaged)
+
+    def append(self, events: Sequence[Event]) -> int:
+        """Write events in one transaction."""
+        records = [encode(event) for event in events]
+        with self._rows.guard:
+            if self._has_failed:
+                raise JournalError(
+                    f"a write to the log {self._path} has failed before; close it and open it again"
+                )
+            if not records:
+                return self._last
+            with self._rows.translated("written"):
+                self._has_failed = True  # until it is known to have gone well
+                self._insert(self._rows.codec.seal(records, after=self._last))
+                self._lock.note(self._last)
+                self._has_failed = False
+            return self._last
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
+        """Write a snapshot file; appends go on meanwhile."""
+        refuse_future(position, self._last)
+        with self._rows.translated("given a snapshot"):
+            self._snapshots.save(position, snapshot)
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._snapshots.positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        with self._rows.translated("read"):
+            return self._snapshots.load(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        with self._rows.translated("read"):
+            return self._snapshots.latest()
+
+    def compact(self, position: int, *, keep: Collection[int]) -> int:
+        """Drop events in one transaction, then give their room back to the disk."""
+        refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
+        with self._rows.guard, self._rows.translated("compacted"):
+            with self._transaction():
+                self._db.execute("CREATE TEMP TABLE kept (position INTEGER PRIMARY KEY)")
+                self._db.executemany("INSERT INTO kept VALUES (?)", ((k,) for k in keep))
+                dropped = self._db.execute(
+                    "DELETE FROM event WHERE position <= ? AND position NOT IN kept", (position,)
+                ).rowcount
+                self._db.execute("UPDATE log SET compacted_to = ?", (position,))
+                self._db.execute("DROP TABLE kept")
+            self._snapshots.drop_before(position)
+            self._give_back_room()
+        return int(dropped)
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and let the next writer in."""
+        with self._rows.guard, self._rows.translated("closed"):
+            self._closing.close()
+
+    def _insert(self, records: list[bytes]) -> None:
+        with self._transaction():
+            numbered = zip(itertools.count(self._last + 1), records, strict=False)
+            self._db.executemany("INSERT INTO event VALUES (?, ?)", numbered)
+        self._last += len(records)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _give_back_room(self) -> None:
+        try:
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:  # it needs as much room again; new events will use the old
+            _log.warning("%s is compacted, but its file did not shrink: %s", self._path, error)
+
+    def _recover(self) -> int:
+        """Drop a damaged end, and count it; returns the last good position."""
+        torn = damaged_end(self._rows.backwards())
+        if torn:
+            with self._transaction():
+                behind = (torn[-1],)
+                self._db.execute(
+                    "INSERT INTO damaged SELECT position, record FROM event WHERE position >= ?",
+                    behind,
+                )
+                self._db.execute("DELETE FROM event WHERE position >= ?", behind)
+        last = self._rows.last()
+        self._compare_with_note(last, torn)
+        self._snapshots.set_aside(after=last)
+        self._lock.note(last)
+        return last
+
+    def _compare_with_note(self, last: int, torn: list[int]) -> None:
+        noted = self._lock.noted()
+        if noted is None:
+            _log.warning("the note of what was acknowledged in %s.lock is damaged", self._path)
+        if last == 0 and (noted or torn):
+            raise JournalError(
+                f"the log {self._path} held {max([noted or 0, *torn])} events, got an empty one; "
+                "put it back, or remove its .lock and .snapshot files to start a new log"
+            )
+        self._n_dropped = max(len(torn), (noted or 0) - last)
+        if self._n_dropped:
+            _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Made by hand: SQLite would make it readable by others.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+
+
+def _prepare(
+    db: sqlite3.Connection, path: Path, key: JournalKey | None, checkpoint_pages: int
+) -> None:
+    """Settings that hold for a connection, and the tables of a new file."""
+    is_new = is_empty(db, path)
+    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise JournalError(f"{path} needs a disk that SQLite can share memory on, got mode {mode}")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}")
+    if is_new:
+        make_tables(db, key)
+        sync_folder(path.parent)

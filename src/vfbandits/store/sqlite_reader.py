@@ -1,0 +1,101 @@
+"""An SQLite log for reading, whether its writer is at work or not; nothing is changed or locked."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Event
+from vfbandits.store.journal import Damage
+from vfbandits.store.key import JournalKey
+from vfbandits.store.snapshot_files import SnapshotFiles
+from vfbandits.store.sqlite_rows import SqliteRows, is_empty, translated
+from vfbandits.store.write_lock import lock_path, noted_in
+
+BUSY_TIMEOUT_S = 5.0
+
+
+class SqliteReader:
+    """Reads a log as far as it was committed; what is added later shows, too.
+
+    ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, key: JournalKey | None = None) -> None:
+        self._path = Path(path)
+        with ExitStack() as stack, translated(self._path, "opened"):
+            self._db = _connect(self._path)
+            stack.callback(self._db.close)
+            if is_empty(self._db, self._path):
+                raise JournalError(f"{self._path} must be a log of events, got an empty file")
+            self._rows = SqliteRows(self._db, self._path, key)
+            self._snapshots = SnapshotFiles(self._path, self._rows.codec)
+            noted = noted_in(lock_path(self._path)) or 0  # before the end is looked up
+            self._n_missing = max(0, noted - self._rows.last())
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last event by now."""
+        return self._rows.last()
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the log was opened."""
+        return Damage(self._n_missing, self._snapshots.n_damaged)
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._snapshots.positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        with self._rows.translated("read"):
+            return self._snapshots.load(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        with self._rows.translated("read"):
+            return self._snapshots.latest()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._rows.guard, self._rows.translated("closed"):
+            self._closing.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    real = path.resolve(strict=True)
+    db = _open(f"{real.as_uri()}?mode=ro")
+    try:
+        db.execute("PRAGMA schema_version").fetchall()
+    except sqlite3.OperationalError:
+        # On a read-only disk SQLite cannot make the files that it shares with a writer; without
+        # a write-ahead log there is none.
+        db.close()
+        if real.with_name(f"{real.name}-wal").exists() or os.access(real.parent, os.W_OK):
+            raise
+        db = _open(f"{real.as_uri()}?immutable=1")
+    return db
+
+
+def _open(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )

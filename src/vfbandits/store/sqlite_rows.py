@@ -1,0 +1,129 @@
+"""The tables of a log in an SQLite file, and how they are read; its writer reads so, too.
+
+::
+
+    event(position, record)     one row for each event
+    damaged(position, record)   what was dropped from the end
+    log                         one row: identity, check of the key, how far it was compacted
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vfbandits.errors import JournalError
+from vfbandits.store.codec import IDENTITY_BYTES, Codec, refuse_other_key
+from vfbandits.store.events import Event
+from vfbandits.store.key import JournalKey
+from vfbandits.store.rows import ROWS_AT_ONCE, Row, backwards, sparse, unbroken
+
+APPLICATION = 0x76666231  # "vfb1", as `file` shows it
+VERSION = 1
+
+_SCHEMA = f"""
+    CREATE TABLE event (position INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
+    CREATE TABLE damaged (position INTEGER NOT NULL, record BLOB) STRICT;
+    CREATE TABLE log (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        identity BLOB NOT NULL,
+        key_check BLOB,
+        compacted_to INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    PRAGMA application_id = {APPLICATION};
+    PRAGMA user_version = {VERSION}
+"""
+_FORWARDS = "SELECT position, record FROM event WHERE position > ? ORDER BY position LIMIT ?"
+_BACKWARDS = """
+    SELECT position, record FROM event
+    WHERE position < ? AND position > (SELECT compacted_to FROM log)
+    ORDER BY position DESC LIMIT ?
+"""
+_LAST = "SELECT max(compacted_to, coalesce((SELECT max(position) FROM event), 0)) FROM log"
+
+
+class SqliteRows:
+    """Reads the tables; ``guard`` is held whenever the connection is used."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, key: JournalKey | None) -> None:
+        self._db = db
+        self.path = path
+        self.guard = threading.Lock()
+        found = db.execute("SELECT identity, key_check FROM log").fetchone()
+        if found is None:
+            raise JournalError(f"the log {path} is damaged: it does not say who it is")
+        identity, check = found
+        refuse_other_key(key, identity=identity, check=check, log=str(path))
+        self.codec = Codec(identity, key)
+
+    def last(self) -> int:
+        """Position of the last event."""
+        return self._number(_LAST)
+
+    def compacted_to(self) -> int:
+        """Position up to which only some events are kept."""
+        return self._number("SELECT compacted_to FROM log")
+
+    def read(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return unbroken(self._page, self.codec, after=after, compacted_to=self.compacted_to)
+
+    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return sparse(self._page, self.codec, after=after, upto=self.compacted_to())
+
+    def backwards(self) -> Iterator[Row]:
+        """Rows from the last one down, as they are, to where the log was compacted."""
+        return backwards(lambda before: self._rows(_BACKWARDS, before), last=self.last())
+
+    @contextmanager
+    def translated(self, done: str) -> Iterator[None]:
+        """Errors of SQLite and of the disk, as ours."""
+        with translated(self.path, done):
+            yield
+
+    def _page(self, after: int) -> list[Row]:
+        return self._rows(_FORWARDS, after)
+
+    def _rows(self, sql: str, start: int) -> list[Row]:
+        with self.guard, self.translated("read"):
+            return self._db.execute(sql, (start, ROWS_AT_ONCE)).fetchall()
+
+    def _number(self, sql: str) -> int:
+        with self.guard, self.translated("read"):
+            return int(self._db.execute(sql).fetchone()[0])
+
+
+@contextmanager
+def translated(path: Path, done: str) -> Iterator[None]:
+    """Errors of SQLite and of the disk, as ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(f"the log {path} cannot be {done}: {error}") from error
+
+
+def is_empty(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has no tables yet; refuses one that is not a log of this version."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    known = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id",
+             "user_version", "schema_version")]  # fmt: skip
+    if known[2] and known[:2] != [APPLICATION, VERSION]:
+        raise JournalError(
+            f"{path} must be a log of version {VERSION}, got another database or version {known[1]}"
+        )
+    return not known[2]
+
+
+def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:
+    """The tables of a new log."""
+    identity = os.urandom(IDENTITY_BYTES)
+    check = None if key is None else key.check(identity)
+    db.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.split(";\n"):
+        db.execute(statement)
+    db.execute("INSERT INTO log (id, identity, key_check) VALUES (1, ?, ?)", (identity, check))
+    db.execute("COMMIT")

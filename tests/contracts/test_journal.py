@@ -1,0 +1,206 @@
+"""What every Journal must do; a new one is added to ``journals.PLACES`` and to nothing else."""
+
+import threading
+
+import pytest
+from journals import EVENTS, PLACES, flip, harm, make_place, numbers, same, snapshot
+
+from vfbandits.errors import JournalError, SnapshotError
+from vfbandits.store.events import Forgotten, Rewarded
+from vfbandits.store.journal import Damage
+
+
+@pytest.fixture(params=PLACES)
+def place(request, tmp_path):
+    return make_place(request.param, tmp_path)
+
+
+@pytest.fixture
+def journal(place):
+    journal = place.open()
+    yield journal
+    journal.close()
+
+
+def test_an_empty_log_is_at_position_0_and_has_no_snapshot(journal):
+    assert journal.last_position == 0
+    assert list(journal.read()) == []
+    assert journal.latest_snapshot() is None
+    assert journal.damage == Damage(0, 0)
+
+
+def test_events_come_back_as_they_were_in_order_and_numbered_from_1(place):
+    journal = place.open()
+    assert journal.append(EVENTS[:2]) == 2
+    assert journal.append(EVENTS[2:]) == 5
+    for again in (False, True):
+        if again:
+            journal.close()
+            journal = place.open()
+        assert journal.last_position == 5
+        assert numbers(journal) == [1, 2, 3, 4, 5]
+        assert same([event for _, event in journal.read()], EVENTS)
+    journal.close()
+
+
+def test_reading_begins_behind_a_position(journal):
+    journal.append(EVENTS)
+    assert numbers(journal, after=3) == [4, 5]
+    assert numbers(journal, after=5) == []
+
+
+def test_a_long_log_is_read_whole(journal):
+    for start in range(0, 2_500, 500):
+        journal.append([Forgotten(start + i) for i in range(500)])
+    assert [event.decision_id for _, event in journal.read()] == list(range(2_500))
+
+
+def test_nothing_appended_changes_nothing(journal):
+    journal.append(EVENTS)
+    assert journal.append([]) == 5
+    assert journal.last_position == 5
+
+
+def test_an_event_that_cannot_be_written_is_refused_and_so_are_those_with_it(journal):
+    with pytest.raises(JournalError, match="a Rewarded cannot be written"):
+        journal.append([EVENTS[0], Rewarded(object(), 1.0)])
+    with pytest.raises(JournalError, match="a str cannot be written"):
+        journal.append(["hello"])
+    with pytest.raises(JournalError, match="a Rewarded cannot be written"):
+        journal.append([*(Forgotten(n) for n in range(199)), Rewarded(object(), 1.0)])
+    assert journal.last_position == 0
+    assert list(journal.read()) == []
+    assert journal.append(EVENTS[:1]) == 1
+
+
+def test_a_log_has_one_writer(place):
+    first = place.open()
+    with pytest.raises(JournalError, match="one writer"):
+        place.open()
+    first.append(EVENTS)
+    first.close()
+    second = place.open()
+    assert second.last_position == 5
+    second.close()
+
+
+def test_a_closed_journal_refuses_and_may_be_closed_again(place):
+    journal = place.open()
+    journal.append(EVENTS)
+    journal.close()
+    journal.close()
+    for use in (lambda: journal.append(EVENTS), lambda: list(journal.read())):
+        with pytest.raises(JournalError, match="closed"):
+            use()
+    place.open().close()
+
+
+def test_the_latest_snapshot_comes_back_bit_for_bit_and_two_are_kept_and_the_first(place):
+    journal = place.open()
+    journal.append(EVENTS)
+    for position in (0, 2, 3, 5):
+        journal.save_snapshot(position, snapshot(position))
+    assert journal.snapshot_positions() == [5, 3, 0]
+    for harmed, wanted in ((None, 5), (5, 3), (3, 0), (0, None)):
+        journal.close()
+        if harmed is not None:
+            place.put_snapshot(harmed, flip(place.get_snapshot(harmed)))
+        journal = place.open()
+        found = journal.latest_snapshot()
+        assert (found and found[0]) == wanted
+        if found:
+            assert found[1].header == snapshot(wanted).header
+            for name, array in snapshot(wanted).arrays.items():
+                assert found[1].arrays[name].tobytes() == array.tobytes()
+    assert journal.damage == Damage(0, snapshots=3)
+    journal.close()
+
+
+def test_a_snapshot_of_the_same_position_takes_the_place_of_the_first(journal):
+    journal.append(EVENTS)
+    journal.save_snapshot(3, snapshot(3))
+    journal.save_snapshot(3, snapshot(4))
+    assert journal.latest_snapshot()[1].header == snapshot(4).header
+
+
+@pytest.mark.parametrize("position", [-1, 6])
+def test_a_snapshot_needs_a_position_that_the_log_has_reached(journal, position):
+    journal.append(EVENTS)
+    with pytest.raises(JournalError, match=f"from 0 to 5, got {position}"):
+        journal.save_snapshot(position, snapshot(1))
+    assert journal.latest_snapshot() is None
+
+
+def test_a_damaged_end_is_dropped_counted_and_logged(place, caplog):
+    journal = place.open()
+    journal.append(EVENTS)
+    journal.save_snapshot(3, snapshot(3))
+    journal.save_snapshot(5, snapshot(5))
+    journal.close()
+    harm(place, 4)
+    harm(place, 5)
+    journal = place.open()
+    assert journal.damage == Damage(records=2, snapshots=1)
+    assert "2 " in caplog.text
+    assert "log ends at 3" in caplog.text
+    assert journal.last_position == 3
+    assert same([event for _, event in journal.read()], EVENTS[:3])
+    assert journal.latest_snapshot()[0] == 3
+    assert journal.append(EVENTS[4:]) == 4
+    journal.close()
+    journal = place.open()
+    assert journal.damage == Damage(0, 0)
+    assert same([event for _, event in journal.read()], [*EVENTS[:3], EVENTS[4]])
+    journal.close()
+
+
+def test_damage_before_the_end_is_an_error_that_names_the_position(place):
+    journal = place.open()
+    journal.append(EVENTS)
+    journal.close()
+    harm(place, 2)
+    journal = place.open()
+    assert journal.damage == Damage(0, 0)
+    reading = journal.read()
+    assert next(reading)[0] == 1
+    with pytest.raises(JournalError, match="record 2 of the log is damaged"):
+        next(reading)
+    assert numbers(journal, after=2) == [3, 4, 5]
+    journal.close()
+
+
+def test_threads_may_append_read_and_save_at_once(journal):
+    journal.append(EVENTS)
+
+    def append():
+        for _ in range(30):
+            journal.append([Forgotten(n) for n in range(10)])
+
+    def look():
+        for _ in range(10):
+            got = numbers(journal)
+            assert got == list(range(1, len(got) + 1))
+            journal.save_snapshot(5, snapshot(5))
+            assert journal.latest_snapshot()[0] == 5
+
+    errors = []
+
+    def noting(work):
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  (handed to the test)
+            errors.append(error)
+
+    works = (append, append, look, look)
+    threads = [threading.Thread(target=noting, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert numbers(journal) == list(range(1, 606))
+
+
+def test_a_snapshot_that_is_not_there_is_a_snapshot_error(journal):
+    with pytest.raises(SnapshotError, match="position 3 is gone"):
+        journal.load_snapshot(3)

@@ -1,0 +1,159 @@
+"""Events as bytes: exact both ways, and no damage goes unseen."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.store.record import VERSION, decode, encode, is_whole
+
+ids = st.integers() | st.text()
+floats = st.floats(allow_nan=False, allow_infinity=False)
+finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
+vectors = hnp.arrays(np.float64, st.integers(0, 9), elements=finite)
+matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=finite)
+events = st.one_of(
+    st.builds(
+        Decided,
+        decision_id=ids,
+        arm=ids,
+        index=st.integers(0, 10**6),
+        x=vectors,
+        model=st.none() | ids,
+        probability=st.none() | st.floats(0.0, 1.0),
+        contributors=st.lists(st.text(), max_size=3).map(tuple),
+        epoch=st.integers(0, 2**40),
+        user=st.none() | st.text(),
+        at=floats,
+        root=st.booleans(),
+    ),
+    st.builds(Rewarded, ids, floats, floats),
+    st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
+    st.builds(Forgotten, ids),
+)
+
+
+def values(event):
+    parts = [getattr(event, name) for name in type(event).__slots__]
+    return [
+        (part.shape, part.tobytes()) if isinstance(part, np.ndarray) else (type(part), part)
+        for part in parts
+    ]
+
+
+@given(event=events)
+def test_an_event_comes_back_bit_for_bit(event):
+    again = decode(encode(event), 1)
+    assert type(again) is type(event)
+    assert values(again) == values(event)
+
+
+@given(event=events, place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255))
+def test_a_changed_byte_is_found(event, place, change):
+    record = bytearray(encode(event))
+    record[int(place * len(record))] ^= change
+    assert not is_whole(bytes(record))
+    with pytest.raises(JournalError, match="record 17 of the log is damaged"):
+        decode(bytes(record), 17)
+
+
+@given(event=events, data=st.data())
+def test_a_cut_record_is_found(event, data):
+    record = encode(event)
+    cut = data.draw(st.integers(0, len(record) - 1))
+    assert not is_whole(record[:cut])
+
+
+@pytest.mark.parametrize("record", [None, 17, "text", b""])
+def test_what_is_not_bytes_is_damaged(record):
+    with pytest.raises(JournalError, match="record 3 of the log is damaged"):
+        decode(record, 3)
+
+
+def test_a_context_of_100_features_takes_little_more_than_its_800_bytes():
+    event = Decided("6b1f3c7a", "arm-3", 3, np.ones(100), contributors=("shop", "bank", "news"))
+    assert 800 < len(encode(event)) < 900
+
+
+def test_a_matrix_in_any_memory_order_is_stored_by_rows():
+    R = np.arange(6.0).reshape(2, 3)
+    for matrix in (R, np.asfortranarray(R), np.arange(12.0).reshape(2, 6)[:, ::2] / 2.0 * 1.0):
+        again = decode(encode(Moved(1, matrix)), 1).matrix
+        assert (again == matrix).all()
+        assert again.flags.c_contiguous
+
+
+def sealed(version=VERSION, kind=4, fields=b'["a"]', floats=b"", n_floats=None):
+    n = len(floats) // 8 if n_floats is None else n_floats
+    body = struct.pack("<BBHII", version, kind, 0, len(fields), n) + fields + floats
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def test_a_record_of_a_newer_version_is_whole_but_refused():
+    record = sealed(version=2)
+    assert is_whole(record)
+    with pytest.raises(JournalError, match="record 5 of the log must have version 1, got 2"):
+        decode(record, 5)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        sealed(kind=9),
+        sealed(fields=b"{"),
+        sealed(fields=b"[]"),
+        sealed(fields=b"[true]"),
+        sealed(fields=b"[[1]]"),
+        sealed(fields=b"7"),
+        sealed(n_floats=4),
+        sealed(kind=2, fields=b'["a",0]'),
+        sealed(kind=2, fields=b'["a",null]', floats=bytes(8)),
+        sealed(kind=3, fields=b"[1,2,2]", floats=bytes(8)),
+        sealed(kind=3, fields=b"[1,0.5,2]", floats=bytes(8)),
+        sealed(kind=1, fields=b'["a",1,0,null,null,"shop",0,null,0,false]'),
+        sealed(kind=1, fields=b'["a",1,0,null,null,[],0,7,0,false]'),
+    ],
+)
+def test_a_whole_record_that_is_no_event_is_refused(record):
+    with pytest.raises(JournalError, match="record 5 of the log is not an event"):
+        decode(record, 5)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Rewarded("a", 1.0, float("nan")),
+        Rewarded(None, 1.0),
+        Forgotten(decision_id=True),
+        Decided("a", None, 0, np.ones(1)),
+        Decided("a", 1, 0, np.ones(1), contributors=("shop", 7)),
+        Decided("a", 1, 0, np.ones(1), user=7),
+        Decided("a", 1, 0, np.ones(1), model=1.5),
+        Moved(1.5, np.eye(2)),
+        Moved(1, np.ones(2)),
+        Decided("a", 1, np.int64(3), np.ones(1)),
+        Decided("a", 1, 0, [1.0]),
+        Decided("a", 1, 0, np.ones(1), probability=float("inf")),
+        Moved(1, [[1.0]]),
+        Moved(1, np.eye(2), "text"),
+        Decided("a", 1, 0, np.ones(1), root=1),
+        Decided("a", 1, 0, np.ones(1), contributors=(["shop"],)),
+        Rewarded("a", "much"),
+        Rewarded("a", 1.0, at=True),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(event):
+    with pytest.raises(JournalError, match="cannot be written"):
+        encode(event)
+
+
+def test_no_event_shows_a_context_a_user_or_a_matrix():
+    event = Decided("a", 1, 0, np.array([0.123456]), user="u-99")
+    shown = repr(event) + repr(Moved(1, np.array([[0.123456]]), b"roster"))
+    assert not any(secret in shown for secret in ("0.123456", "u-99", "roster"))

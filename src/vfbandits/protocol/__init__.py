@@ -1,0 +1,1 @@
+"""What participants say to each other: pure state machines, one event in, instructions out."""

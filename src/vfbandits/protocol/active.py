@@ -1,0 +1,284 @@
+"""The active participant: asks, gathers, and never waits longer than a deadline.
+
+A state machine without a clock or a socket.  Every method takes what happened, with the time at
+which it did, and returns what to do about it.  What becomes of a round is in rounds.py, what
+becomes of a change of masks in change.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vfbandits.core.arrays import PlainBlock
+from vfbandits.core.context import Split
+from vfbandits.core.mask import MaskShare
+from vfbandits.errors import HandshakeError, LinkError, MaskError, SecureSumError, WireError
+from vfbandits.protocol.change import Change
+from vfbandits.protocol.circuit import Circuit
+from vfbandits.protocol.handshake import envelope_for, refuse_unless_agreed
+from vfbandits.protocol.instructions import (
+    ActiveInstruction,
+    ChangeFailed,
+    Close,
+    Note,
+    Send,
+)
+from vfbandits.protocol.messages import (
+    Answer,
+    Commit,
+    Declined,
+    Hello,
+    Pong,
+    Refused,
+    ToActive,
+    Welcome,
+)
+from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rounds import Rounds
+from vfbandits.protocol.seat import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for what, in seconds."""
+
+    deadline_s: float = 0.25
+    ping_every_s: float = 0.5
+    change_s: float = 30.0
+    failures_to_open: int = 3
+
+
+class ActiveParticipant:
+    """The role; ``share`` is the active participant's own share of the mask of ``epoch``.
+
+    ``has_share`` names the passive participants behind whose share of this epoch something was
+    learnt: such a share, once lost, cannot be replaced by another one.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        share: MaskShare,
+        *,
+        epoch: int,
+        patience: Patience | None = None,
+        has_share: Sequence[str] = (),
+        first_round: int = 1,
+    ) -> None:
+        self.patience = patience or Patience()
+        self.envelopes: dict[str, bytes] = {}
+        self.seats: dict[str, Seat] = {}
+        self.change: Change | None = None
+        self._next_round = first_round
+        self._rounds = Rounds(roster, share, epoch=epoch, seats=self.seats, in_use=has_share)
+
+    @property
+    def roster(self) -> Roster:
+        """The roster in force."""
+        return self._rounds.roster
+
+    @property
+    def epoch(self) -> int:
+        """The mask epoch in force."""
+        return self._rounds.epoch
+
+    @property
+    def share(self) -> MaskShare:
+        """The own share of the mask in force."""
+        return self._rounds.share
+
+    @property
+    def split(self) -> Split:
+        """The participants in force and their widths."""
+        return self._rounds.split
+
+    @property
+    def has_share(self) -> frozenset[str]:
+        """Behind whose shares of this epoch something was learnt; to be kept over a restart.
+
+        It grows with a note "share_in_use" and starts anew with each epoch.
+        """
+        return frozenset(self._rounds.in_use)
+
+    @property
+    def n_open(self) -> int:
+        """Rounds that are being gathered."""
+        return len(self._rounds)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the first of the open rounds ends at the latest."""
+        return self._rounds.next_deadline
+
+    @property
+    def next_round(self) -> int:
+        """The number that the next round will have."""
+        return self._next_round
+
+    # --- participants come and go -------------------------------------------------------------
+
+    def join(self, sender: str, hello: Hello, now: float) -> list[ActiveInstruction]:
+        """A passive participant whose certificate says ``sender`` brings its terms."""
+        done = self.leave(sender, now)  # a new stream takes the place of an old one
+        try:
+            envelope = self._admit(sender, hello)
+        except (HandshakeError, LinkError) as error:
+            code = "handshake" if isinstance(error, HandshakeError) else "busy"
+            note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
+            return [*done, Send(sender, Refused(code, str(error))), Close(sender), note]
+        self._next_round = max(self._next_round, hello.next_round)
+        circuit = Circuit(self.patience.failures_to_open)
+        self.seats[sender] = Seat(sender, circuit, pinged_at=now)
+        note = Note("participant_joined", {"participant": sender, "epoch": self.epoch})
+        welcome = Send(sender, Welcome(self.epoch, envelope))
+        return [*done, welcome, note, *self._rounds.ask_again(sender)]
+
+    def _admit(self, sender: str, hello: Hello) -> bytes:
+        refuse_unless_agreed(
+            hello, self.roster, sender=sender, epoch=self.epoch, next_round=self._next_round
+        )
+        if self.change is not None and self.change.is_ready:
+            # Welcomed to the epoch before, it would throw away its share of the next one.
+            raise LinkError(f"masks change to epoch {self.change.epoch}: wanted one moment more")
+        return envelope_for(
+            hello,
+            epoch=self.epoch,
+            has_share=sender in self._rounds.in_use,
+            envelope=self.envelopes.get(sender),
+            needs_envelope=self.roster.terms.mask == "dense",
+        )
+
+    def leave(self, name: str, now: float) -> list[ActiveInstruction]:
+        """The stream of a participant has ended, at the time ``now``."""
+        del now
+        if self.seats.pop(name, None) is None:
+            return []
+        left = Note("participant_left", {"participant": name})
+        done = [left, *self._rounds.lose(name)]
+        if self.change is not None and self.change.needs(name):
+            done += self._give_up(self.change, f"{name!r} left")
+        return done
+
+    # --- rounds -------------------------------------------------------------------------------
+
+    def askable(self) -> tuple[str, ...]:
+        """Those that a new round would ask."""
+        return self._rounds.askable()
+
+    def ask(
+        self,
+        users: tuple[str, ...],
+        arms: tuple[tuple[str, ...], ...],
+        own: PlainBlock,
+        now: float,
+        *,
+        trial: int = 0,
+    ) -> tuple[int, list[ActiveInstruction]]:
+        """Start a round for these users; ``own`` are the active participant's plain rows."""
+        number = self._next_round
+        ask = self._rounds.ask_for(number, users, arms, trial)
+        done = self._rounds.open(ask, own, deadline=now + self.patience.deadline_s)
+        self._next_round = number + 1
+        return number, done
+
+    def hear(self, sender: str, message: ToActive, now: float) -> list[ActiveInstruction]:
+        """A message of a participant that has joined."""
+        seat = self.seats.get(sender)
+        if seat is None:
+            raise LinkError(f"wanted a hello of {sender!r} first, got {type(message).__name__}")
+        if isinstance(message, Answer):
+            if self.change is not None and message.round == self.change.gathering.round:
+                return self._hear_part(self.change, sender, message)
+            return self._rounds.hear_answer(seat, message)
+        if isinstance(message, Declined):
+            return self._hear_declined(seat, message, now)
+        if isinstance(message, Pong):
+            return seat.pong(message.number)
+        raise WireError(f"wanted an answer of {sender!r}, got {type(message).__name__}")
+
+    def _hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
+        note = Note(
+            "answer_declined",
+            {
+                "participant": seat.name,
+                "round": message.round,
+                "code": message.code,
+                "reason": message.reason,
+            },
+        )
+        change = self.change
+        if change is None or message.round != change.gathering.round:
+            return [note, *self._rounds.hear_declined(seat, message, now)]
+        if not change.waits_for(seat.name):
+            return [note]
+        return [note, *self._give_up(change, f"{seat.name!r} declined: {message.reason}")]
+
+    def tick(self, now: float) -> list[ActiveInstruction]:
+        """Time has passed: deadlines end rounds, pings look for those that were left alone."""
+        done = self._rounds.expire(now)
+        for seat in self.seats.values():
+            done += seat.ping(now, every_s=self.patience.ping_every_s)
+        change = self.change
+        if change is not None and not change.is_ready and now >= change.gathering.deadline:
+            away = ", ".join(change.gathering.waiting_for)
+            done += self._give_up(change, f"no part came in time from {away}")
+        return done
+
+    # --- another epoch ------------------------------------------------------------------------
+
+    def begin_change(self, change: Change, now: float) -> list[ActiveInstruction]:
+        """Start to move to another mask, and perhaps roster; see change.py."""
+        if self.change is not None:
+            raise HandshakeError(f"a change to epoch {self.change.epoch} is under way already")
+        change.refuse_unless_from(self.roster, self.share, epoch=self.epoch)
+        away = [name for name in change.gathering.asked if name not in self.askable()]
+        if away:
+            raise HandshakeError(
+                f"a change of masks needs every participant that stays; away: {', '.join(away)}"
+            )
+        done: list[ActiveInstruction] = [Note("change_started", {"epoch": change.epoch})]
+        if change.is_ready:  # nobody stays that could have a part in it
+            done.append(change.changed())
+        number = change.start(self._next_round, deadline=now + self.patience.change_s)
+        self._next_round = number + 1
+        self.change = change
+        return [*done, *(Send(name, prepare) for name, prepare in change.prepares())]
+
+    def _hear_part(self, change: Change, sender: str, answer: Answer) -> list[ActiveInstruction]:
+        if not change.waits_for(sender):
+            return [Note("part_refused", {"participant": sender, "epoch": change.epoch})]
+        try:
+            change.gathering.take(sender, answer)
+            return [change.changed()] if change.is_ready else []
+        except (WireError, MaskError, SecureSumError) as error:
+            return self._give_up(change, f"with the part of {sender!r}: {error}")
+
+    def _give_up(self, change: Change, reason: str) -> list[ActiveInstruction]:
+        self.change = None
+        done: list[ActiveInstruction] = [
+            Send(name, change.abort()) for name in change.gathering.asked if name in self.seats
+        ]
+        failed = ChangeFailed(change.epoch, reason)
+        return [*done, failed, Note("change_failed", {"epoch": change.epoch, "reason": reason})]
+
+    def finish_change(self) -> list[ActiveInstruction]:
+        """Put a change into force for which ``Changed`` came; no round may be open."""
+        change = self.change
+        if change is None or not change.is_ready or self.n_open:
+            raise HandshakeError(
+                "wanted a change of masks that is ready and no open round, got "
+                f"{'no change' if change is None else f'epoch {change.epoch}'}, {self.n_open} open"
+            )
+        self.change = None
+        self.envelopes = dict(change.envelopes)
+        stay = change.gathering.asked
+        self._rounds = Rounds(
+            change.after, change.share, epoch=change.epoch, seats=self.seats, in_use=stay
+        )
+        done: list[ActiveInstruction] = [
+            Send(name, Commit(change.epoch)) for name in stay if name in self.seats
+        ]
+        for name in [name for name in self.seats if name not in self.split.names]:
+            del self.seats[name]
+            gone = Refused("roster", f"{name!r} is no longer in the roster")
+            done += [Send(name, gone), Close(name)]
+        return [*done, Note("change_done", {"epoch": change.epoch})]

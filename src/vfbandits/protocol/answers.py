@@ -1,0 +1,142 @@
+"""What a passive participant says behind its share of one epoch's mask."""
+
+import numpy as np
+
+from vfbandits.core.arrays import MaskedBlock, PlainBlock
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.pads import Stamp
+from vfbandits.core.remask import remask_part
+from vfbandits.errors import MaskError, SecureSumError, WireError
+from vfbandits.protocol.held_share import Membership
+from vfbandits.protocol.instructions import Fetch, Keep, PassiveInstruction, Reply
+from vfbandits.protocol.messages import (
+    Answer,
+    Ask,
+    Declined,
+    Prepare,
+    change_keys,
+    digest_of,
+)
+from vfbandits.protocol.once import OnceOnly
+from vfbandits.protocol.rows import (
+    digest_for,
+    problem_with_rows,
+    refuse_not_finite,
+    refuse_out_of_bounds,
+)
+from vfbandits.protocol.trial import TrialMask, trial_block
+
+
+class Answers:
+    """The answers of the participant at ``place``; ``once`` are its pads, if sums are secure."""
+
+    def __init__(
+        self, place: Membership, share: MaskShare, *, epoch: int, once: OnceOnly | None
+    ) -> None:
+        self.epoch = epoch
+        self._place = place
+        self._share = share
+        self._once = once
+        self._columns = place.roster.rows_width[place.member.name]
+        self._trial_mask = TrialMask(place.member.name, place.roster)
+
+    def hear(self, ask: Ask) -> PassiveInstruction:
+        """What an ask gets: its rows looked up, the bytes that were sent before, or a refusal."""
+        problem = self._problem_with(ask)
+        if problem is not None:
+            return Reply(problem)
+        return Fetch(ask) if self._once is None else self._once.first_or_again(ask)
+
+    def answer(self, ask: Ask, block: PlainBlock, *, missing: int) -> list[PassiveInstruction]:
+        """Mask the rows that were looked up, and send them."""
+        # While they were, the same ask may have come again, or a later one been answered.
+        todo = self.hear(ask)
+        if not isinstance(todo, Fetch):
+            return [todo]
+        stamp = Stamp(ask.epoch, ask.round, ask.attempt)
+        try:
+            rows = self._masked(ask, block)
+            return self._send(
+                rows,
+                stamp,
+                ask.senders,
+                epoch=ask.epoch,
+                digest=digest_for(ask),
+                missing=missing,
+            )
+        except (MaskError, WireError, SecureSumError) as error:
+            return [Reply(Declined(ask.round, ask.attempt, "features", str(error)))]
+
+    def part(self, message: Prepare, new: MaskShare) -> list[PassiveInstruction]:
+        """Its part of the change from this share to another; MaskError, SecureSumError."""
+        # Pads go by the round's number, which no other message ever has, and by the epoch in force.
+        return self._send(
+            remask_part(self._share, new),
+            Stamp(self.epoch, message.round),
+            message.senders,
+            epoch=message.epoch,
+            digest=digest_of(change_keys(message.epoch, message.senders)),
+        )
+
+    def problem_with_senders(self, senders: tuple[str, ...]) -> str:
+        """Why no message may be one of these senders'; nothing if it may."""
+        if self._once is not None:
+            return self._once.problem_with(senders)
+        return "senders are named for secure sums only" if senders else ""
+
+    def trial_rows(self, ask: Ask) -> PlainBlock:
+        """The public test rows that an ask of a trial wants."""
+        member = self._place.member
+        return trial_block(ask.trial, member.name, ask.keys(), width=member.width)
+
+    def _problem_with(self, ask: Ask) -> Declined | None:
+        if ask.epoch != self.epoch:
+            name = self._place.member.name
+            reason = f"epoch: the ask has {ask.epoch}, {name!r} is at {self.epoch}"
+            return Declined(ask.round, ask.attempt, "stale_epoch", reason)
+        layout = self._place.roster.terms.layout
+        problem = problem_with_rows(ask, layout=layout, n_columns=self._columns)
+        problem = problem or self.problem_with_senders(ask.senders)
+        return Declined(ask.round, ask.attempt, "bad_request", problem) if problem else None
+
+    def _masked(self, ask: Ask, block: PlainBlock) -> MaskedBlock:
+        if len(block) != ask.n_rows:
+            raise WireError(f"rows: wanted {ask.n_rows}, got {len(block)}")
+        share = self._share
+        if ask.trial:
+            # Everybody knows this mask: real features must not go through it.
+            if not np.array_equal(block, self.trial_rows(ask)):
+                raise WireError(f"wanted the public rows of trial {ask.trial}, got others")
+            share = self._trial_mask.share(ask.trial)
+        refuse_not_finite(block)
+        rows = share.mask(block)
+        refuse_out_of_bounds(rows, self._place.roster.terms.bound)
+        return rows
+
+    def _send(
+        self,
+        rows: MaskedBlock,
+        stamp: Stamp,
+        senders: tuple[str, ...],
+        *,
+        epoch: int,
+        digest: bytes,
+        missing: int = 0,
+    ) -> list[PassiveInstruction]:
+        """Send masked rows: as they are, or under pads and written down before."""
+        values = rows.data
+        if self._once is not None:
+            values = self._once.cover(rows, stamp, senders).values.data
+        answer = Answer(
+            stamp.round,
+            stamp.attempt,
+            epoch,
+            digest,
+            rows.shape[0],
+            rows.shape[1],
+            memoryview(values).cast("B"),
+            missing,
+        )
+        if self._once is None:
+            return [Reply(answer)]
+        return [Keep(stamp, tuple(sorted(senders)), answer), Reply(answer)]

@@ -1,0 +1,88 @@
+"""What applications and operators ask of the active participant."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DecideRequest:
+    """Choose one of ``arms`` for ``user``.
+
+    ``own`` is the active participant's own block for this decision, raw little-endian float64; if
+    it is empty its feature store is asked.  ``arm_features`` (n_arms × arm_dim) go with layout
+    "outer".  ``decision_id`` names the decision, or is empty.  ``trial`` as in ``Ask``.
+    """
+
+    user: str
+    arms: tuple[str, ...]
+    own: bytes = field(default=b"", repr=False)
+    arm_features: bytes = field(default=b"", repr=False)
+    decision_id: str = ""
+    trial: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecideReply:
+    """A decision.  ``scores`` and ``means`` are raw float64, one per arm.
+
+    ``contributors`` are the participants whose features counted; ``bytes_received`` is what the
+    passive ones sent for it, its share of a batch.
+    """
+
+    decision_id: str
+    arm: str
+    index: int
+    probability: float
+    scores: bytes = field(repr=False)
+    means: bytes = field(repr=False)
+    contributors: tuple[str, ...]
+    epoch: int
+    bytes_received: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RewardRequest:
+    """The reward of a decision."""
+
+    decision_id: str
+    value: float
+    trial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewardReply:
+    """Whether it was learnt now; False if this very reward was learnt before."""
+
+    learnt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest:
+    """Ask how the federation is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply:
+    """A JSON document of ids, counts and durations."""
+
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """Move a live federation to the next mask epoch (operators only).
+
+    ``roster`` is a signed roster, or empty to keep the one in force.  ``envelopes`` hold a sealed
+    share for each participant by name, with dense masks.
+    """
+
+    roster: bytes = field(default=b"", repr=False)
+    envelopes: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeReply:
+    """The epoch and roster in force now."""
+
+    epoch: int
+    roster: str

@@ -1,0 +1,132 @@
+"""One round at the active participant: who was asked, and what came.
+
+An answer is taken only if it is for this round, attempt and epoch, for these rows in this order,
+of the right size, finite and within the declared bound; and once.  Anything else is refused and
+never summed.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from vfbandits.core.aggregate import add_blocks, place_blocks
+from vfbandits.core.arrays import MaskedBlock, Matrix
+from vfbandits.core.context import Split
+from vfbandits.core.fixed_point import FixedPoint
+from vfbandits.core.pads import Stamp
+from vfbandits.core.secure_sum import BlindedBlock, add_blinded
+from vfbandits.errors import WireError
+from vfbandits.protocol.messages import DTYPE, Answer
+from vfbandits.protocol.rows import refuse_out_of_bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an answer must look like; sizes by participant.
+
+    ``n_terms`` are all passive participants, asked or not: both ends must use the same code.
+    """
+
+    epoch: int
+    digest: bytes
+    n_rows: dict[str, int]
+    n_columns: dict[str, int]
+    bound: float
+    secure: bool
+    n_terms: int
+
+
+@dataclass(slots=True, eq=False)
+class Gathering:
+    """The answers of one round so far; those under pads are bits that mean nothing alone."""
+
+    round: int
+    wanted: Wanted
+    asked: tuple[str, ...]
+    deadline: float
+    attempt: int = 0
+    came: dict[str, Matrix] = field(default_factory=dict, repr=False)
+    failed: set[str] = field(default_factory=set)
+    bytes_received: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is left to wait for."""
+        return len(self.came) + len(self.failed) == len(self.asked)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody that was asked has answered."""
+        return len(self.came) == len(self.asked)
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Those that have neither answered nor failed."""
+        return tuple(n for n in self.asked if n not in self.came and n not in self.failed)
+
+    def next_attempt(self) -> None:
+        """Forget what came: everybody is asked again, the very same participants."""
+        self.attempt += 1
+        self.came.clear()
+        self.failed.clear()
+
+    def take(self, sender: str, answer: Answer) -> None:
+        """Note an answer, or refuse it with WireError and change nothing."""
+        wanted = self.wanted
+        if sender not in self.asked:
+            raise WireError(f"wanted an answer of {', '.join(self.asked)}, got one of {sender!r}")
+        if sender in self.came or sender in self.failed:
+            raise WireError(f"wanted one answer to round {self.round}, got another of {sender!r}")
+        for what, ours, theirs in (
+            ("round", self.round, answer.round),
+            ("attempt", self.attempt, answer.attempt),
+            ("epoch", wanted.epoch, answer.epoch),
+            ("digest of the rows in their order", wanted.digest, answer.digest),
+            ("rows", wanted.n_rows[sender], answer.n_rows),
+            ("columns", wanted.n_columns[sender], answer.n_columns),
+            ("bytes", 8 * answer.n_rows * answer.n_columns, len(answer.values)),
+        ):
+            if ours != theirs:
+                raise WireError(f"{what}: wanted {_shown(ours)}, got {_shown(theirs)}")
+        rows = np.frombuffer(answer.values, dtype=DTYPE).reshape(answer.n_rows, answer.n_columns)
+        if not wanted.secure:
+            refuse_out_of_bounds(rows, wanted.bound)
+        self.came[sender] = rows
+        self.bytes_received += len(answer.values)
+
+    def total(self) -> Matrix:
+        """The sum of blinded blocks; only of a complete round."""
+        stamp = Stamp(self.wanted.epoch, self.round, self.attempt)
+        senders = tuple(sorted(self.asked))
+        parts = [
+            BlindedBlock(stamp, name, senders, rows.view(np.uint64))
+            for name, rows in self.came.items()
+        ]
+        total = add_blinded(parts, _code(self.wanted.n_terms, self.wanted.bound))
+        refuse_out_of_bounds(total, self.wanted.bound * len(self.asked))
+        return total
+
+    def contexts(self, split: Split, own: MaskedBlock, *, dense: bool) -> Matrix:
+        """Masked contexts of a plain round, zeros for those that did not come."""
+        came = self.came
+        # In the order of the roster, as they were asked: sums of floats depend on it.
+        blocks = {name: MaskedBlock(came[name]) for name in self.asked if name in came}
+        if dense:
+            return add_blocks([own, *blocks.values()])
+        return place_blocks(split, {split.active: own, **blocks})
+
+
+def names_in_order(split: Split, names: Container[str]) -> tuple[str, ...]:
+    """``names`` in the order of the roster."""
+    return tuple(name for name in split.names if name in names)
+
+
+def _shown(value: int | bytes) -> str:
+    return value.hex()[:64] if isinstance(value, bytes) else str(value)
+
+
+@cache
+def _code(n_terms: int, bound: float) -> FixedPoint:
+    return FixedPoint(n_terms=n_terms, bound=bound)

@@ -1,0 +1,111 @@
+"""Whether two participants mean the same federation, with both values in the error."""
+
+from vfbandits.errors import HandshakeError, IdentityError
+from vfbandits.protocol.messages import DTYPE, PROTOCOL, Hello
+from vfbandits.protocol.roster import PASSIVE, Member, Roster
+
+FURTHEST_ROUND = 1 << 48
+# The most telling difference first.
+ALWAYS = ("protocol", "federation", "width", "layout", "mask", "aggregation", "dtype")
+OF_ONE_ROSTER = ("scaling", "dim", "roster")
+
+
+def hello_of(member: Member, roster: Roster, *, epochs: tuple[int, ...], next_round: int) -> Hello:
+    """The hello of ``member``, as it understands ``roster``."""
+    return Hello(
+        protocol=PROTOCOL,
+        federation=roster.federation,
+        roster=roster.digest,
+        name=member.name,
+        width=member.width,
+        dim=roster.split.dim,
+        layout=roster.terms.layout,
+        mask=roster.terms.mask,
+        aggregation=roster.terms.aggregation,
+        scaling=member.scaling,
+        dtype=DTYPE,
+        epochs=epochs,
+        next_round=next_round,
+    )
+
+
+def refuse_unless_allowed(
+    roster: Roster, *, name: str, role: str, certificate: str, wanted: tuple[str, ...]
+) -> Member:
+    """The member that a certificate stands for, if it may do what ``wanted`` roles may.
+
+    Without TLS ``certificate`` is empty, and the name is believed.
+    """
+    member = roster.whose(certificate) if certificate else roster.find(name)
+    if member is None:
+        raise IdentityError(f"wanted a member of the roster, got {name!r}, who is not in it")
+    if certificate and member.name != name:
+        raise IdentityError(f"wanted the certificate of {name!r}, got that of {member.name!r}")
+    if member.role not in wanted or (role and role != member.role):
+        raise IdentityError(
+            f"wanted role {' or '.join(wanted)}, got {name!r}, whose role is {member.role!r} in "
+            f"the roster and {role!r} in its certificate"
+        )
+    return member
+
+
+def refuse_unless_agreed(
+    hello: Hello, roster: Roster, *, sender: str, epoch: int, next_round: int
+) -> None:
+    """Compare a hello with the roster in force at ``epoch``; ``next_round`` is our own.
+
+    A participant that was cut off while masks and roster changed brings shares of both epochs, and
+    still the roster of the first.  It is let in: with the share of this epoch it holds the roster
+    that goes with it, and takes that one up when it is welcomed.
+    """
+    if hello.name != sender:
+        raise HandshakeError(f"wanted the hello of {sender!r}, got one that says {hello.name!r}")
+    member = roster.find(sender)
+    if member is None or member.role != PASSIVE:
+        raise HandshakeError(f"wanted a passive participant of the roster, got {sender!r}")
+    ours = hello_of(member, roster, epochs=(epoch,), next_round=next_round)
+    was_cut_off = epoch in hello.epochs and min(hello.epochs) < epoch
+    for what in ALWAYS if was_cut_off else (*ALWAYS, *OF_ONE_ROSTER):
+        wanted, came = getattr(ours, what), getattr(hello, what)
+        if wanted != came:
+            raise HandshakeError(
+                f"{what}: the active participant has {wanted!r}, {sender!r} has {came!r}"
+            )
+    # Round numbers only grow: one participant must not use them all up.
+    if hello.next_round > max(next_round, FURTHEST_ROUND):
+        raise HandshakeError(
+            f"next_round: the active participant has {next_round}, {sender!r} has "
+            f"{hello.next_round}; wanted at most {FURTHEST_ROUND}"
+        )
+
+
+def envelope_for(
+    hello: Hello,
+    *,
+    epoch: int,
+    has_share: bool,
+    envelope: bytes | None,
+    needs_envelope: bool,
+) -> bytes:
+    """What a newcomer gets with its welcome: a sealed share, or nothing if it needs none.
+
+    ``has_share`` says whether something was learnt behind its share of this epoch.  If it has lost
+    that share since, another one would not fit to what was learnt.
+    """
+    if epoch in hello.epochs:
+        return b""
+    theirs = f"{hello.name!r} has shares of {list(hello.epochs)}"
+    if has_share:
+        raise HandshakeError(
+            f"epoch: the active participant learns behind masks of epoch {epoch}, {theirs} and "
+            f"has had one of {epoch} before; restore it from a backup, or remove {hello.name!r} "
+            "and add it again"
+        )
+    if not needs_envelope:
+        return b""
+    if envelope is None:
+        raise HandshakeError(
+            f"epoch: the active participant is at {epoch}, {theirs}, and no envelope for it came "
+            "from the mask generator"
+        )
+    return envelope

@@ -1,0 +1,112 @@
+"""What a role tells the process around it to do, in this order."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.move import Remask
+from vfbandits.core.pads import Stamp
+from vfbandits.protocol.messages import Answer, Ask, ToActive, ToPassive
+
+Facts: TypeAlias = dict[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a passive participant."""
+
+    to: str
+    message: ToPassive
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the stream of a passive participant, after what was sent before."""
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """A round is complete: masked contexts (n_rows, dim), zeros for those that did not come."""
+
+    round: int
+    contexts: Matrix = field(repr=False)
+    contributors: tuple[str, ...]
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changed:
+    """Every part of a change of masks has come; ``finish_change`` puts it into force."""
+
+    epoch: int
+    remask: Remask = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFailed:
+    """A change of masks was given up; everything is as it was."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for the log and the counters."""
+
+    event: str
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Send a message to the active participant."""
+
+    message: ToActive
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Look up the features of these rows, then call ``answer``."""
+
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keep:
+    """Write this message to the outbox before it is sent: it is the only one under its stamp."""
+
+    stamp: Stamp
+    senders: tuple[str, ...]
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send the very bytes that the outbox has for this ask, or decline with "lost_bytes"."""
+
+    stamp: Stamp
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreShare:
+    """Write a share of the mask, and the signed roster that goes with it, before going on."""
+
+    epoch: int
+    share: MaskShare = field(repr=False)
+    roster: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropShares:
+    """Shares of all epochs but this one are no longer needed."""
+
+    keep: int
+
+
+ActiveInstruction: TypeAlias = Send | Close | Gathered | Changed | ChangeFailed | Note
+PassiveInstruction: TypeAlias = Reply | Fetch | Keep | Resend | StoreShare | DropShares | Note

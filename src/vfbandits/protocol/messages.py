@@ -1,0 +1,198 @@
+"""Every message between participants, and who may see what is in it.
+
+A passive participant dials the active one and keeps a stream open.  ``ToActive`` travels up it,
+``ToPassive`` down.  No message has a field for a plain feature, a mask or a private key: values
+are masked (protection "mask") or masked and under pads ("sum").
+
+Values travel as raw little-endian float64 (or uint64 under pads), rows after rows.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+PROTOCOL = 1
+DTYPE = "<f8"
+MOST_ROWS = 1 << 20
+MOST_BYTES = 64 << 20
+DIGEST_SIZE = 16
+
+Key: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A passive participant's first message: the terms it knows.  Seen by the active one.
+
+    ``epochs`` are the mask epochs it has a share of; ``next_round`` is the first round number
+    under which it has certainly sent nothing yet.
+    """
+
+    protocol: int
+    federation: str
+    roster: str
+    name: str
+    width: int
+    dim: int
+    layout: str
+    mask: str
+    aggregation: str
+    scaling: str
+    dtype: str
+    epochs: tuple[int, ...]
+    next_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The active participant's answer to a hello it agrees with.
+
+    ``envelope`` is the sealed share of ``epoch`` where the newcomer has none and a generator dealt
+    one; the active participant carries it and cannot open it.
+    """
+
+    epoch: int
+    envelope: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The last message before the active participant closes a stream: why."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send your masked rows for these users, in this order.
+
+    ``arms`` has one tuple per user in layout "per_arm" and is empty in the others.  ``senders`` is
+    empty unless sums are secure: then it names all that are asked, fixed before anyone sends.
+    ``trial`` is not zero in a parity run on public test data: see trial.py.
+    """
+
+    round: int
+    attempt: int
+    epoch: int
+    users: tuple[str, ...]
+    arms: tuple[tuple[str, ...], ...] = ()
+    senders: tuple[str, ...] = ()
+    trial: int = 0
+
+    def keys(self) -> list[Key]:
+        """The key of each row, in order.
+
+        >>> Ask(1, 0, 1, users=("ann", "bob"), arms=(("tea",), ("tea", "mate"))).keys()
+        [('ann', 'tea'), ('bob', 'tea'), ('bob', 'mate')]
+        """
+        if not self.arms:
+            return [(user,) for user in self.users]
+        pairs = zip(self.users, self.arms, strict=True)
+        return [(user, arm) for user, arms in pairs for arm in arms]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that the answer must have."""
+        return sum(len(arms) for arms in self.arms) if self.arms else len(self.users)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Masked rows for one ask.  Seen by the active participant.
+
+    ``digest`` is of the row keys that were masked; ``missing`` counts the keys that the sender has
+    no features of, whose rows are zeros.
+    """
+
+    round: int
+    attempt: int
+    epoch: int
+    digest: bytes
+    n_rows: int
+    n_columns: int
+    values: bytes | memoryview = field(repr=False)
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The sender cannot or will not answer this attempt; ``code`` as in ``DECLINES``."""
+
+    round: int
+    attempt: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there?  Sent while nothing else is."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Yes."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Get ready for another mask epoch, and send your part of the change.
+
+    ``roster`` is a signed roster that will hold from then on, or empty if nothing changes there;
+    ``envelope`` the sealed new share, or empty if each draws its own.  The part is sent as an
+    ``Answer`` to ``round``, whose keys are ``change_keys``.
+    """
+
+    epoch: int
+    round: int
+    senders: tuple[str, ...] = ()
+    roster: bytes = field(default=b"", repr=False)
+    envelope: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """From now on masks of ``epoch`` hold; older shares may be thrown away."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Masks of ``epoch`` will not come into force."""
+
+    epoch: int
+
+
+ToActive: TypeAlias = Hello | Answer | Declined | Pong
+ToPassive: TypeAlias = Welcome | Refused | Ask | Ping | Prepare | Commit | Abort
+Message: TypeAlias = ToActive | ToPassive
+
+DECLINES = ("stale_epoch", "stale_round", "bad_request", "features", "lost_bytes", "pads", "busy")
+
+
+def digest_of(keys: Iterable[Key]) -> bytes:
+    """A digest of row keys in their order; each text is preceded by its length.
+
+    >>> digest_of([("a", "bc")]) == digest_of([("ab", "c")])
+    False
+    """
+    state = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    for key in keys:
+        for text in key:
+            raw = text.encode()
+            state.update(b"%d:" % len(raw))
+            state.update(raw)
+        state.update(b";")
+    return state.digest()
+
+
+def change_keys(epoch: int, senders: Sequence[str]) -> list[Key]:
+    """Stands for the row keys in a part of a change of masks."""
+    return [("change of masks", str(epoch), *senders)]

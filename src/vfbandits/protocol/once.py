@@ -1,0 +1,78 @@
+"""Under pads, a round is sent once; after that only the very same bytes, or none.
+
+Two messages under one stamp would show their difference.  So would two sums of one round, the
+second with fewer participants.
+"""
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from vfbandits.core.arrays import MaskedBlock
+from vfbandits.core.fixed_point import FixedPoint
+from vfbandits.core.pads import Stamp
+from vfbandits.core.secure_sum import FEWEST_SENDERS, BlindedBlock, Blinder
+from vfbandits.protocol.instructions import Fetch, Reply, Resend
+from vfbandits.protocol.messages import Ask, Declined
+from vfbandits.protocol.roster import Roster
+
+
+class OnceOnly:
+    """The pads of one passive participant under one roster, and what it has sent before.
+
+    ``next_round`` is the first round under whose number it has certainly sent nothing yet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        roster: Roster,
+        sealing_key: X25519PrivateKey,
+        *,
+        next_round: int,
+    ) -> None:
+        self._name = name
+        self._known = {member.name for member in roster.passive}
+        self._first_round = next_round
+        self._last: tuple[Stamp, tuple[str, ...]] | None = None
+        code = FixedPoint(n_terms=len(roster.passive), bound=roster.terms.bound)
+        self._blinder = Blinder(name, code, sealing_key, session=roster.session)
+        self._blinder.meet(
+            {
+                other.name: X25519PublicKey.from_public_bytes(bytes.fromhex(other.sealing_key))
+                for other in roster.passive
+            }
+        )
+
+    @property
+    def next_round(self) -> int:
+        """The first round under whose number nothing was sent."""
+        return self._first_round if self._last is None else self._last[0].round + 1
+
+    def problem_with(self, senders: tuple[str, ...]) -> str:
+        """Why no message may be one of these senders'; nothing if it may."""
+        if len(senders) < FEWEST_SENDERS or self._name not in senders:
+            return f"a secure sum needs {self._name!r} and at least one more sender"
+        if len(set(senders)) < len(senders):
+            return "a sender of a secure sum is named once"
+        return "" if self._known.issuperset(senders) else "a sender is not a passive participant"
+
+    def first_or_again(self, ask: Ask) -> Fetch | Resend | Reply:
+        """What an ask gets: new rows, the bytes that were sent before, or nothing."""
+        stamp = Stamp(ask.epoch, ask.round, ask.attempt)
+        if self._last is None:
+            return Fetch(ask) if ask.round >= self._first_round else Resend(stamp, ask)
+        last, senders = self._last
+        if (ask.round, ask.attempt) <= (last.round, last.attempt):
+            return Resend(stamp, ask)
+        if ask.round == last.round and senders != tuple(sorted(ask.senders)):
+            reason = (
+                "a round is never sent again with other participants: the sums would differ by "
+                "the masked rows of those that are missing"
+            )
+            return Reply(Declined(ask.round, ask.attempt, "pads", reason))
+        return Fetch(ask)
+
+    def cover(self, rows: MaskedBlock, stamp: Stamp, senders: tuple[str, ...]) -> BlindedBlock:
+        """The rows under pads; from now on the stamp is used up."""
+        blinded = self._blinder.blind(rows, stamp, senders)
+        self._last = (stamp, blinded.senders)
+        return blinded

@@ -1,0 +1,236 @@
+"""The passive participant: masks its rows when asked, and only then.
+
+A state machine without a clock, a socket or a file.  Asks are answered one after the other, in
+the order in which they came: under pads a later message is never sent before an earlier one.
+What it answers is in answers.py; here is behind which share.
+"""
+
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from vfbandits.core.arrays import PlainBlock
+from vfbandits.errors import (
+    ConfigError,
+    EnvelopeError,
+    HandshakeError,
+    IdentityError,
+    MaskError,
+    SecureSumError,
+    WireError,
+)
+from vfbandits.protocol.answers import Answers
+from vfbandits.protocol.handshake import hello_of
+from vfbandits.protocol.held_share import HeldShare, Membership, Secrets
+from vfbandits.protocol.instructions import (
+    DropShares,
+    Note,
+    PassiveInstruction,
+    Reply,
+    StoreShare,
+)
+from vfbandits.protocol.messages import (
+    Abort,
+    Ask,
+    Commit,
+    Declined,
+    Hello,
+    Ping,
+    Pong,
+    Prepare,
+    Refused,
+    ToPassive,
+    Welcome,
+)
+from vfbandits.protocol.once import OnceOnly
+from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rows import is_number
+from vfbandits.protocol.trial import trial_block
+
+__all__ = ["HeldShare", "PassiveParticipant", "Secrets"]
+
+NOT_PREPARED = (
+    ConfigError,
+    EnvelopeError,
+    HandshakeError,
+    IdentityError,
+    MaskError,
+    SecureSumError,
+)
+
+
+class PassiveParticipant:
+    """The role.
+
+    ``held`` are the shares it has from before, by epoch; ``next_round`` is the first round under
+    whose number it has certainly sent nothing yet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        signed_roster: bytes,
+        authority: EllipticCurvePublicKey,
+        secrets: Secrets,
+        *,
+        held: Mapping[int, HeldShare] | None = None,
+        next_round: int = 1,
+    ) -> None:
+        self.name = name
+        self._authority = authority
+        self._secrets = secrets
+        self._held = dict(held or {})
+        self._answers: Answers | None = None
+        self._next_change = 0
+        self._adopt(self._membership(signed_roster), next_round)
+
+    def __repr__(self) -> str:
+        """Name and epoch; keys and shares stay inside."""
+        return f"PassiveParticipant({self.name!r}, epoch={self.epoch})"
+
+    def _membership(self, signed_roster: bytes) -> Membership:
+        return Membership.of(self.name, signed_roster, self._authority, self._secrets.sealing_key)
+
+    def _adopt(self, place: Membership, next_round: int) -> None:
+        self._place = place
+        self._next_round = next_round
+        self._once: OnceOnly | None = None
+        if place.roster.terms.aggregation == "secure":
+            key = self._secrets.sealing_key
+            self._once = OnceOnly(self.name, place.roster, key, next_round=next_round)
+
+    @property
+    def roster(self) -> Roster:
+        """The roster that it goes by."""
+        return self._place.roster
+
+    @property
+    def epoch(self) -> int:
+        """The mask epoch in force, or 0 before it is welcomed."""
+        return 0 if self._answers is None else self._answers.epoch
+
+    @property
+    def is_welcome(self) -> bool:
+        """Whether the active participant has agreed to its terms."""
+        return self._answers is not None
+
+    @property
+    def next_round(self) -> int:
+        """The first round under whose number it has certainly sent nothing yet."""
+        return self._next_round if self._once is None else self._once.next_round
+
+    def hello(self) -> Hello:
+        """The first message of a stream."""
+        self._answers = None
+        self._next_change = 0
+        place, epochs = self._place, tuple(sorted(self._held))
+        return hello_of(place.member, place.roster, epochs=epochs, next_round=self.next_round)
+
+    def hear(self, message: ToPassive) -> list[PassiveInstruction]:
+        """A message of the active participant."""
+        if isinstance(message, Welcome):
+            return self._hear_welcome(message)
+        if isinstance(message, Refused):
+            raise HandshakeError(f"the active participant refused: {message.reason}")
+        answers = self._answers
+        if answers is None:
+            raise WireError(f"wanted a welcome first, got {type(message).__name__}")
+        if isinstance(message, Ask):
+            return self._hear_ask(answers, message)
+        if isinstance(message, Ping):
+            return [Reply(Pong(message.number))]
+        if isinstance(message, Prepare):
+            return self._hear_prepare(answers, message)
+        if isinstance(message, Commit):
+            return self._enter(message.epoch)
+        if isinstance(message, Abort):
+            return self._hear_abort(message)
+        raise WireError(f"wanted a message to a passive participant, got {type(message).__name__}")
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def _hear_ask(self, answers: Answers, ask: Ask) -> list[PassiveInstruction]:
+        if ask.epoch <= answers.epoch or ask.epoch not in self._held:
+            return [answers.hear(ask)]
+        # The commit was lost on the way.
+        return [*self._enter(ask.epoch), *self.hear(ask)]
+
+    def answer(self, ask: Ask, block: PlainBlock, *, missing: int = 0) -> list[PassiveInstruction]:
+        """Mask the rows that ``Fetch`` asked for and send them."""
+        if self._answers is None:
+            reason = f"the stream on which {self.name!r} was asked has ended"
+            return [Reply(Declined(ask.round, ask.attempt, "stale_epoch", reason))]
+        return self._answers.answer(ask, block, missing=missing)
+
+    def trial_rows(self, ask: Ask) -> PlainBlock:
+        """The public test rows that an ask of a trial wants."""
+        return trial_block(ask.trial, self.name, ask.keys(), width=self._place.member.width)
+
+    def no_features(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
+        """The feature store failed."""
+        return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
+
+    # --- epochs -------------------------------------------------------------------------------
+
+    def _hear_welcome(self, message: Welcome) -> list[PassiveInstruction]:
+        if self._held:
+            return self._enter(message.epoch)
+        if message.epoch < 1 or not is_number(message.epoch):
+            raise HandshakeError(f"epoch: wanted a number from 1, got {message.epoch}")
+        held = self._place.obtain_share(message.epoch, message.envelope, self._secrets)
+        self._held[message.epoch] = held
+        stored = StoreShare(message.epoch, held.share, held.signed_roster)
+        return [stored, *self._enter(message.epoch)]
+
+    def _enter(self, epoch: int) -> list[PassiveInstruction]:
+        """Masks of ``epoch`` hold from now on."""
+        if epoch not in self._held:
+            raise HandshakeError(
+                f"epoch: the active participant is at {epoch}, {self.name!r} has shares of "
+                f"{sorted(self._held)}; if it was removed and added again, take these away first"
+            )
+        if epoch == self.epoch:
+            return []
+        held = self._held[epoch]
+        if held.signed_roster != self._place.signed_roster:
+            self._adopt(self._membership(held.signed_roster), self.next_round)
+        self._answers = Answers(self._place, held.share, epoch=epoch, once=self._once)
+        self._held = {epoch: held}
+        return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
+
+    def _hear_prepare(self, answers: Answers, message: Prepare) -> list[PassiveInstruction]:
+        declined = self._problem_with(answers, message)
+        if declined is not None:
+            return [Reply(declined)]
+        try:
+            place = self._membership(message.roster) if message.roster else self._place
+            place.refuse_unless_next(self.roster)
+            held = place.obtain_share(message.epoch, message.envelope, self._secrets)
+            sent = answers.part(message, held.share)
+        except NOT_PREPARED as error:
+            return [Reply(Declined(message.round, 0, "bad_request", str(error)))]
+        self._held[message.epoch] = held
+        self._next_change = message.round + 1
+        return [StoreShare(message.epoch, held.share, held.signed_roster), *sent]
+
+    def _problem_with(self, answers: Answers, message: Prepare) -> Declined | None:
+        number, first = message.round, max(self.next_round, self._next_change)
+        if message.epoch <= self.epoch or not is_number(message.epoch):
+            reason = f"epoch: wanted one after {self.epoch}, got {message.epoch}"
+            return Declined(number, 0, "stale_epoch", reason)
+        if len(self._held) > 1:
+            # A share is not drawn anew once its part was sent, and as long as nobody says whether
+            # the next epoch has begun, none can say which share the change after it starts from.
+            reason = f"epoch: wanted the end of the change to {max(self._held)} first"
+            return Declined(number, 0, "stale_epoch", reason)
+        if number < first or not is_number(number):
+            reason = f"round: wanted one from {first}, got {number}"
+            return Declined(number, 0, "stale_round", reason)
+        problem = answers.problem_with_senders(message.senders)
+        return Declined(number, 0, "bad_request", problem) if problem else None
+
+    def _hear_abort(self, message: Abort) -> list[PassiveInstruction]:
+        if message.epoch == self.epoch or message.epoch not in self._held:
+            return []
+        del self._held[message.epoch]
+        return [DropShares(keep=self.epoch), Note("change_aborted", {"epoch": message.epoch})]

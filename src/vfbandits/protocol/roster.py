@@ -1,0 +1,253 @@
+"""Who is in a federation, and on what terms: the one document that everybody holds.
+
+The organiser signs it.  Its digest is pinned by every handshake and bound into every sealed mask
+share, so two participants that talk have the same document in hand.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import TypeVar
+
+from vfbandits.core.context import Split
+from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination
+from vfbandits.errors import ConfigError, SettingError
+
+ACTIVE, PASSIVE, APPLICATION, OPERATOR = "active", "passive", "application", "operator"
+ROLES = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
+LAYOUTS = ("per_arm", "outer", "disjoint")
+FORMAT = "vfbandits roster"
+VERSION = 1
+LONGEST_NAME = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One participant, or a program that may talk to the active participant.
+
+    Attributes
+    ----------
+    name, role
+        Role is one of "active", "passive", "application" (asks for decisions and brings rewards)
+        and "operator" (changes masks and members).
+    certificate
+        SHA-256 of the public key in its certificate, hex: a renewed certificate keeps it.
+    width
+        Features of its block, after scaling; 0 for programs.
+    sealing_key
+        X25519 public key, hex, to which mask shares are sealed and with which pads are agreed.
+    scaling
+        Digest of its fitted transformer; empty for none.
+    """
+
+    name: str
+    role: str
+    certificate: str
+    width: int = 0
+    sealing_key: str = ""
+    scaling: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no certificate could stand for."""
+        if not is_name(self.name):
+            raise ConfigError(
+                f"a name has 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.', "
+                f"got {self.name[: 2 * LONGEST_NAME]!r}"
+            )
+        if self.role not in ROLES:
+            raise ConfigError(
+                f"the role of {self.name!r} must be one of {ROLES}, got {self.role!r}"
+            )
+        participant = self.role in (ACTIVE, PASSIVE)
+        if participant != (self.width > 0):
+            raise ConfigError(f"{self.role} {self.name!r} cannot have width {self.width}")
+        _refuse_unless_hex(self.certificate, 32, f"certificate of {self.name!r}")
+        if participant:
+            _refuse_unless_hex(self.sealing_key, 32, f"sealing_key of {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How the members work together."""
+
+    mask: str = "blockwise"
+    aggregation: str = "plain"
+    layout: str = "per_arm"
+    arm_dim: int = 0
+    intercept: bool = False
+    bound: float = 64.0
+
+    def __post_init__(self) -> None:
+        """Refuse words that mean nothing."""
+        for what, value, known in (
+            ("mask", self.mask, MASKS),
+            ("aggregation", self.aggregation, AGGREGATIONS),
+            ("layout", self.layout, LAYOUTS),
+        ):
+            if value not in known:
+                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+        if (self.layout == "outer") != (self.arm_dim > 0):
+            raise ConfigError(
+                f"arm_dim goes with layout 'outer', got {self.arm_dim} with {self.layout!r}"
+            )
+        object.__setattr__(self, "bound", float(self.bound))  # 64 and 64.0 have one digest
+        if not 1.0 <= self.bound < 2.0**40:
+            raise ConfigError(f"bound must be a number from 1 to 2^40, got {self.bound!r}")
+
+    @property
+    def protection(self) -> str:
+        """Protection level: "mask" (each message is seen) or "sum" (only their sum is)."""
+        return "sum" if self.aggregation == "secure" else "mask"
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """All members of a federation, its active participant first, and their terms.
+
+    ``number`` counts the rosters of a federation from 1; a later one replaces an earlier one.
+    ``generator_key`` is the mask generator's Ed25519 public key, hex; dense masks need it.
+    ``session`` is a random number, 16 bytes in hex, that all rosters of one federation share and no
+    other has: pads of secure sums are bound to it, and with the digest all sealed shares.
+    """
+
+    federation: str
+    number: int
+    terms: Terms
+    members: tuple[Member, ...]
+    generator_key: str = ""
+    session: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a roster with which no round could be run."""
+        if not is_name(self.federation):
+            raise ConfigError(f"a federation's id is a name, got {self.federation[:128]!r}")
+        if self.number < 1:
+            raise ConfigError(f"rosters are numbered from 1, got {self.number}")
+        names = [member.name for member in self.members]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"names must differ, got {', '.join(names)}")
+        for what in ("certificate", "sealing_key"):
+            keys = [key for member in self.members if (key := getattr(member, what))]
+            if len(set(keys)) < len(keys):
+                raise ConfigError(f"members must have a {what} of their own, got one twice")
+        roles = [member.role for member in self.members]
+        if roles.count(ACTIVE) != 1 or roles[0] != ACTIVE:
+            raise ConfigError("a roster has one active participant, named first")
+        try:
+            refuse_combination(self.terms.mask, self.terms.aggregation, self.split)
+        except SettingError as error:
+            raise ConfigError(str(error)) from error
+        if self.terms.mask == "dense":
+            _refuse_unless_hex(self.generator_key, 32, "generator_key, which dense masks need,")
+        if self.terms.aggregation == "secure":
+            _refuse_unless_hex(self.session, 16, "session, which secure sums need,")
+
+    @property
+    def split(self) -> Split:
+        """Participants and their widths, the active one first."""
+        return Split.of({m.name: m.width for m in self.members if m.width})
+
+    @property
+    def active(self) -> Member:
+        """The participant that decides."""
+        return self.members[0]
+
+    @property
+    def passive(self) -> tuple[Member, ...]:
+        """The participants that add features only."""
+        return tuple(m for m in self.members if m.role == PASSIVE)
+
+    @property
+    def rows_width(self) -> dict[str, int]:
+        """Width of each participant's masked rows: dim behind dense masks, else its own."""
+        split = self.split
+        dense = self.terms.mask == "dense"
+        return {name: split.dim if dense else width for name, width in split.items()}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the document, hex."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def find(self, name: str) -> Member | None:
+        """The member of that name."""
+        return next((member for member in self if member.name == name), None)
+
+    def whose(self, certificate: str) -> Member | None:
+        """The member with that certificate."""
+        return next((member for member in self if member.certificate == certificate), None)
+
+    def __iter__(self) -> Iterator[Member]:
+        """Members in order."""
+        return iter(self.members)
+
+    def to_bytes(self) -> bytes:
+        """The document: canonical JSON, the same bytes for the same roster."""
+        top = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        return json.dumps(top, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, document: bytes) -> "Roster":
+        """Read a document; refuses what is not one."""
+        try:
+            top = json.loads(document)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"a roster is a JSON document, got {len(document)} bytes") from error
+        if not isinstance(top, dict) or (top.pop("format", ""), top.pop("version", 0)) != (
+            FORMAT,
+            VERSION,
+        ):
+            raise ConfigError(f"wanted a {FORMAT!r} of version {VERSION}, got something else")
+        members = top.pop("members", None)
+        if not isinstance(members, list):
+            raise ConfigError("a roster needs a list of members")
+        terms = _build(Terms, top.pop("terms", None))
+        parts = tuple(_build(Member, member) for member in members)
+        return _build(cls, {**top, "terms": terms, "members": parts})
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may name a member or a federation: safe in paths, logs and certificates."""
+    plain = text.replace("-", "").replace("_", "").replace(".", "")
+    return (
+        0 < len(text) <= LONGEST_NAME and plain.isascii() and plain.isalnum() and text[0].isalnum()
+    )
+
+
+_PLAIN: dict[str, type | tuple[type, ...]] = {
+    "int": int,
+    "str": str,
+    "bool": bool,
+    "float": (int, float),
+}
+
+
+def _build(kind: type[T], values: object) -> T:
+    """A dataclass from a table that must have its fields, each of its type."""
+    what = kind.__name__.lower()
+    if not isinstance(values, dict):
+        raise ConfigError(f"wanted a table for {what}, got {type(values).__name__}")
+    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(f"{what} has no {key[:64]!r}; known: {', '.join(known)}")
+        wanted = _PLAIN.get(getattr(known[key], "__name__", str(known[key])))
+        bad_bool = isinstance(value, bool) and known[key] is not bool
+        if wanted is not None and (bad_bool or not isinstance(value, wanted)):
+            raise ConfigError(f"{key} of {what} has the wrong type {type(value).__name__}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"{what} is not whole: {error}") from error
+
+
+def _refuse_unless_hex(text: str, size: int, what: str) -> None:
+    try:
+        right = len(text) == 2 * size and bytes.fromhex(text).hex() == text
+    except ValueError:
+        right = False
+    if not right:
+        raise ConfigError(f"{what} must be {size} bytes in lower-case hex")

@@ -1,0 +1,246 @@
+"""The rounds that the active participant has open, all behind masks of one epoch.
+
+Who does not answer in time counts as zeros in that round.  With secure sums it is all or nothing:
+who is asked is fixed before anyone sends, and if one message is missing the round falls back to
+the active participant's own block.  It is never run again with fewer participants: the two sums
+would differ by exactly the missing one's masked rows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.secure_sum import FEWEST_SENDERS
+from vfbandits.errors import SecureSumError, WireError
+from vfbandits.protocol.gathering import Gathering, Wanted, names_in_order
+from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
+from vfbandits.protocol.messages import Answer, Ask, Declined
+from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rows import digest_for, problem_with_rows, refuse_not_finite
+from vfbandits.protocol.seat import Seat
+from vfbandits.protocol.trial import TrialMask
+
+MOST_ATTEMPTS = 3
+
+
+@dataclass(slots=True, eq=False)
+class OpenRound:
+    """A round that is being gathered; ``own`` are the active participant's masked rows."""
+
+    gathering: Gathering
+    ask: Ask
+    own: MaskedBlock = field(repr=False)
+
+
+class Rounds:
+    """The open rounds behind ``share`` and those of the others; the role keeps ``seats``.
+
+    ``in_use`` names the passive participants behind whose share something was learnt.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        share: MaskShare,
+        *,
+        epoch: int,
+        seats: Mapping[str, Seat],
+        in_use: Iterable[str],
+    ) -> None:
+        self.roster = roster
+        self.share = share
+        self.epoch = epoch
+        self.split = roster.split
+        self.in_use = set(in_use)
+        self._seats = seats
+        self._open: dict[int, OpenRound] = {}
+        self._trial_mask = TrialMask(self.split.active, roster)
+        self._columns = roster.rows_width
+        self._most_columns = max(self._columns.values())
+        self._dense = roster.terms.mask == "dense"
+        self._secure = roster.terms.aggregation == "secure"
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """The earliest deadline of those that are open."""
+        return min((opened.gathering.deadline for opened in self._open.values()), default=None)
+
+    def askable(self) -> tuple[str, ...]:
+        """Those that a new round would ask."""
+        names = {name for name, seat in self._seats.items() if not seat.circuit.is_open}
+        if self._secure and len(names) < FEWEST_SENDERS:
+            return ()
+        return names_in_order(self.split, names)
+
+    def ask_for(
+        self, number: int, users: tuple[str, ...], arms: tuple[tuple[str, ...], ...], trial: int
+    ) -> Ask:
+        """What a round of this number would say to all that it asks; WireError if it cannot be."""
+        layout = self.roster.terms.layout
+        ask = Ask(
+            number,
+            0,
+            self.epoch,
+            users,
+            arms if layout == "per_arm" else (),
+            self.askable() if self._secure else (),
+            trial,
+        )
+        problem = problem_with_rows(ask, layout=layout, n_columns=self._most_columns)
+        if problem:
+            raise WireError(problem)
+        return ask
+
+    def open(self, ask: Ask, own: PlainBlock, *, deadline: float) -> list[ActiveInstruction]:
+        """Start a round; ``own`` are the active participant's plain rows."""
+        n_rows = ask.n_rows
+        if len(own) != n_rows:
+            raise WireError(f"rows: wanted {n_rows} of the own block, got {len(own)}")
+        refuse_not_finite(own)
+        share = self._trial_mask.share(ask.trial) if ask.trial else self.share
+        masked = share.mask(own)
+        asked = ask.senders if self._secure else self.askable()
+        wanted = Wanted(
+            self.epoch,
+            digest_for(ask) if asked else b"",
+            dict.fromkeys(asked, n_rows),
+            self._columns,
+            self.roster.terms.bound,
+            self._secure,
+            len(self.split.passive),
+        )
+        opened = OpenRound(Gathering(ask.round, wanted, asked, deadline), ask, masked)
+        self._open[ask.round] = opened
+        return [Send(name, ask) for name in asked] or self._settle(opened)
+
+    def ask_again(self, name: str) -> list[ActiveInstruction]:
+        """Ask one that was cut off for what it still owes: it sends the bytes it sent before."""
+        return [
+            Send(name, opened.ask)
+            for opened in self._open.values()
+            if name in opened.gathering.waiting_for
+        ]
+
+    def hear_answer(self, seat: Seat, answer: Answer) -> list[ActiveInstruction]:
+        """An answer, to an open round or not."""
+        opened = self._open.get(answer.round)
+        facts: Facts = {"participant": seat.name, "round": answer.round}
+        if opened is None:
+            return [Note("answer_too_late", facts)]
+        try:
+            opened.gathering.take(seat.name, answer)
+        except WireError as error:
+            refused = Note("answer_refused", {**facts, "reason": str(error)})
+            return [refused, *self._fail(opened, seat, answer.attempt)]
+        seat.circuit.succeed()
+        done: list[ActiveInstruction] = []
+        if seat.name not in self.in_use and not opened.ask.trial:
+            self.in_use.add(seat.name)
+            done.append(Note("share_in_use", {"participant": seat.name, "epoch": self.epoch}))
+        if answer.missing:
+            done.append(Note("features_missing", {**facts, "rows": answer.missing}))
+        return done + self._settle(opened)
+
+    def hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
+        """One that was asked will not answer, or cannot."""
+        opened = self._open.get(message.round)
+        if opened is None:
+            return []
+        gathering = opened.gathering
+        # Bytes that were lost can still be made under new pads, if everybody makes them.
+        if (
+            message.code == "lost_bytes"
+            and self._secure
+            and self._waits(opened, seat.name, message.attempt)
+            and gathering.attempt + 1 < MOST_ATTEMPTS
+            and now < gathering.deadline
+        ):
+            return self._next_attempt(opened)
+        return self._fail(opened, seat, message.attempt)
+
+    def lose(self, name: str) -> list[ActiveInstruction]:
+        """The stream of a participant has ended.
+
+        Plain rounds do without it.  Secure ones wait until their deadline: it may come back with
+        the bytes without which the others' are worth nothing.
+        """
+        done: list[ActiveInstruction] = []
+        for opened in list(self._open.values()) if not self._secure else ():
+            if name in opened.gathering.waiting_for:
+                opened.gathering.failed.add(name)
+                done += self._settle(opened)
+        return done
+
+    def expire(self, now: float) -> list[ActiveInstruction]:
+        """End the rounds whose deadline has come."""
+        done: list[ActiveInstruction] = []
+        for opened in list(self._open.values()):
+            gathering = opened.gathering
+            if now < gathering.deadline:
+                continue
+            for name in gathering.waiting_for:
+                facts: Facts = {"participant": name, "round": gathering.round}
+                done.append(Note("answer_missing", facts))
+                gathering.failed.add(name)
+                if name in self._seats:
+                    done += self._seats[name].strike()
+            done += self._settle(opened)
+        return done
+
+    def _waits(self, opened: OpenRound, name: str, attempt: int) -> bool:
+        gathering = opened.gathering
+        return attempt == gathering.attempt and name in gathering.waiting_for
+
+    def _fail(self, opened: OpenRound, seat: Seat, attempt: int) -> list[ActiveInstruction]:
+        """It was waited for, and what came is no answer."""
+        if not self._waits(opened, seat.name, attempt):
+            return []
+        opened.gathering.failed.add(seat.name)
+        return [*seat.strike(), *self._settle(opened)]
+
+    def _next_attempt(self, opened: OpenRound) -> list[ActiveInstruction]:
+        """Ask everybody again under new pads: the same participants, or nobody."""
+        gathering = opened.gathering
+        gathering.next_attempt()
+        opened.ask = replace(opened.ask, attempt=gathering.attempt)
+        note = Note("next_attempt", {"round": gathering.round, "attempt": gathering.attempt})
+        asked = [name for name in gathering.asked if name in self._seats]
+        return [note, *(Send(name, opened.ask) for name in asked)]
+
+    def _settle(self, opened: OpenRound) -> list[ActiveInstruction]:
+        """Finish the round if nobody is left to wait for."""
+        gathering = opened.gathering
+        if not gathering.is_settled:
+            return []
+        del self._open[gathering.round]
+        notes: list[ActiveInstruction] = []
+        came = gathering.asked
+        if not self._secure:
+            came = tuple(name for name in came if name in gathering.came)
+            contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
+        elif came:
+            contexts, came, notes = _sum(gathering, opened.own)
+        else:
+            contexts = opened.own
+        contributors = (self.split.active, *came)
+        size = gathering.bytes_received
+        return [*notes, Gathered(gathering.round, contexts, contributors, size)]
+
+
+def _sum(
+    gathering: Gathering, own: MaskedBlock
+) -> tuple[Matrix, tuple[str, ...], list[ActiveInstruction]]:
+    """All or nothing: a partial sum of blinded blocks is noise."""
+    facts: Facts = {"round": gathering.round}
+    if not gathering.is_complete:
+        missing = ", ".join(sorted(gathering.failed))
+        return own, (), [Note("secure_round_incomplete", {**facts, "missing": missing})]
+    try:
+        return own + gathering.total(), gathering.asked, []
+    except (SecureSumError, WireError) as error:
+        return own, (), [Note("secure_sum_refused", {**facts, "reason": str(error)})]

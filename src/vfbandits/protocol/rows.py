@@ -1,0 +1,75 @@
+"""What an ask may want, and what rows may be: checked at both ends with the same functions."""
+
+import math
+from hashlib import blake2b
+from itertools import chain
+
+from scipy.linalg.blas import ddot
+
+from vfbandits.core.arrays import Matrix
+from vfbandits.errors import WireError
+from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, Ask
+
+ROUNDING = 1e-9
+LARGEST_NUMBER = 1 << 63
+
+
+def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
+    """Why nobody could answer this ask with rows of ``n_columns``; nothing if one could."""
+    n_rows = ask.n_rows
+    if not (is_number(ask.round) and is_number(ask.attempt)):
+        return f"rounds and attempts are numbers below 2^63, got {ask.round} and {ask.attempt}"
+    if layout == "per_arm":
+        if not n_rows or len(ask.arms) != len(ask.users):
+            return f"layout 'per_arm' needs arms for each user, got {len(ask.arms)} times arms"
+    elif not n_rows or ask.arms:
+        return f"layout {layout!r} needs users and no arms, got {len(ask.users)} users"
+    size = 8 * n_rows * n_columns
+    return f"an answer has at most {MOST_BYTES} bytes, wanted {size}" if size > MOST_BYTES else ""
+
+
+def digest_for(ask: Ask) -> bytes:
+    """A digest of the row keys in their order, and of what else the rows depend on.
+
+    >>> ask = Ask(1, 0, 1, users=("ann",))
+    >>> digest_for(ask) == digest_for(Ask(2, 1, 1, users=("ann",)))
+    True
+    >>> digest_for(ask) == digest_for(Ask(1, 0, 1, users=("ann",), trial=7))
+    False
+    """
+    counts = (ask.trial, len(ask.senders), len(ask.users), *map(len, ask.arms))
+    texts = chain(ask.senders, ask.users, *ask.arms)
+    # One text in which every other one stands after its length: it can be read in one way only.
+    whole = f"{counts}" + "".join([f"{len(text)}:{text}" for text in texts])
+    return blake2b(whole.encode(errors="surrogatepass"), digest_size=DIGEST_SIZE).digest()
+
+
+def is_number(value: int) -> bool:
+    """Whether rounds, attempts and epochs may have this number."""
+    return 0 <= value < LARGEST_NUMBER
+
+
+def refuse_not_finite(rows: Matrix) -> None:
+    """Refuse NaN, infinity, and entries whose squares are: products of them would mean nothing."""
+    flat = rows.reshape(-1)
+    if not math.isfinite(ddot(flat, flat)):
+        raise WireError("wanted finite features, got others")
+
+
+def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
+    """Refuse NaN, infinity and entries larger than ``bound``.
+
+    >>> import numpy as np
+    >>> refuse_out_of_bounds(np.array([[1.0, -2.0]]), bound=2.0)
+    >>> refuse_out_of_bounds(np.array([[1.0, np.nan]]), bound=2.0)
+    Traceback (most recent call last):
+    ...
+    vfbandits.errors.WireError: wanted finite values of at most 2, got others
+    """
+    flat = rows.reshape(-1)
+    # No entry is larger than the length of all together, which is cheaper to find.
+    if ddot(flat, flat) <= bound * bound:
+        return
+    most = bound * (1.0 + ROUNDING)
+    if not (float(rows.max()) <= most and float(rows.min()) >= -most):
+        raise WireError(f"wanted finite values of at most {bound:g}, got others")

@@ -1,0 +1,41 @@
+"""A passive participant that is connected, as the active one sees it."""
+
+from dataclasses import dataclass
+
+from vfbandits.protocol.circuit import Circuit
+from vfbandits.protocol.instructions import ActiveInstruction, Note, Send
+from vfbandits.protocol.messages import Ping
+
+
+@dataclass(slots=True)
+class Seat:
+    """Whether it is asked, and since when it is looked after; only the latest ping counts."""
+
+    name: str
+    circuit: Circuit
+    pinged_at: float
+    pings: int = 0
+    is_pinged: bool = False
+
+    def strike(self) -> list[ActiveInstruction]:
+        """It failed to answer."""
+        if self.circuit.fail():
+            return [Note("circuit_opened", {"participant": self.name})]
+        return []
+
+    def ping(self, now: float, *, every_s: float) -> list[ActiveInstruction]:
+        """Look whether it is back, if it was left alone."""
+        if not self.circuit.is_open or now < self.pinged_at + every_s:
+            return []
+        self.pings += 1
+        self.pinged_at = now
+        self.is_pinged = True
+        return [Send(self.name, Ping(self.pings))]
+
+    def pong(self, number: int) -> list[ActiveInstruction]:
+        """It answered a ping."""
+        if not self.circuit.is_open or not self.is_pinged or number != self.pings:
+            return []
+        self.is_pinged = False
+        self.circuit.succeed()
+        return [Note("circuit_closed", {"participant": self.name})]

@@ -1,0 +1,71 @@
+"""A roster under the organiser's signature, as it travels and lies in files.
+
+Three parts: a line that says what it is, a line with the signature in hex, and the roster's own
+document.  The signature (ECDSA, SHA-256) covers the first and the last.
+"""
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from vfbandits.errors import IdentityError
+from vfbandits.protocol.roster import Roster
+
+TITLE = b"vfbandits signed roster 1\n"
+MOST_BYTES = 4 << 20
+_LONGEST_SIGNATURE = 2 * 80  # hex digits; P-256 needs at most 144
+
+
+def sign_roster(roster: Roster, ca_private_key: EllipticCurvePrivateKey) -> bytes:
+    """The roster, signed by the federation's authority.
+
+    >>> from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    >>> from vfbandits.protocol.roster import Member, Terms
+    >>> shop = Member("shop", "active", certificate="01" * 32, width=2, sealing_key="03" * 32)
+    >>> bank = Member("bank", "passive", certificate="02" * 32, width=3, sealing_key="04" * 32)
+    >>> roster = Roster("shops", 1, Terms(), (shop, bank))
+    >>> key = generate_private_key(SECP256R1())
+    >>> open_roster(sign_roster(roster, key), key.public_key()) == roster
+    True
+    """
+    document = roster.to_bytes()
+    signature = ca_private_key.sign(TITLE + document, ECDSA(SHA256()))
+    return TITLE + signature.hex().encode() + b"\n" + document
+
+
+def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) -> Roster:
+    """The roster in ``data``; IdentityError unless that authority signed it, every byte.
+
+    ConfigError if it did, and the document is still no roster that this version can read.
+    """
+    if len(data) > MOST_BYTES:
+        raise IdentityError(f"a signed roster has at most {MOST_BYTES} bytes, got {len(data)}")
+    if not data.startswith(TITLE):
+        raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got something else")
+    spelt, newline, document = data[len(TITLE) :].partition(b"\n")
+    signature = _from_hex(spelt)
+    if not newline or signature is None:
+        raise IdentityError("wanted a signed roster, got one without a whole signature")
+    try:
+        ca_certificate_public_key.verify(signature, TITLE + document, ECDSA(SHA256()))
+    except InvalidSignature as error:
+        raise IdentityError(
+            "the roster must be signed by this federation's authority; it was signed by another, "
+            "or changed since"
+        ) from error
+    return Roster.from_bytes(document)
+
+
+def _from_hex(spelt: bytes) -> bytes | None:
+    """The signature, or None; hex has one spelling here, so that no byte may change."""
+    if len(spelt) > _LONGEST_SIGNATURE:
+        return None
+    try:
+        signature = bytes.fromhex(spelt.decode("ascii"))
+    except ValueError:
+        return None
+    return signature if signature.hex().encode() == spelt else None

@@ -1,0 +1,126 @@
+"""Under pads a round is sent once; after that only the very same bytes, or none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pure_federation import PureFederation
+from worlds import MORE
+
+from vfbandits.core.arrays import MaskedBlock
+from vfbandits.core.pads import Stamp
+from vfbandits.errors import SecureSumError
+from vfbandits.protocol.instructions import Fetch, Reply, Resend
+from vfbandits.protocol.messages import Ask
+from vfbandits.protocol.once import OnceOnly
+
+ALL = ("bank", "news", "post")
+ROSTER = PureFederation(
+    {"shop": 1, "bank": 1, "news": 1, "post": 1}, mask="dense", aggregation="secure", start=False
+)
+ROWS = MaskedBlock(np.ones((1, 4)))
+
+
+def once_only(next_round=1):
+    return OnceOnly("bank", ROSTER.roster, ROSTER.sealing["bank"], next_round=next_round)
+
+
+def ask(number, attempt=0, senders=ALL):
+    return Ask(number, attempt, 1, ("ann",), (("a",),), senders)
+
+
+def send(once, number, attempt=0, senders=ALL):
+    return once.cover(ROWS, Stamp(1, number, attempt), senders)
+
+
+@pytest.mark.parametrize(
+    ("senders", "problem"),
+    [
+        (ALL, ""),
+        (("post", "bank"), ""),
+        (("bank",), "needs 'bank' and at least one more sender"),
+        (("bank", "bank"), "named once"),
+        (("bank", "news", "news"), "named once"),
+        (("news", "post"), "needs 'bank' and at least one more sender"),
+        ((), "needs 'bank' and at least one more sender"),
+        (("bank", "shop"), "a sender is not a passive participant"),
+        (("bank", "mall"), "a sender is not a passive participant"),
+    ],
+)
+def test_senders_are_two_or_more_passive_participants_with_itself(senders, problem):
+    found = once_only().problem_with(senders)
+    assert problem in found
+    assert bool(problem) == bool(found)
+
+
+def test_a_round_before_the_first_new_one_is_never_made_anew():
+    once = once_only(next_round=5)
+    assert once.first_or_again(ask(4)) == Resend(Stamp(1, 4), ask(4))
+    assert once.first_or_again(ask(4, attempt=1)) == Resend(Stamp(1, 4, 1), ask(4, attempt=1))
+    assert once.first_or_again(ask(5)) == Fetch(ask(5))
+    assert once.next_round == 5
+
+
+def test_what_was_sent_or_skipped_is_only_sent_again():
+    once = once_only()
+    send(once, 7, attempt=1)
+    assert once.next_round == 8
+    for number, attempt in ((7, 1), (7, 0), (6, 0), (6, 9), (1, 0)):
+        again = once.first_or_again(ask(number, attempt))
+        assert again == Resend(Stamp(1, number, attempt), ask(number, attempt))
+    for number, attempt in ((7, 2), (8, 0)):
+        assert once.first_or_again(ask(number, attempt)) == Fetch(ask(number, attempt))
+
+
+def test_a_round_is_never_sent_again_with_other_participants():
+    once = once_only()
+    send(once, 7)
+    for other in (("bank", "news"), ("bank", "post")):
+        refused = once.first_or_again(ask(7, 1, other))
+        assert isinstance(refused, Reply)
+        assert (refused.message.round, refused.message.attempt) == (7, 1)
+        assert refused.message.code == "pads"
+        assert "never sent again with other participants" in refused.message.reason
+    same = ask(7, 1, tuple(reversed(ALL)))
+    assert once.first_or_again(same) == Fetch(same)
+    smaller = ask(8, 0, ("bank", "news"))
+    assert once.first_or_again(smaller) == Fetch(smaller)
+
+
+def test_a_message_that_was_refused_does_not_use_its_stamp_up():
+    once = once_only()
+    with pytest.raises(SecureSumError, match="a larger one"):
+        once.cover(MaskedBlock(np.full((1, 4), 65.0)), Stamp(1, 3), ALL)
+    assert once.first_or_again(ask(3)) == Fetch(ask(3))
+    send(once, 3)
+
+
+@given(asks=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2),
+                               st.sampled_from([ALL, ALL[:2], ALL[::2]]))))  # fmt: skip
+@settings(max_examples=100 * MORE)
+def test_whatever_is_asked_a_stamp_is_used_once_and_a_round_has_one_set_of_senders(asks):
+    once, used = once_only(), {}
+    for number, attempt, senders in asks:
+        if isinstance(once.first_or_again(ask(number, attempt, senders)), Fetch):
+            send(once, number, attempt, senders)
+            assert (number, attempt) not in used
+            used[number, attempt] = senders
+    for number in range(1, 5):
+        assert len({senders for (n, _), senders in used.items() if n == number}) <= 1
+
+
+def test_pads_need_the_key_that_the_others_believe():
+    other = OnceOnly("bank", ROSTER.roster, X25519PrivateKey.generate(), next_round=1)
+    first, second = once_only().cover(ROWS, Stamp(1, 1), ALL), other.cover(ROWS, Stamp(1, 1), ALL)
+    assert (first.values != second.values).all()
+
+
+def test_an_ask_with_other_users_under_a_used_stamp_gets_the_bytes_of_the_first():
+    """Its digest is that of the first rows, so the active participant refuses it."""
+    once = once_only()
+    send(once, 7)
+    other = replace(ask(7), users=("eve",))
+    assert once.first_or_again(other) == Resend(Stamp(1, 7), other)

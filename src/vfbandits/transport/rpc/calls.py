@@ -1,0 +1,35 @@
+"""What the active participant does for applications and operators, as its port sees it."""
+
+from typing import Protocol
+
+from vfbandits.protocol.application import (
+    ChangeReply,
+    ChangeRequest,
+    DecideReply,
+    DecideRequest,
+    RewardReply,
+    RewardRequest,
+    StatusReply,
+    StatusRequest,
+)
+from vfbandits.transport.channel import Peer
+
+
+class Calls(Protocol):
+    """Who may call what is decided here: the port only says who calls."""
+
+    async def decide(self, peer: Peer, request: DecideRequest, /) -> DecideReply:
+        """Choose an arm."""
+        ...
+
+    async def reward(self, peer: Peer, request: RewardRequest, /) -> RewardReply:
+        """Learn from a reward."""
+        ...
+
+    async def status(self, peer: Peer, request: StatusRequest, /) -> StatusReply:
+        """Say how the federation is."""
+        ...
+
+    async def change(self, peer: Peer, request: ChangeRequest, /) -> ChangeReply:
+        """Move to the next mask epoch."""
+        ...

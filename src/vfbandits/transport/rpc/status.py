@@ -1,0 +1,90 @@
+"""Our errors as gRPC's status, and back: one table.
+
+A peer is told our own sentence for errors about its own request only.  Of anything else it learns
+that there was something, and our log has the rest.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from vfbandits.errors import (
+    ArmError,
+    ConfigError,
+    ContextError,
+    EnvelopeError,
+    HandshakeError,
+    IdentityError,
+    LinkError,
+    MaskError,
+    RewardError,
+    SettingError,
+    UnknownDecisionError,
+    VFBanditsError,
+    WireError,
+)
+
+ERROR_KEY: Final = "vfb-error"
+INTERNAL: Final = "internal error, see the log"
+LONGEST_SENTENCE: Final = 1_000
+
+_CODES: Final[dict[type[VFBanditsError], grpc.StatusCode]] = {
+    ArmError: grpc.StatusCode.INVALID_ARGUMENT,
+    ConfigError: grpc.StatusCode.FAILED_PRECONDITION,
+    ContextError: grpc.StatusCode.INVALID_ARGUMENT,
+    EnvelopeError: grpc.StatusCode.INVALID_ARGUMENT,
+    HandshakeError: grpc.StatusCode.FAILED_PRECONDITION,
+    IdentityError: grpc.StatusCode.PERMISSION_DENIED,
+    LinkError: grpc.StatusCode.UNAVAILABLE,
+    MaskError: grpc.StatusCode.INVALID_ARGUMENT,
+    RewardError: grpc.StatusCode.INVALID_ARGUMENT,
+    SettingError: grpc.StatusCode.INVALID_ARGUMENT,
+    UnknownDecisionError: grpc.StatusCode.NOT_FOUND,
+    WireError: grpc.StatusCode.INVALID_ARGUMENT,
+}
+_NAMES: Final = {kind.__name__: kind for kind in _CODES}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a peer is told; ``kind`` names our error and is empty for an internal one."""
+
+    code: grpc.StatusCode
+    sentence: str
+    kind: str
+
+
+def status_of(error: BaseException) -> Status:
+    """What to tell a peer of an error.
+
+    >>> status_of(RewardError("a reward is a finite number, got nan")).sentence
+    'a reward is a finite number, got nan'
+    >>> status_of(ZeroDivisionError("3.5 / 0")).sentence
+    'internal error, see the log'
+    """
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return Status(code, str(error)[:LONGEST_SENTENCE], kind.__name__)
+    return Status(grpc.StatusCode.INTERNAL, INTERNAL, "")
+
+
+def is_told(failure: grpc.aio.AioRpcError) -> bool:
+    """Whether the other end's program said so, and not gRPC on either side."""
+    return ERROR_KEY in dict(failure.trailing_metadata() or ())
+
+
+def error_of(failure: grpc.aio.AioRpcError) -> VFBanditsError:
+    """The error that the other end told us of; LinkError if it could not, or kept it to itself."""
+    sentence = (failure.details() or "")[:LONGEST_SENTENCE]
+    if is_told(failure):
+        kind = _NAMES.get(str(dict(failure.trailing_metadata())[ERROR_KEY]))
+        return LinkError(f"the other end failed: {sentence}") if kind is None else kind(sentence)
+    match failure.code():
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return LinkError("there was no answer before the deadline")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return LinkError("the other end does not take such calls")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return WireError(f"a message was too large: {sentence}")
+    return LinkError(sentence)

@@ -1,0 +1,148 @@
+"""A link on one gRPC stream; its two ends differ only in how they read, write and end it.
+
+Two tasks talk to gRPC, one for each direction, and two queues stand between them and the link.
+So a ``send`` or ``receive`` can be cancelled, as by a timeout, and nothing is lost: to cancel a
+call into gRPC would end the stream.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import grpc
+
+from vfbandits.errors import LinkError
+from vfbandits.protocol.messages import Message
+from vfbandits.transport.channel import Peer
+from vfbandits.transport.rpc.codec import encode
+from vfbandits.transport.rpc.status import error_of
+from vfbandits.transport.rpc.waiting import Waiting
+
+CLOSE_S: Final = 1.0
+_ENDED: Final = "it ended the stream"
+
+
+class Stream(Protocol):
+    """What a link needs of either end of gRPC's stream."""
+
+    async def read(self) -> object:
+        """The bytes of the next message, or ``grpc.aio.EOF``."""
+        ...
+
+    async def write(self, message: bytes, /) -> None:
+        """Take bytes over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a stream: its gRPC object, and what it understands.
+
+    An end that dialled says that nothing follows with ``hang_up``, and gives its connection back
+    with ``free``.  A listening end ends its stream when the link is over.
+    """
+
+    stream: Stream
+    decode: Callable[[bytes], Message]
+    hang_up: Callable[[], Awaitable[None]] | None = None
+    free: Callable[[], Awaitable[None]] | None = None
+
+
+class StreamLink:
+    """Implements ``Link``."""
+
+    def __init__(self, peer: Peer, end: End) -> None:
+        self._peer = peer
+        self._end = end
+        self._closed = False
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._inbox, self._outbox = Waiting(), Waiting()
+        self._reading = asyncio.ensure_future(self._read())
+        self._writing = asyncio.ensure_future(self._write())
+        # Even a task that is cancelled before it began must let go of those who wait for it.
+        self._reading.add_done_callback(lambda _: self.lose(_ENDED))
+        self._writing.add_done_callback(lambda _: self._outbox.end())
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end."""
+        return self._peer
+
+    @property
+    def over(self) -> asyncio.Future[str]:
+        """Done, with the reason, once the stream has ended."""
+        return self._over
+
+    async def send(self, message: Message) -> int:
+        """Hand a message over; waits only while many are under way."""
+        data = encode(message)
+        if not await self._outbox.put(data):
+            raise self._gone()
+        return len(data)
+
+    def post(self, message: Message) -> bool:
+        """Hand a message over at once, or not at all."""
+        return self._outbox.put_at_once(encode(message))
+
+    async def receive(self) -> Message:
+        """The next message; those that came before the end of the stream come before LinkError."""
+        data = None if self._closed else await self._inbox.take()
+        if data is None or self._closed:
+            raise self._gone()
+        return self._end.decode(data)
+
+    async def close(self) -> None:
+        """End the stream, after what was sent before; an end that is slow to read may miss it."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._outbox.end()
+            await asyncio.wait((self._writing,), timeout=CLOSE_S)
+            self.lose("it was closed at this end")
+            if self._end.hang_up is not None:
+                await self._hang_up(self._end.hang_up)
+        finally:
+            if self._end.free is not None:
+                await self._end.free()
+            self.drop()
+
+    def lose(self, reason: str) -> None:
+        """Take note that the stream has ended; whoever waits is told ``reason``."""
+        if not self._over.done():
+            self._over.set_result(f"the link to {self._peer.name!r} is gone: {reason}")
+        self._inbox.end()
+        self._outbox.end()
+
+    def drop(self) -> None:
+        """Let go of gRPC's stream."""
+        self._reading.cancel()
+        self._writing.cancel()
+
+    async def _hang_up(self, say: Callable[[], Awaitable[None]]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await say()
+                # The other end has all that we sent when it ends the stream too.
+                await asyncio.wait((self._reading,))
+
+    async def _read(self) -> None:
+        try:
+            while isinstance(data := await self._end.stream.read(), bytes):
+                await self._inbox.put(data)
+        except grpc.aio.AioRpcError as error:
+            self.lose(str(error_of(error)))
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            self.lose(_ENDED)
+
+    async def _write(self) -> None:
+        # Of a stream that takes nothing more, the reading side gets to know the reason.
+        with suppress(grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+            while (data := await self._outbox.take()) is not None:
+                await self._end.stream.write(data)
+
+    def _gone(self) -> LinkError:
+        gone = f"the link to {self._peer.name!r} is gone: {_ENDED}"
+        return LinkError(self._over.result() if self._over.done() else gone)

@@ -1,0 +1,88 @@
+"""A passive participant's messages as bytes, both ways."""
+
+from collections.abc import Callable
+from typing import Final
+
+from vfbandits.errors import WireError
+from vfbandits.protocol.messages import DECLINES, Answer, Declined, Hello, Pong, ToActive
+from vfbandits.transport.rpc import wire_pb2 as wire
+from vfbandits.transport.rpc.answer import decode_answer, encode_answer
+from vfbandits.transport.rpc.checks import (
+    LONGEST_REASON,
+    MOST_MEMBERS,
+    clipped,
+    count,
+    refuse_more,
+    text,
+)
+
+
+def _encode_hello(m: Hello) -> bytes:
+    return wire.ToActive(
+        hello=wire.Hello(
+            protocol=m.protocol,
+            federation=m.federation,
+            roster=m.roster,
+            name=m.name,
+            width=m.width,
+            dim=m.dim,
+            layout=m.layout,
+            mask=m.mask,
+            aggregation=m.aggregation,
+            scaling=m.scaling,
+            dtype=m.dtype,
+            epochs=m.epochs,
+            next_round=m.next_round,
+        )
+    ).SerializeToString()
+
+
+def _hello(m: wire.Hello) -> Hello:
+    refuse_more(m.epochs, "epochs", most=MOST_MEMBERS)
+    return Hello(
+        protocol=m.protocol,
+        federation=text(m.federation, "federation"),
+        roster=text(m.roster, "roster"),
+        name=text(m.name, "name"),
+        width=m.width,
+        dim=m.dim,
+        layout=text(m.layout, "layout"),
+        mask=text(m.mask, "mask"),
+        aggregation=text(m.aggregation, "aggregation"),
+        scaling=text(m.scaling, "scaling"),
+        dtype=text(m.dtype, "dtype"),
+        epochs=tuple(count(epoch, "epoch") for epoch in m.epochs),
+        next_round=count(m.next_round, "next_round"),
+    )
+
+
+def _encode_declined(m: Declined) -> bytes:
+    declined = wire.Declined(
+        round=m.round, attempt=m.attempt, code=m.code, reason=clipped(m.reason)
+    )
+    return wire.ToActive(declined=declined).SerializeToString()
+
+
+def _declined(m: wire.Declined) -> Declined:
+    if m.code not in DECLINES:
+        raise WireError(f"the code of a declined ask is one of {', '.join(DECLINES)}")
+    reason = text(m.reason, "reason", most=LONGEST_REASON)
+    return Declined(count(m.round, "round"), m.attempt, m.code, reason)
+
+
+def _encode_pong(m: Pong) -> bytes:
+    return wire.ToActive(pong=wire.Pong(number=m.number)).SerializeToString()
+
+
+ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
+    Hello: _encode_hello,
+    Answer: encode_answer,
+    Declined: _encode_declined,
+    Pong: _encode_pong,
+}
+DECODERS: Final[dict[str | None, Callable[[wire.ToActive], ToActive]]] = {
+    "hello": lambda top: _hello(top.hello),
+    "answer": lambda top: decode_answer(top.answer),
+    "declined": lambda top: _declined(top.declined),
+    "pong": lambda top: Pong(count(top.pong.number, "number")),
+}

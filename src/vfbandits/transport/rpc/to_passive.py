@@ -1,0 +1,128 @@
+"""The active participant's messages as bytes, both ways."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import chain
+from typing import Final
+
+from vfbandits.errors import WireError
+from vfbandits.protocol.messages import (
+    MOST_ROWS,
+    Abort,
+    Ask,
+    Commit,
+    Ping,
+    Prepare,
+    Refused,
+    ToPassive,
+    Welcome,
+)
+from vfbandits.transport.rpc import wire_pb2 as wire
+from vfbandits.transport.rpc.checks import (
+    LONGEST_REASON,
+    LONGEST_TEXT,
+    MOST_COUNT,
+    MOST_MEMBERS,
+    clipped,
+    count,
+    text,
+    texts,
+)
+
+
+@lru_cache(maxsize=1)
+def _encode_ask(m: Ask) -> bytes:
+    """The same ask goes to every participant, one after the other: it is encoded once."""
+    # Fields set one by one: the constructor takes twice as long.
+    top = wire.ToPassive()
+    ask = top.ask
+    ask.round, ask.attempt, ask.epoch, ask.trial = m.round, m.attempt, m.epoch, m.trial
+    ask.users.extend(m.users)
+    if m.arms:
+        ask.arms.extend(chain.from_iterable(m.arms))
+        ask.arms_per_user.extend(map(len, m.arms))
+    ask.senders.extend(m.senders)
+    return top.SerializeToString()
+
+
+def _ask(m: wire.Ask, size: int) -> Ask:
+    users, arms, shares = tuple(m.users), tuple(m.arms), tuple(m.arms_per_user)
+    ask = Ask(
+        m.round,
+        m.attempt,
+        m.epoch,
+        users,
+        (arms,) if len(shares) == 1 else tuple(_split(arms, shares)),
+        tuple(m.senders),
+        m.trial,
+    )
+    if (shares or arms) and (len(shares) != len(users) or sum(shares) != len(arms)):
+        raise WireError(
+            f"arms_per_user splits {len(arms)} arms over {len(users)} users, "
+            f"got {len(shares)} parts of another sum"
+        )
+    if size > LONGEST_TEXT:  # else none of the texts can be too long, nor their lists
+        texts(users, "users", most=MOST_ROWS)
+        texts(arms, "arms", most=MOST_ROWS)
+        texts(ask.senders, "senders", most=MOST_MEMBERS)
+    if max(ask.round, ask.epoch, ask.trial) > MOST_COUNT:
+        raise WireError(f"round, epoch and trial are at most {MOST_COUNT}, got a larger number")
+    return ask
+
+
+def _split(arms: tuple[str, ...], shares: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
+    start = 0
+    for share in shares:
+        yield arms[start : start + share]
+        start += share
+
+
+def _encode_prepare(m: Prepare) -> bytes:
+    prepare = wire.Prepare(
+        epoch=m.epoch, round=m.round, senders=m.senders, roster=m.roster, envelope=m.envelope
+    )
+    return wire.ToPassive(prepare=prepare).SerializeToString()
+
+
+def _prepare(m: wire.Prepare) -> Prepare:
+    return Prepare(
+        epoch=count(m.epoch, "epoch"),
+        round=count(m.round, "round"),
+        senders=texts(m.senders, "senders", most=MOST_MEMBERS),
+        roster=m.roster,
+        envelope=m.envelope,
+    )
+
+
+def _encode_refused(m: Refused) -> bytes:
+    refused = wire.Refused(code=m.code, reason=clipped(m.reason))
+    return wire.ToPassive(refused=refused).SerializeToString()
+
+
+def _refused(m: wire.Refused) -> Refused:
+    return Refused(text(m.code, "code"), text(m.reason, "reason", most=LONGEST_REASON))
+
+
+def _encode_welcome(m: Welcome) -> bytes:
+    welcome = wire.Welcome(epoch=m.epoch, envelope=m.envelope)
+    return wire.ToPassive(welcome=welcome).SerializeToString()
+
+
+ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
+    Welcome: _encode_welcome,
+    Refused: _encode_refused,
+    Ask: _encode_ask,
+    Prepare: _encode_prepare,
+    Ping: lambda m: wire.ToPassive(ping=wire.Ping(number=m.number)).SerializeToString(),
+    Commit: lambda m: wire.ToPassive(commit=wire.Commit(epoch=m.epoch)).SerializeToString(),
+    Abort: lambda m: wire.ToPassive(abort=wire.Abort(epoch=m.epoch)).SerializeToString(),
+}
+DECODERS: Final[dict[str | None, Callable[[wire.ToPassive, int], ToPassive]]] = {
+    "welcome": lambda top, _: Welcome(count(top.welcome.epoch, "epoch"), top.welcome.envelope),
+    "refused": lambda top, _: _refused(top.refused),
+    "ask": lambda top, size: _ask(top.ask, size),
+    "ping": lambda top, _: Ping(count(top.ping.number, "number")),
+    "prepare": lambda top, _: _prepare(top.prepare),
+    "commit": lambda top, _: Commit(count(top.commit.epoch, "epoch")),
+    "abort": lambda top, _: Abort(count(top.abort.epoch, "epoch")),
+}

@@ -1,0 +1,116 @@
+"""Strategies for every message that may travel, and a way to compare those without equality."""
+
+from dataclasses import fields
+
+from hypothesis import strategies as st
+
+from vfbandits.protocol import application, messages
+from vfbandits.protocol.messages import DECLINES, DIGEST_SIZE
+from vfbandits.transport.rpc.checks import LONGEST_REASON, LONGEST_TEXT, MOST_COUNT
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_TEXT // 4)
+REASON = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_REASON // 4)
+COUNT = st.integers(0, MOST_COUNT)
+SMALL = st.integers(0, 2**32 - 1)
+BYTES = st.binary(max_size=100)
+NAMES = st.lists(TEXT, max_size=4).map(tuple)
+DOUBLES = st.integers(0, 5).flatmap(lambda n: st.binary(min_size=8 * n, max_size=8 * n))
+
+
+def tuples_of(element, size):
+    return st.lists(element, min_size=size, max_size=size).map(tuple)
+
+
+@st.composite
+def asks(draw):
+    users = draw(NAMES)
+    arms = draw(st.just(()) | tuples_of(NAMES, len(users)))
+    return messages.Ask(
+        draw(COUNT), draw(SMALL), draw(COUNT), users, arms, draw(NAMES), draw(COUNT)
+    )
+
+
+@st.composite
+def answers(draw):
+    rows, columns = draw(st.integers(0, 5)), draw(st.integers(0, 5))
+    values = draw(st.binary(min_size=8 * rows * columns, max_size=8 * rows * columns))
+    return messages.Answer(
+        draw(COUNT),
+        draw(SMALL),
+        draw(COUNT),
+        draw(st.binary(min_size=DIGEST_SIZE, max_size=DIGEST_SIZE)),
+        rows,
+        columns,
+        draw(st.sampled_from([bytes, memoryview]))(values),
+        draw(st.integers(0, rows)),
+    )
+
+
+HELLOS = st.builds(
+    messages.Hello,
+    protocol=SMALL,
+    federation=TEXT,
+    roster=TEXT,
+    name=TEXT,
+    width=SMALL,
+    dim=SMALL,
+    layout=TEXT,
+    mask=TEXT,
+    aggregation=TEXT,
+    scaling=TEXT,
+    dtype=TEXT,
+    epochs=st.lists(COUNT, max_size=4).map(tuple),
+    next_round=COUNT,
+)
+TO_ACTIVE = st.one_of(
+    HELLOS,
+    answers(),
+    st.builds(messages.Declined, COUNT, SMALL, st.sampled_from(DECLINES), REASON),
+    st.builds(messages.Pong, COUNT),
+)
+TO_PASSIVE = st.one_of(
+    st.builds(messages.Welcome, COUNT, BYTES),
+    st.builds(messages.Refused, TEXT, REASON),
+    asks(),
+    st.builds(messages.Ping, COUNT),
+    st.builds(messages.Prepare, COUNT, COUNT, NAMES, BYTES, BYTES),
+    st.builds(messages.Commit, COUNT),
+    st.builds(messages.Abort, COUNT),
+)
+REQUESTS_AND_REPLIES = {
+    "DECIDE": (
+        st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
+        st.builds(
+            application.DecideReply,
+            TEXT,
+            TEXT,
+            st.integers(0, 1000),
+            st.floats(),
+            DOUBLES,
+            DOUBLES,
+            NAMES,
+            COUNT,
+            COUNT,
+            st.floats(),
+        ),
+    ),
+    "REWARD": (
+        st.builds(application.RewardRequest, TEXT, st.floats(), COUNT),
+        st.builds(application.RewardReply, st.booleans()),
+    ),
+    "STATUS": (
+        st.builds(application.StatusRequest),
+        st.builds(application.StatusReply, REASON),
+    ),
+    "CHANGE": (
+        st.builds(application.ChangeRequest, BYTES, st.dictionaries(TEXT, BYTES, max_size=4)),
+        st.builds(application.ChangeReply, COUNT, TEXT),
+    ),
+}
+
+
+def shown(message):
+    """What is in a message, comparable: NaN equals NaN, a view equals its bytes."""
+    parts = [getattr(message, field.name) for field in fields(message)]
+    plain = [bytes(part) if isinstance(part, memoryview) else part for part in parts]
+    return type(message), [repr(part) if isinstance(part, float) else part for part in plain]

@@ -1,0 +1,76 @@
+"""What a feature store is: keys in, rows of one participant's block out.
+
+A store holds *raw* columns, numbers and categories.  It is given the participant's scaling and
+answers with scaled rows, so that whoever asks sees float64 and nothing else.  A store in memory
+scales once, when it is filled; one behind a server scales each answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from vfbandits.core.arrays import PlainBlock
+from vfbandits.errors import FeatureError
+
+Key: TypeAlias = tuple[str, ...]
+"""``(user,)`` in the layouts outer and disjoint, ``(user, arm)`` in layout per_arm."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup:
+    """Scaled rows (n, width), C-ordered, one for each key asked for and in that order.
+
+    ``missing`` keys were not found: their rows are zeros, which is the mean of a standardised
+    column.  ``clipped`` rows were longer than the longest allowed and have been shortened.
+    """
+
+    values: PlainBlock = field(repr=False)
+    missing: int
+    clipped: int = 0
+
+
+class FeatureStore(Protocol):
+    """Where a participant keeps the features of its users.
+
+    Safe to call from several threads.  Every refusal is a ``FeatureError``, and none holds a value
+    or a password.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the raw columns: numbers first, then categories."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many numbers a scaled row has."""
+        ...
+
+    def rows(self, keys: Sequence[Key]) -> Lookup:
+        """The rows of these keys, in one batch; a key may come twice."""
+        ...
+
+    def check(self) -> None:
+        """Refuse if a lookup could not be answered now."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Facts fit for a log: the kind, the columns, how many rows if that is known."""
+        ...
+
+    def close(self) -> None:
+        """Let go of memory and connections; calling it twice is no fault."""
+        ...
+
+
+def refuse_key(key: Key, n_parts: int) -> None:
+    """Refuse a key of another shape than this store's: it would never be found.
+
+    >>> refuse_key(("u7", "tea"), 1)
+    Traceback (most recent call last):
+    vfbandits.errors.FeatureError: a key of this store must have 1 part, got 2
+    """
+    if len(key) != n_parts:
+        raise FeatureError(
+            f"a key of this store must have {n_parts} part{'s' * (n_parts > 1)}, got {len(key)}"
+        )

@@ -1,0 +1,78 @@
+"""Fitting a scaling to a participant's own rows, with scikit-learn; nothing leaves the process."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.mask import Entropy
+from vfbandits.errors import FeatureError
+from vfbandits.features.extra import require
+from vfbandits.features.scaling import METHODS, RawRows, Scaling
+
+SALT_BYTES = 16
+LARGEST = 1e150
+
+
+def fit_scaling(
+    raw: RawRows,
+    *,
+    numbers: Sequence[str],
+    categories: Sequence[str] = (),
+    method: str = "standard",
+    entropy: Entropy = os.urandom,
+) -> Scaling:
+    """The scaling of these rows, which scales as scikit-learn's own transformers would.
+
+    ``numbers`` and ``categories`` name the columns of ``raw``.  Two fits of the same rows scale
+    alike and have different digests, since each draws a salt.
+
+    >>> scaling = fit_scaling(RawRows(np.array([[1.0], [3.0]])), numbers=["age"])
+    >>> scaling.apply(RawRows(np.array([[1.0], [2.0], [3.0]]))).ravel()
+    array([-1.,  0.,  1.])
+    """
+    if method not in METHODS:
+        raise FeatureError(f"scaling is one of {', '.join(METHODS)}, got {method!r}")
+    if not len(raw.numbers):
+        raise FeatureError("a scaling is fitted on rows, got none")
+    bad = int((~(np.abs(raw.numbers) < LARGEST)).any(axis=1).sum())
+    if bad:
+        raise FeatureError(
+            f"a scaling is fitted on numbers below {LARGEST:g}, which can be squared, "
+            f"got {bad} rows with others"
+        )
+    require("sklearn", extra="experiments", to="fitting a scaling")
+    centres, spreads = _fit_numbers(raw.numbers, method)
+    return Scaling(
+        method,
+        tuple(numbers),
+        centres,
+        spreads,
+        {name: _fit_categories(texts) for name, texts in zip(categories, raw.texts, strict=True)},
+        len(raw.numbers),
+        entropy(SALT_BYTES).hex(),
+    )
+
+
+def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:
+    """Centre and spread of each column."""
+    from sklearn.preprocessing import MinMaxScaler, StandardScaler  # noqa: PLC0415  (an extra)
+
+    n_columns = values.shape[1]
+    if method == "none" or not n_columns:
+        return np.zeros(n_columns), np.ones(n_columns)
+    if method == "standard":
+        standard = StandardScaler().fit(values)
+        return np.asarray(standard.mean_), np.asarray(standard.scale_)
+    minmax = MinMaxScaler(feature_range=(-1.0, 1.0)).fit(values)
+    # scikit-learn multiplies and adds; the same line, written with the point that becomes 0.
+    return -np.asarray(minmax.min_) / minmax.scale_, 1.0 / np.asarray(minmax.scale_)
+
+
+def _fit_categories(texts: Sequence[str]) -> tuple[str, ...]:
+    from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
+
+    column = np.array(texts, dtype=object).reshape(-1, 1)
+    encoder = OneHotEncoder(handle_unknown="ignore").fit(column)
+    return tuple(str(category) for category in encoder.categories_[0])

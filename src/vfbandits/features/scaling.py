@@ -1,0 +1,224 @@
+"""Scaling: from raw columns to the block that a participant masks, the same way every time.
+
+Numbers become (x - centre) / spread:
+
+* ``standard``: centre is the mean and spread the standard deviation, so that zero is the mean.
+* ``minmax``: the fitted range becomes [-1, 1], so that zero is its middle.  As in scikit-learn a
+  constant column becomes -1, and values outside the fitted range fall outside [-1, 1].
+* ``none``: as they are.  Zero is the mean only if the columns came centred.
+
+A user who is not in the store gets zeros, whatever the method.  Categories become one column of 0
+and 1 for each category seen when fitting; an unknown category becomes zeros, as a missing user
+does.  One-hot columns and flags are what an attacker reads back first from masked data.
+
+A fitted scaling tells facts about private data, so its file is its owner's alone.  Others are told
+its digest; a random salt keeps them from guessing at what it covers.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix, PlainBlock, Vector
+from vfbandits.errors import FeatureError
+from vfbandits.features.fields import Fields
+
+FORMAT = "vfbandits scaling"
+VERSION = 1
+METHODS = ("standard", "minmax", "none")
+KEYS = ("format", "version", "method", "fitted_rows", "salt", "numbers", "one_hot")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawRows:
+    """Rows before scaling, as private as the store that they come from.
+
+    ``numbers`` has shape (n, number columns); ``texts`` has n texts for each category column.
+    """
+
+    numbers: Matrix = field(repr=False)
+    texts: tuple[Sequence[str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """A fitted transformer.
+
+    Attributes
+    ----------
+    method
+        One of ``METHODS``.
+    numbers
+        Names of the number columns, which come first in a scaled row.
+    centres, spreads
+        One for each number column.
+    one_hot
+        Names of the category columns, each with its categories; they follow the numbers.
+    fitted_rows
+        How many rows it was fitted on; 0 if it was not fitted.
+    salt
+        Random text, so that the digest of a fitted scaling tells nothing.
+    width
+        How many numbers a scaled row has.
+    digest
+        SHA-256 over all of the above, as hexadecimal text.
+    """
+
+    method: str
+    numbers: tuple[str, ...]
+    centres: Vector = field(repr=False)
+    spreads: Vector = field(repr=False)
+    one_hot: Mapping[str, tuple[str, ...]] = field(repr=False)
+    fitted_rows: int = 0
+    salt: str = field(default="", repr=False)
+    width: int = field(init=False)
+    digest: str = field(init=False)
+    _places: tuple[dict[str, int], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not scale; keep at hand what each row needs."""
+        _refuse_faults(self)
+        places, start = [], len(self.numbers)
+        for categories in self.one_hot.values():
+            places.append({category: start + i for i, category in enumerate(categories)})
+            start += len(categories)
+        object.__setattr__(self, "_places", tuple(places))
+        object.__setattr__(self, "width", start)
+        object.__setattr__(self, "digest", _digest(_as_document(self)))
+
+    @classmethod
+    def identity(cls, columns: Sequence[str]) -> "Scaling":
+        """Number columns as they are.
+
+        >>> Scaling.identity(["age", "income"]).apply(RawRows(np.array([[40.0, 2.5]])))
+        array([[40. ,  2.5]])
+        """
+        n = len(columns)
+        return cls("none", tuple(columns), np.zeros(n), np.ones(n), {})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Scaling":
+        """The scaling in a file that ``save`` wrote."""
+        try:
+            document = json.loads(Path(path).read_bytes())
+        except OSError as error:
+            raise FeatureError(f"a scaling must be a file to read, got: {error}") from error
+        except ValueError as error:
+            raise FeatureError(f"{path} must be a scaling in JSON, got something else") from error
+        return _from_document(document, str(path))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the raw columns: numbers first, then categories."""
+        return (*self.numbers, *self.one_hot)
+
+    def apply(self, raw: RawRows) -> PlainBlock:
+        """Raw rows, scaled: (n, width), C-ordered.
+
+        >>> cities = {"city": ("Bern", "Rome")}
+        >>> scaling = Scaling("standard", ("age",), np.array([40.0]), np.array([10.0]), cities)
+        >>> scaling.apply(RawRows(np.array([[50.0], [40.0]]), (["Rome", "Oslo"],)))
+        array([[1., 0., 1.],
+               [0., 0., 0.]])
+        """
+        scaled = np.zeros((len(raw.numbers), self.width))
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled[:, : len(self.numbers)] = (raw.numbers - self.centres) / self.spreads
+        for places, texts in zip(self._places, raw.texts, strict=True):
+            found = np.array([places.get(text, -1) for text in texts], dtype=np.intp)
+            known = np.flatnonzero(found >= 0)
+            scaled[known, found[known]] = 1.0
+        if not np.isfinite(scaled).all():
+            bad = int((~np.isfinite(scaled)).any(axis=1).sum())
+            raise FeatureError(f"scaled rows must be finite, got {bad} that are not")
+        return PlainBlock(scaled)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it for its owner only; an older file is replaced in one step."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        document = {**_as_document(self), "digest": self.digest}
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(document, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            raise FeatureError(f"a scaling needs a file to write to, got: {error}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+
+def _refuse_faults(scaling: Scaling) -> None:
+    if scaling.method not in METHODS:
+        raise FeatureError(f"scaling is one of {', '.join(METHODS)}, got {scaling.method!r}")
+    names = scaling.columns
+    if not names or len(set(names)) != len(names):
+        raise FeatureError(f"a scaling needs columns, each once, got {', '.join(names) or 'none'}")
+    shape = (len(scaling.numbers),)
+    if scaling.centres.shape != shape or scaling.spreads.shape != shape:
+        raise FeatureError(f"a scaling needs {shape[0]} centres and spreads, got other shapes")
+    if not np.isfinite(scaling.centres).all() or not np.isfinite(scaling.spreads).all():
+        raise FeatureError("centres and spreads must be finite, got some that are not")
+    if not (scaling.spreads > 0.0).all():
+        raise FeatureError("spreads must be above 0, got some that are not")
+    for name, categories in scaling.one_hot.items():
+        if not categories or len(set(categories)) != len(categories):
+            raise FeatureError(f"column {name!r} needs categories, each once, got others")
+
+
+def _as_document(scaling: Scaling) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "method": scaling.method,
+        "fitted_rows": scaling.fitted_rows,
+        "salt": scaling.salt,
+        "numbers": [
+            {"name": name, "centre": centre, "spread": spread}
+            for name, centre, spread in zip(
+                scaling.numbers, scaling.centres.tolist(), scaling.spreads.tolist(), strict=True
+            )
+        ],
+        "one_hot": [
+            {"name": name, "categories": list(categories)}
+            for name, categories in scaling.one_hot.items()
+        ],
+    }
+
+
+def _from_document(document: object, where: str) -> Scaling:
+    fields = Fields(document if isinstance(document, dict) else {}, where, FeatureError)
+    came = fields.text("format"), fields.integer("version")
+    if came != (FORMAT, VERSION):
+        raise FeatureError(
+            f"{where} must be a {FORMAT} of version {VERSION}, got {came[0]!r} of version {came[1]}"
+        )
+    fields.only({*KEYS, "digest"})
+    numbers = fields.tables("numbers")
+    salt = "" if fields.values.get("salt") == "" else fields.text("salt")
+    scaling = Scaling(
+        fields.text("method"),
+        tuple(column.text("name") for column in numbers),
+        np.array([column.number("centre") for column in numbers], dtype=np.float64),
+        np.array([column.number("spread") for column in numbers], dtype=np.float64),
+        {column.text("name"): column.texts("categories") for column in fields.tables("one_hot")},
+        fields.integer("fitted_rows"),
+        salt,
+    )
+    if scaling.digest != fields.text("digest"):
+        raise FeatureError(f"{where} must have the digest of what it says: it was changed")
+    return scaling
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

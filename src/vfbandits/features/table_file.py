@@ -1,0 +1,116 @@
+"""Features from a file, read whole into memory: Parquet, CSV or gzipped CSV.
+
+Keys are text or whole numbers, and are compared as text.  CSV has no types: a key keeps its
+leading zeros there.  Nothing is guessed and nothing is filled in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from vfbandits.core.arrays import Matrix
+from vfbandits.errors import FeatureError
+from vfbandits.features.base import Key
+from vfbandits.features.memory import MemoryStore
+from vfbandits.features.scaling import RawRows, Scaling
+
+ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureTable:
+    """A file's keys, each once, and their rows."""
+
+    keys: list[Key] = field(repr=False)
+    raw: RawRows = field(repr=False)
+
+
+def open_file(path: Path, *, key: Sequence[str], scaling: Scaling) -> MemoryStore:
+    """A store of what is in the file now; later changes of the file are not seen."""
+    table = read_table(path, key=key, numbers=scaling.numbers, categories=tuple(scaling.one_hot))
+    return MemoryStore(table.keys, table.raw, scaling=scaling, n_parts=len(key), kind="file")
+
+
+def read_table(
+    path: Path, *, key: Sequence[str], numbers: Sequence[str], categories: Sequence[str] = ()
+) -> FeatureTable:
+    """The named columns of a file; all rows, or one error that names column and count."""
+    if not key:
+        raise FeatureError("rows are found by a key column at least, got none")
+    frame = _read(path, (*key, *numbers, *categories))
+    keys = list(zip(*(_texts(frame, name, path) for name in key), strict=True))
+    again = len(keys) - len(set(keys))
+    if again:
+        raise FeatureError(
+            f"{path.name} must have each key of {', '.join(map(repr, key))} once, "
+            f"got {_rows(again)} with a key of another"
+        )
+    texts = tuple(_texts(frame, name, path) for name in categories)
+    return FeatureTable(keys, RawRows(_numbers(frame, numbers, path), texts))
+
+
+def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:
+    if len(set(names)) != len(names):
+        raise FeatureError(f"columns must be named once, got {', '.join(names)}")
+    if not path.name.endswith(ENDINGS):
+        raise FeatureError(f"a feature file ends in {', '.join(ENDINGS)}, got {path.name!r}")
+    if not path.is_file():
+        raise FeatureError(f"a feature file must exist, got none at {path}")
+    try:
+        is_parquet = path.suffix == ".parquet"
+        scan = pl.scan_parquet(path) if is_parquet else pl.scan_csv(path, infer_schema=False)
+        there = scan.collect_schema().names()
+        missing = [name for name in names if name not in there]
+        if not missing:
+            return scan.select(names).collect()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        # Its message may quote cells, so only its kind is told.
+        kind = type(error).__name__
+        raise FeatureError(f"{path.name} must be a table to read, got {kind}") from None
+    raise FeatureError(
+        f"{path.name} must have the columns {', '.join(names)}, "
+        f"got none called {', '.join(missing)}"
+    )
+
+
+def _texts(frame: pl.DataFrame, name: str, path: Path) -> list[str]:
+    column = frame[name]
+    kind = column.dtype
+    if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum)):
+        raise FeatureError(
+            f"column {name!r} of {path.name} must hold text or whole numbers, "
+            f"got {kind} in {_rows(len(column))}"
+        )
+    if column.null_count():
+        raise FeatureError(
+            f"column {name!r} of {path.name} must have no empty cell, "
+            f"got {_rows(column.null_count())} with one"
+        )
+    return column.cast(pl.String).to_list()
+
+
+def _numbers(frame: pl.DataFrame, names: Sequence[str], path: Path) -> Matrix:
+    matrix = np.empty((len(frame), len(names)))
+    for place, name in enumerate(names):
+        column = frame[name]
+        is_text = path.suffix != ".parquet"
+        if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or is_text):
+            raise FeatureError(
+                f"column {name!r} of {path.name} must hold numbers, "
+                f"got {column.dtype} in {_rows(len(column))}"
+            )
+        matrix[:, place] = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+        bad = int(np.count_nonzero(~np.isfinite(matrix[:, place])))
+        if bad:
+            raise FeatureError(
+                f"column {name!r} of {path.name} must hold finite numbers, "
+                f"got {_rows(bad)} with an empty cell, text, NaN or infinity"
+            )
+    return matrix
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"

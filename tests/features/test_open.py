@@ -1,0 +1,203 @@
+"""Settings to features: what is opened, what is refused, and how long a row may be."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import servers
+from feature_tables import write_hashes, write_table
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+
+from vfbandits.core.arrays import PlainBlock
+from vfbandits.errors import ConfigError, FeatureError
+from vfbandits.features import FeatureSettings, Lookup, Scaling, open_features
+from vfbandits.features.fit import fit_scaling
+from vfbandits.features.open import clip
+from vfbandits.features.scaling import RawRows
+from vfbandits.features.table_file import read_table
+
+ROWS = {("u1",): (30.0, 1.0), ("u2",): (50.0, 3.0)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    columns = {"user": ["u1", "u2"], "age": [30.0, 50.0], "pay": [1.0, 3.0], "city": ["x", "y"]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "bank.parquet")
+    return tmp_path
+
+
+def settings_of(folder, text):
+    return FeatureSettings.from_table(tomllib.loads(text), folder=folder)
+
+
+FILE = """
+kind = "file"
+path = "bank.parquet"
+key = ["user"]
+"""
+
+
+def fit_bank(folder, **more):
+    wanted = {"numbers": ("age", "pay"), "categories": ("city",)}
+    table = read_table(folder / "bank.parquet", key=("user",), **wanted)
+    return fit_scaling(table.raw, **wanted, **more).save(folder / "scaling.json")
+
+
+def test_a_file_opens_as_it_is(folder):
+    with open_features(settings_of(folder, FILE + 'columns = ["pay", "age"]\nwidth = 2')) as opened:
+        answer = opened.block([("u2",), ("u9",)])
+        assert_array_equal(answer.values, [[3.0, 50.0], [0.0, 0.0]])
+        assert (answer.missing, answer.clipped) == (1, 0)
+        assert (opened.width, opened.columns) == (2, ("pay", "age"))
+        assert opened.describe() == {
+            "kind": "file",
+            "rows": 2,
+            "columns": ["pay", "age"],
+            "width": 2,
+            "scaling": Scaling.identity(["pay", "age"]).digest,
+            "clip_norm": None,
+        }
+
+
+def test_a_closed_store_holds_no_features_any_more(folder):
+    opened = open_features(settings_of(folder, FILE + 'columns = ["pay", "age"]'))
+    opened.close()
+    opened.close()
+    assert opened.block([("u2",)]).missing == 1
+
+
+def test_a_scaling_brings_its_columns_its_width_and_its_digest(folder):
+    path = fit_bank(folder)
+    opened = open_features(settings_of(folder, FILE + 'scaling = "scaling.json"\nwidth = 4'))
+    assert opened.digest == Scaling.load(path).digest
+    assert_allclose(opened.block([("u1",), ("u2",)]).values, [[-1, -1, 1, 0], [1, 1, 0, 1]])
+
+
+@pytest.mark.parametrize("kind", ["sql", "redis"])
+def test_servers_are_found_through_the_environment(folder, kind, monkeypatch):
+    scaling = Scaling.identity(["age", "pay"])
+    if kind == "sql":
+        url = servers.postgres().url
+        write_table(url, f"open_{folder.name}", ROWS, key=("user",), scaling=scaling)
+        place = f'table = "open_{folder.name}"'
+    else:
+        url = servers.redis().url
+        write_hashes(url, folder.name, ROWS, columns=scaling.columns)
+        place = f'prefix = "{folder.name}"'
+    monkeypatch.setenv("BANK_URL", url)
+    text = f'kind = "{kind}"\nurl_env = "BANK_URL"\nkey = ["user"]\ncolumns = ["age", "pay"]\n'
+    settings = settings_of(folder, text + place + "\nclip_norm = 31\ntimeout_s = 5")
+    with open_features(settings) as opened:
+        opened.check()
+        answer = opened.block([("u1",), ("u2",), ("u3",)])
+        assert (answer.missing, answer.clipped) == (1, 1)
+        assert_array_equal(answer.values[0], [30.0, 1.0])
+        assert_allclose(np.linalg.norm(answer.values[1]), 31.0)
+        assert "://" not in f"{settings!r} {opened.describe()}"
+
+
+def test_a_server_need_not_be_there_when_features_are_opened(folder):
+    port = servers.free_port()
+    for text in (
+        f'kind = "redis"\nurl = "redis://127.0.0.1:{port}"\nprefix = "p"\n',
+        f'kind = "sql"\nurl = "postgresql+psycopg://me:hidden@127.0.0.1:{port}/x"\ntable = "t"\n',
+    ):
+        settings = settings_of(folder, text + 'key = ["user"]\ncolumns = ["age"]')
+        assert "hidden" not in repr(settings)
+        with open_features(settings) as opened:
+            with pytest.raises(FeatureError, match="within 1 s, got") as caught:
+                opened.check()
+            assert "hidden" not in str(caught.value)
+
+
+def test_another_width_is_refused_with_both(folder):
+    fit_bank(folder)
+    with pytest.raises(FeatureError, match="must be 3 wide, got 4 from 3 columns"):
+        open_features(settings_of(folder, FILE + 'scaling = "scaling.json"\nwidth = 3'))
+
+
+def test_other_columns_than_the_scalings_are_refused(folder):
+    fit_bank(folder)
+    both = FILE + 'scaling = "scaling.json"\n'
+    open_features(settings_of(folder, both + 'columns = ["age", "pay", "city"]'))
+    with pytest.raises(FeatureError, match=r"of scaling.json, age, pay, city, got pay, age, city"):
+        open_features(settings_of(folder, both + 'columns = ["pay", "age", "city"]'))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('kind = "file"', "a list of texts at 'key', got nothing"),
+        ('kind = "oracle"\nkey = ["user"]\ncolumns = ["a"]', "file, sql, redis, got 'oracle'"),
+        (FILE, "columns or a scaling, got neither"),
+        (FILE.replace('["user"]', "[]") + 'columns = ["a"]', "one or two columns, each once"),
+        (FILE.replace('["user"]', '["u", "u"]') + 'columns = ["a"]', "one or two columns"),
+        (FILE.replace('["user"]', '"user"') + 'columns = ["a"]', "a list of texts at 'key'"),
+        (FILE + 'columns = ["a"]\nwidht = 3', "got 'widht'"),
+        (FILE + 'columns = ["a"]\nwidth = 3.0', "a whole number at 'width', got float"),
+        (FILE + 'columns = ["a"]\ntimeout_s = 0', "timeout_s must be a number above 0, got 0"),
+        (FILE + 'columns = ["a"]\nclip_norm = -1', "clip_norm must be a number above 0, got -1"),
+        (FILE + 'columns = ["a"]\ntimeout_s = inf', "a finite number at 'timeout_s', got float"),
+        (FILE + 'columns = ["a"]\nurl = "x"', "kind file are found by path, got path and url"),
+        ('kind = "sql"\nkey = ["u"]\ncolumns = ["a"]\nurl = "x"', "by url and table, got url"),
+        ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]', "by url and prefix, got nothing"),
+        ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = ""', "text at 'prefix'"),
+        (
+            'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = "p"\nurl = "x"\nurl_env = "X"',
+            "by url or by url_env, got both",
+        ),
+    ],
+)
+def test_settings_that_open_nothing_are_refused(text, says):
+    with pytest.raises(ConfigError, match=says):
+        settings_of(Path(), text)
+
+
+def test_an_environment_without_the_url_is_refused(monkeypatch):
+    monkeypatch.delenv("BANK_URL", raising=False)
+    text = 'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = "p"\nurl_env = "BANK_URL"'
+    with pytest.raises(ConfigError, match="a url in BANK_URL, got nothing"):
+        open_features(settings_of(Path(), text))
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "extra"),
+    [
+        (FILE, "polars", "experiments"),
+        ('kind = "sql"\nkey = ["u"]\nurl = "sqlite:///x"\ntable = "t"\n', "sqlalchemy", "sql"),
+        ('kind = "redis"\nkey = ["u"]\nurl = "redis://x"\nprefix = "p"\n', "redis", "redis"),
+    ],
+)
+def test_a_missing_extra_is_named(folder, monkeypatch, text, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(FeatureError, match=f"needs {package}, .* 'vfbandits\\[{extra}\\]'"):
+        open_features(settings_of(folder, text + 'columns = ["age"]'))
+
+
+def test_a_missing_scikit_learn_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(FeatureError, match=r"needs sklearn, .* 'vfbandits\[experiments\]'"):
+        fit_scaling(RawRows(np.ones((1, 1))), numbers=["a"])
+
+
+@given(
+    X=arrays(np.float64, (5, 3), elements=st.floats(-1e6, 1e6)),
+    longest=st.floats(1e-3, 1e6),
+)
+def test_no_row_is_longer_than_the_longest_and_short_ones_are_not_touched(X, longest):
+    answer = clip(Lookup(PlainBlock(X), missing=2), longest)
+    lengths = np.linalg.norm(X, axis=1)
+    assert (np.linalg.norm(answer.values, axis=1) <= longest * (1.0 + 1e-15)).all()
+    short = lengths <= longest * (1.0 - 1e-12)
+    assert_array_equal(answer.values[short], X[short])
+    # up to rounding: a long row keeps its direction
+    assert_allclose(answer.values * lengths[:, None], X * np.minimum(lengths, longest)[:, None],
+                    rtol=1e-12, atol=1e-300)  # fmt: skip
+    assert answer.missing == 2
+    assert answer.values.flags.c_contiguous

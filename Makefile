@@ -15,26 +15,28 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "vfbandits needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments,rpc,sql,redis]'
 	@touch $@
 
-demo: $(READY) ## masked against plain, and the paper's comparison: plot and table in out/demo
+demo: $(READY) ## a federation of five processes, against a central bandit: plot and table in out/demo
 	$(BIN)/vfb demo --out out/demo
 
 test: $(READY) lint ## what CI runs
 	$(BIN)/python -m coverage run -m pytest -m "not long"
-	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts tests/store
-	$(BIN)/python -m coverage report --include='src/vfbandits/core/*' --omit='*/compiled.py' --fail-under=99
+	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store
+	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
 
 test-long: $(READY) ## a million updates, and thousands of fresh random worlds
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest -m long
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store tests/protocol
 
 bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.losslessness
 	$(BIN)/python -m benchmarks.criteo
+	$(BIN)/python -m benchmarks.journal
+	$(BIN)/python -m benchmarks.federation
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

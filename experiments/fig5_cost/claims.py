@@ -114,16 +114,16 @@ def _linear(rows: list[Row]) -> Claim:
         "Messages grow linearly in d, K and M (dense masks, a row for each arm).",
         place="Fig. 5c",
         measured=", ".join(f"{size}^{exponent}" for size, exponent in growth.items()),
-        criterion="each exponent 1, in bytes of real messages",
-        holds=all(abs(exponent.value - 1.0) < 1e-6 for exponent in growth.values()),
+        criterion="each exponent 1 within 0.01, in bytes of real encoded messages",
+        holds=all(abs(exponent.value - 1.0) < 0.01 for exponent in growth.values()),
     )
 
 
 def _formula_is_measured(rows: list[Row]) -> Claim:
     blocks = sent(rows, "dense", "per_arm")
-    right = sum(
+    more = max(
         value(row, "bytes_with_active")
-        == model.bytes_per_step(
+        / model.bytes_per_step(
             whole_value(row, "dim"), whole_value(row, "arms"), whole_value(row, "participants")
         )
         for row in blocks
@@ -131,9 +131,10 @@ def _formula_is_measured(rows: list[Row]) -> Claim:
     return Claim.judged(
         "The formula 8·K·M·d is the size of all masked blocks of a step.",
         place="appendix C.2",
-        measured=f"equal for {right} of {len(blocks)} sizes (raw float64 buffers, no wire format)",
-        criterion="equal for every size",
-        holds=right == len(blocks),
+        measured=f"encoded messages are at most {100 * (more - 1.0):.2f} % larger "
+        f"({len(blocks)} sizes)",
+        criterion="within 2 % for every size",
+        holds=1.0 <= more <= 1.02,
     )
 
 

@@ -18,10 +18,12 @@ from vfbandits.core.bandit import Bandit
 from vfbandits.core.mask import deal_blockwise, deal_dense
 from vfbandits.core.policy import Policy
 from vfbandits.core.round import Federation
+from vfbandits.features.extra import require
+from vfbandits.protocol.messages import DIGEST_SIZE, Answer
 from vfbandits.reproduce.config import number, whole, whole_numbers, word
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.simulate.study_file import policy_from
 from vfbandits.simulate.world import even_widths, unit_rows
+from vfbandits.store.policy_table import policy_from
 
 from . import model
 
@@ -143,7 +145,7 @@ def _model(settings: Settings) -> list[Row]:
 
 
 def _bytes(settings: Settings) -> list[Row]:
-    """Masks are dealt, blocks masked, and the raw little-endian buffers counted."""
+    """Masks are dealt, blocks masked, and the encoded messages counted."""
     deal = deal_dense if settings["mask"] == "dense" else deal_blockwise
     outer = settings["layout"] == "outer"
     rng = np.random.default_rng(0)
@@ -174,8 +176,14 @@ def _bytes(settings: Settings) -> list[Row]:
 
 
 def encode(block: MaskedBlock) -> bytes:
-    """A message as long as there is no wire format: the block's float64 buffer, little-endian."""
-    return np.ascontiguousarray(block, dtype="<f8").tobytes()
+    """The block as the answer that a participant sends: the wire format of the live federation."""
+    require("google.protobuf", extra="rpc", to="counting the bytes of real messages")
+    from vfbandits.transport.rpc.codec import encode as encode_message  # noqa: PLC0415  (an extra)
+
+    n_rows, n_columns = block.shape
+    values = np.ascontiguousarray(block, dtype="<f8").tobytes()
+    digest = bytes(DIGEST_SIZE)
+    return encode_message(Answer(1, 0, 1, digest, n_rows, n_columns, values))
 
 
 def _time(settings: Settings) -> list[Row]:

@@ -74,7 +74,7 @@ def _byte_table(rows: list[Row], config: Settings) -> ValueTable:
     participants = whole_numbers(config, "sent_participants")
     return ValueTable(
         f"Sent by all passive participants for one decision, {dim} features, K = {n_arms} "
-        "(raw float64 buffers)",
+        "(encoded messages)",
         ("", *(f"M = {m}" for m in participants)),
         tuple(lines),
     )

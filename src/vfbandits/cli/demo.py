@@ -1,46 +1,221 @@
-"""``vfb demo``: what the library promises, shown in a minute or two."""
+"""``vfb demo``: a complete federation on this machine, as real processes, in a minute."""
 
-from collections.abc import Sequence
+import asyncio
+import json
+import socket
+import sys
+import tempfile
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
 
-from vfbandits.cli.choices import PlotFormat
-from vfbandits.cli.parity import compare
-from vfbandits.cli.simulate import run_and_write
-from vfbandits.simulate.study import PAPER_POLICIES, Study
-from vfbandits.simulate.trial import ParityTrial
-from vfbandits.simulate.world import WorldSettings, even_widths
+from vfbandits.cli.choices import AggregationName, MaskName
+from vfbandits.errors import LinkError
+from vfbandits.simulate.plot import require_matplotlib
+
+if TYPE_CHECKING:
+    from vfbandits.service.local import LocalFederation
+    from vfbandits.service.rehearsal import Rehearsal, Tally
+    from vfbandits.transport.rpc.application import ApplicationClient
+
+WIDTHS = {"shop": 10, "bank": 10, "news": 10, "post": 10, "gym": 10}
+N_USERS = 400
+N_ARMS = 10
+CONNECT_S = 30.0
 
 
 def demo(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a first look.")] = False,
+    rounds: Annotated[int, typer.Option(help="Decisions to make.", min=1)] = 2_000,
+    mask: Annotated[MaskName, typer.Option(help="Family of masks.")] = MaskName.dense,
+    aggregation: Annotated[
+        AggregationName, typer.Option(help="secure needs dense masks.", show_default="by mask")
+    ] = None,  # type: ignore[assignment]
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="200 decisions.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out/demo"),
-    processes: Annotated[
-        int | None, typer.Option(help="Runs at a time.", show_default="all processors")
-    ] = None,
 ) -> None:
-    """Show that masked equals plain, then what more features are worth (the paper's experiment).
+    """Start an active and four passive participants, and let them decide together.
 
-    Ends with exit code 1 if a masked decision differs from the plain one.
+    Five processes over mutual TLS with certificates of their own, and for dense masks a mask
+    generator that deals the shares beforehand.  Each decision is compared with that of a central
+    bandit that sees all features.  Ends with exit code 1 if one differs.
     """
-    if quick:
-        world = WorldSettings(even_widths(20, 5))
-        study = Study(world=world, horizon=200, n_seeds=2)
-        trials = [ParityTrial(policy, world, horizon=200) for policy in PAPER_POLICIES]
-        processes = processes or 1  # starting more would take longer than all the runs
-    else:
-        study = Study()
-        trials = [ParityTrial(policy, study.world) for policy in PAPER_POLICIES]
-    raise typer.Exit(show_all(trials, study, out, processes=processes))
+    require_matplotlib()
+    if aggregation is None:
+        aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
+    with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
+        started = time.monotonic()
+        federation, rehearsal = _build(Path(folder), mask.value, aggregation.value)
+        with federation:
+            say = Console(stderr=True)
+            say.print(f"5 processes up after {time.monotonic() - started:.1f} s", style="dim")
+            tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
+            _show(tally, mask.value, aggregation.value)
+            _write(tally, out)
+            if keep:
+                _keep(federation)
+    raise typer.Exit(0 if tally.equal == tally.total else 1)
 
 
-def show_all(
-    trials: Sequence[ParityTrial], study: Study, out: Path, *, processes: int | None
-) -> int:
-    """Run the trials, then the study; returns the exit code, 1 if a decision differs."""
-    codes = [compare(trial) for trial in trials]
-    run_and_write(study, out, processes=processes, plot_format=PlotFormat.png)
-    return max(codes)
+def _build(folder: Path, mask: str, aggregation: str) -> "tuple[LocalFederation, Rehearsal]":
+    from vfbandits.core.policy import LinUCB  # noqa: PLC0415  (slow to import)
+    from vfbandits.protocol.roster import Terms  # noqa: PLC0415
+    from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415
+    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415
+    from vfbandits.service.settings import ModelSettings  # noqa: PLC0415
+
+    terms = Terms(mask, aggregation)
+    town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
+    features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
+    plan = Plan(WIDTHS, terms, features, federation="demo")
+    model = ModelSettings(LinUCB(beta=0.5), seed=0)
+    federation = LocalFederation(folder, plan, port=_free_port())
+    return federation, Rehearsal(town, model, seed=1)
+
+
+async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
+    from vfbandits.service.run import server_name, tls_files  # noqa: PLC0415
+    from vfbandits.transport.rpc.application import ApplicationClient  # noqa: PLC0415
+
+    client = ApplicationClient(
+        federation.address,
+        tls=tls_files(federation.identity("app")),
+        name="app",
+        role="application",
+        server_name=server_name(federation.roster),
+    )
+    try:
+        await _wait_for_all(client)
+        bar = Progress(
+            TextColumn("deciding"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        with bar:
+            task = bar.add_task("", total=rounds, facts="")
+            await rehearsal.play(
+                client,
+                rounds,
+                on_round=lambda t: bar.update(task, completed=t.total, facts=_facts(t)),
+            )
+    finally:
+        await client.close()
+    return rehearsal.tally
+
+
+def _facts(tally: "Tally") -> str:
+    last = sorted(tally.seconds[-100:])
+    return f"{tally.equal} equal to central, p50 {1e3 * last[len(last) // 2]:.1f} ms"
+
+
+async def _wait_for_all(client: "ApplicationClient") -> None:
+    from vfbandits.protocol.application import StatusRequest  # noqa: PLC0415
+
+    limit = time.monotonic() + CONNECT_S
+    while time.monotonic() < limit:
+        reply = await client.status(StatusRequest(), timeout_s=5.0)
+        facts = json.loads(reply.document)["participants"].values()
+        if all(participant["connected"] for participant in facts):
+            return
+        await asyncio.sleep(0.05)
+    raise LinkError(f"not all participants were connected after {CONNECT_S:g} s")
+
+
+def _show(tally: "Tally", mask: str, aggregation: str) -> None:
+    federation, alone = tally.regret["federation"][-1], tally.regret["alone"][-1]
+    table = Table(
+        "",
+        "federation of 5 processes",
+        title=f"{mask} masks, {aggregation} aggregation, mutual TLS on loopback, "
+        f"{sum(WIDTHS.values())} features of {len(WIDTHS)} participants, {N_ARMS} arms",
+        title_justify="left",
+    )
+    colour = "green" if tally.equal == tally.total else "red"
+    table.add_row(
+        "decisions equal to the central bandit", f"[{colour}]{tally.equal} of {tally.total}[/]"
+    )
+    table.add_row("largest score difference", f"{tally.largest_difference:.1e}")
+    table.add_row("decisions without some participant", str(tally.incomplete))
+    table.add_row("cumulative regret", f"{federation:.1f}")
+    table.add_row("… of the active participant alone", f"{alone:.1f}")
+    table.add_row(
+        "latency of a decision, p50 / p99",
+        f"{1e3 * tally.latency_s(0.5):.2f} ms / {1e3 * tally.latency_s(0.99):.2f} ms",
+    )
+    table.add_row("bytes of masked rows per decision", f"{tally.bytes_received // tally.total}")
+    Console().print(table)
+
+
+def _write(tally: "Tally", out: Path) -> None:
+    """Regret of the federation beside that of the active participant alone: CSV and a picture."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    out.mkdir(parents=True, exist_ok=True)
+    lines = ["round,federation,alone"]
+    curves = zip(tally.regret["federation"], tally.regret["alone"], strict=True)
+    lines += [f"{number},{a:.6f},{b:.6f}" for number, (a, b) in enumerate(curves, start=1)]
+    (out / "federation.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    panel = figure.subplots()
+    panel.plot(tally.regret["alone"], color="#D55E00", label="active participant alone")
+    panel.plot(
+        tally.regret["federation"],
+        color="#0072B2",
+        label=f"federation = central bandit ({tally.equal} of {tally.total} decisions)",
+    )
+    panel.set_xlabel("round")
+    panel.set_ylabel("cumulative regret")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False)
+    figure.savefig(out / "federation.png", dpi=160)
+    typer.echo(f"wrote {out / 'federation.png'} and {out / 'federation.csv'}")
+
+
+def _keep(federation: "LocalFederation") -> None:
+    """Leave the processes running until somebody ends it."""
+    typer.echo(f"\nrunning: active participant at {federation.address}; folder {federation.folder}")
+    for line in commands_to_type(federation):
+        typer.echo(f"  {line}")
+    typer.echo("Ctrl-C ends it.")
+    try:
+        while all(process.poll() is None for process in federation.processes.values()):
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        typer.echo("stopping")
+
+
+def commands_to_type(federation: "LocalFederation") -> list[str]:
+    """Commands for another terminal, to look at a federation and to change it."""
+    operator, folder = federation.config("operator"), federation.folder
+    lines = [
+        f"vfb federation status --config {operator}",
+        f"vfb parity --config {federation.config('app')}",
+    ]
+    rotate = f"vfb masks rotate --config {operator}"
+    if federation.plan.terms.mask == "dense":
+        lines.append(
+            f"vfb masks deal --roster {operator.parent / 'roster.signed'} --authority "
+            f"{federation.authority.certificate_path} --key-dir {folder / 'generator/identity'} "
+            f"--epoch 2 --out {folder / 'envelopes'}"
+        )
+        rotate += f" --envelopes {folder / 'envelopes'}"
+    return [*lines, rotate]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -9,8 +9,15 @@ import typer
 from vfbandits.cli.demo import demo
 from vfbandits.cli.evaluate import evaluate
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.features import features_app
+from vfbandits.cli.federation import federation_app
+from vfbandits.cli.log import log_app
+from vfbandits.cli.masks import masks_app
 from vfbandits.cli.parity import parity
+from vfbandits.cli.pki import pki_app
+from vfbandits.cli.preflight import preflight
 from vfbandits.cli.reproduce import reproduce
+from vfbandits.cli.serve import serve_app
 from vfbandits.cli.simulate import simulate
 
 app = typer.Typer(
@@ -49,6 +56,13 @@ app.command()(in_one_line(simulate))
 app.command()(in_one_line(reproduce))
 app.command()(in_one_line(evaluate))
 app.command()(in_one_line(demo))
+app.add_typer(pki_app, name="pki")
+app.add_typer(features_app, name="features")
+app.add_typer(federation_app, name="federation")
+app.add_typer(masks_app, name="masks")
+app.command()(in_one_line(preflight))
+app.add_typer(serve_app, name="serve")
+app.add_typer(log_app, name="log")
 
 if __name__ == "__main__":
     app()

@@ -1,6 +1,7 @@
 """``vfb parity``: masked against plain, round by round."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName, SpaceName
+from vfbandits.cli.live_parity import compare_live
 from vfbandits.cli.policy_flags import policies_from
 from vfbandits.cli.progress import progress
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.registry import describe
-from vfbandits.errors import SnapshotError
+from vfbandits.errors import SettingError, SnapshotError
 from vfbandits.simulate.parity import ParityReport
 from vfbandits.simulate.trial import ParityTrial
 from vfbandits.simulate.world import ARM_DIM, WorldSettings, even_widths
@@ -22,10 +24,26 @@ ROTATED = (
     "plain are equal in distribution; for this report the masked side's normals were turned by "
     "the mask, so that decisions can be compared one by one."
 )
+LIVE = ("config", "trial", "arms", "rounds", "as_json")
 
 
 def parity(  # noqa: PLR0913  (one argument for each flag)
+    ctx: typer.Context,
     *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="An application's TOML file: ask the running federation, with --rounds, --arms, "
+            "--trial and --json only. The other flags are its own settings there."
+        ),
+    ] = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            help="--config: number of the public test data; new ones each time.",
+            show_default="drawn at random",
+        ),
+    ] = None,
     policy: Annotated[PolicyName, typer.Option(help="How to explore.")] = PolicyName.linucb,
     layout: Annotated[LayoutName, typer.Option(help="Where the arm enters.")] = LayoutName.per_arm,
     mask: Annotated[MaskName, typer.Option(help="Family of masks.")] = MaskName.blockwise,
@@ -67,8 +85,23 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Run a masked federation and a plain bandit side by side and compare every decision.
 
-    Ends with exit code 1 if a decision differs.
+    Without --config everything is simulated in this process.  With it, public test data go through
+    the running federation; what it has learnt is left alone.  Ends with exit code 1 if a decision
+    differs.
     """
+    given = _given(ctx)
+    if config is not None:
+        refused = [flag for name, flag in given.items() if name not in LIVE]
+        if refused:
+            raise SettingError(
+                f"with --config the federation itself has these settings, got {', '.join(refused)}"
+            )
+        asked = arms if "arms" in given else None
+        raise typer.Exit(
+            compare_live(config, rounds=rounds, trial=trial, arms=asked, as_json=as_json)
+        )
+    if trial is not None:
+        raise SettingError("--trial goes with --config, got no --config")
     parameters = {
         "beta": beta,
         "posterior_scale": posterior_scale,
@@ -77,7 +110,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         "scale": scale,
         "exponent": exponent,
     }
-    trial = ParityTrial(
+    simulated = ParityTrial(
         policies_from([policy.value], parameters)[0],
         WorldSettings(even_widths(dim, participants), arms, layout.value, arm_dim, noise),
         mask=mask.value,
@@ -89,7 +122,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         missing=missing,
         seed=seed,
     )
-    raise typer.Exit(compare(trial, as_json=as_json))
+    raise typer.Exit(compare(simulated, as_json=as_json))
 
 
 def compare(trial: ParityTrial, *, as_json: bool = False) -> int:
@@ -167,3 +200,13 @@ def _named(policy: Policy) -> dict[str, object]:
         return describe(policy)
     except SnapshotError:
         return {"name": type(policy).__name__}
+
+
+def _given(ctx: typer.Context) -> dict[str, str]:
+    """The flags that stand on the command line, by the name of their parameter."""
+    given = {}
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        if parameter.name and source is not None and source.name == "COMMANDLINE":
+            given[parameter.name] = parameter.opts[0]
+    return given

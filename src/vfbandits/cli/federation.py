@@ -1,0 +1,184 @@
+"""``vfb federation``: the files with which one begins, its members, and how it is."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.federation_init import AuthorityFolder, init
+from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
+from vfbandits.cli.say import say
+from vfbandits.cli.status_table import status_table
+from vfbandits.errors import ConfigError
+from vfbandits.features.extra import require
+from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, Roster
+from vfbandits.service.federation_files import (
+    ROSTER,
+    find_approved,
+    put_roster,
+    with_member,
+    without_member,
+    write_config,
+)
+from vfbandits.service.pki_authority import Authority
+from vfbandits.service.settings import load_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vfbandits.service.live_change import Outcome
+
+federation_app = typer.Typer(
+    name="federation",
+    help="Begin a federation, change its members while it runs, and see how it is.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+OperatorConfig = Annotated[Path, typer.Option("--config", help="The operator's TOML file.")]
+Envelopes = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Dense masks: what vfb masks deal wrote for the new roster."),
+]
+RosterOut = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Only write the next signed roster, and change nothing."),
+]
+
+
+def add(
+    member: Annotated[Path, typer.Argument(metavar="FILE", help="The newcomer's .member.json.")],
+    *,
+    config: OperatorConfig,
+    authority: AuthorityFolder,
+    envelopes: Envelopes = None,
+    roster_out: RosterOut = None,
+    passphrase_env: PassphraseVariable = None,
+) -> None:
+    """Let a passive participant into a live federation; nothing that was learnt is lost.
+
+    With **blockwise** masks this is one step.
+
+    With **dense** masks it is three, since the mask generator deals for the new roster:
+
+    1. `vfb federation add … --roster-out next.signed` writes the new roster and says its epoch.
+
+    2. `vfb masks deal --roster next.signed --epoch EPOCH --out DIR …`, where the generator is.
+
+    3. `vfb federation add … --envelopes DIR` puts both into force.
+    """
+    organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
+    newcomer = find_approved(organiser, [member])[0].member
+    outcome = _change(
+        config,
+        lambda roster: with_member(roster, newcomer),
+        organiser,
+        envelopes=envelopes,
+        roster_out=roster_out,
+    )
+    if roster_out is not None:
+        return
+    place = load_client(config)
+    home = place.roster.parent / newcomer.name
+    put_roster(outcome.signed, home / ROSTER)
+    if not (home / f"{newcomer.name}.toml").exists():
+        write_config(newcomer, outcome.roster, place.address, home / f"{newcomer.name}.toml")
+    say(f"send {home} to {newcomer.name}: its roster, and a commented configuration")
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A passive participant.")],
+    *,
+    config: OperatorConfig,
+    authority: AuthorityFolder,
+    envelopes: Envelopes = None,
+    roster_out: RosterOut = None,
+    passphrase_env: PassphraseVariable = None,
+) -> None:
+    """Take a passive participant out of a live federation, and what was learnt of its features.
+
+    All others must be connected.  With **dense** masks it takes the three steps of
+    `vfb federation add`, with this command's name.
+    """
+    organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
+    _change(
+        config,
+        lambda roster: without_member(roster, name),
+        organiser,
+        envelopes=envelopes,
+        roster_out=roster_out,
+    )
+
+
+def status(
+    *,
+    config: Annotated[
+        Path, typer.Option(help="The TOML file of an operator, application or active participant.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Ask the active participant how the federation is."""
+    require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
+
+    async def ask() -> dict[str, object]:
+        async with connect(config, roles=(OPERATOR, APPLICATION, ACTIVE)) as session:
+            return await session.status()
+
+    document = asyncio.run(ask())
+    if as_json:
+        typer.echo(json.dumps(document))
+    else:
+        Console().print(status_table(document))
+
+
+for command in (init, add, remove, status):
+    federation_app.command()(in_one_line(command))
+
+
+def _change(
+    config: Path,
+    change: "Callable[[Roster], Roster]",
+    organiser: Authority,
+    *,
+    envelopes: Path | None,
+    roster_out: Path | None,
+) -> "Outcome":
+    require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
+    from vfbandits.service.live_change import change_members, next_roster  # noqa: PLC0415
+
+    if envelopes is not None and roster_out is not None:
+        raise ConfigError("first --roster-out, then, when masks are dealt, --envelopes; got both")
+
+    async def run() -> "Outcome":
+        async with connect(config, roles=(OPERATOR,)) as session:
+            if roster_out is None:
+                return await change_members(session, change, organiser, envelopes=envelopes)
+            return await next_roster(session, change, organiser)
+
+    outcome = asyncio.run(run())
+    if roster_out is not None:
+        put_roster(outcome.signed, roster_out)
+        _say_how_to_deal(outcome, roster_out, organiser)
+    else:
+        had = "was in force already" if outcome.was_done else "is in force"
+        say(f"roster number {outcome.roster.number} {had}, mask epoch {outcome.epoch}")
+    return outcome
+
+
+def _say_how_to_deal(outcome: "Outcome", roster_out: Path, organiser: Authority) -> None:
+    say(f"wrote {roster_out}: roster number {outcome.roster.number}, not in force yet")
+    if outcome.roster.terms.mask != "dense":
+        say("blockwise masks need no dealing: run this again without --roster-out")
+        return
+    say("now, where the mask generator is:")
+    say(
+        f"  vfb masks deal --roster {roster_out} --authority {organiser.certificate_path} "
+        f"--key-dir … --epoch {outcome.epoch} --out envelopes"
+    )
+    say("then run this again with --envelopes envelopes instead of --roster-out")

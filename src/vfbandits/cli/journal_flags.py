@@ -1,0 +1,34 @@
+"""Flags that name a journal and its key; neither a password nor a key is ever a flag."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vfbandits.errors import SettingError
+from vfbandits.store.key import JournalKey, key_from_environment, read_key
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOURNAL",
+        help="A file; sqlite:///FILE; postgresql://HOST/DATABASE; or env:NAME, where one of these "
+        "stands in the environment.",
+    ),
+]
+LogName = Annotated[str, typer.Option("--name", help="Of the log, in a database.")]
+KeyFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Key of an encrypted log, mode 0600.")
+]
+KeyVariable = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Environment variable with the key.")
+]
+
+
+def key_of(key_file: Path | None, key_env: str | None) -> JournalKey | None:
+    """The key that the flags name, if they do."""
+    if key_file is not None and key_env is not None:
+        raise SettingError("a key comes from --key-file or --key-env, got both")
+    if key_file is not None:
+        return read_key(key_file)
+    return None if key_env is None else key_from_environment(key_env)

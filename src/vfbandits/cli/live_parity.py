@@ -1,0 +1,98 @@
+"""``vfb parity --config``: a running federation against a central bandit."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vfbandits.cli.progress import progress
+from vfbandits.core.policy.registry import describe
+from vfbandits.features.extra import require
+from vfbandits.protocol.roster import ACTIVE, APPLICATION
+
+if TYPE_CHECKING:
+    from vfbandits.service.live_parity import LiveReport
+
+
+def compare_live(
+    config: Path, *, rounds: int, trial: int | None, arms: int | None, as_json: bool
+) -> int:
+    """Run a trial and print what came of it; returns the exit code, 1 if a decision differs."""
+    with progress("rounds", total=rounds, silent=as_json) as tell:
+        report = asyncio.run(_run(config, rounds, trial, arms, lambda place: tell(place + 1)))
+    if as_json:
+        typer.echo(json.dumps(as_object(report)))
+    else:
+        Console().print(as_table(report))
+    return 0 if report.lossless else 1
+
+
+async def _run(
+    config: Path, rounds: int, trial: int | None, arms: int | None, tell: Callable[[int], None]
+) -> "LiveReport":
+    require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
+    from vfbandits.service.live_parity import live_parity  # noqa: PLC0415
+
+    async with connect(config, roles=(APPLICATION, ACTIVE)) as session:
+        return await live_parity(session, rounds=rounds, trial=trial, n_arms=arms, on_round=tell)
+
+
+def as_object(report: "LiveReport") -> dict[str, object]:
+    """Settings and report, flat, as ``--json`` prints them."""
+    served, terms = report.served, report.terms
+    return {
+        "policy": describe(served.policy),
+        "layout": terms.layout,
+        "mask": terms.mask,
+        "aggregation": terms.aggregation,
+        "dim": served.split.dim,
+        "arms": report.n_arms,
+        "rounds": report.total,
+        "participants": len(served.split.names),
+        "arm_dim": terms.arm_dim or None,
+        "ridge": served.ridge,
+        "discount": served.discount,
+        "floor": served.floor,
+        "trial": report.trial,
+        "epoch": report.epoch,
+        "lossless": report.lossless,
+        "decisions_equal": report.equal,
+        "decisions_total": report.total,
+        "first_difference": report.first_difference,
+        "largest_score_difference": report.largest_score_difference,
+        "incomplete_rounds": report.incomplete,
+        "latency_p50_ms": report.latency_ms(50),
+        "latency_p99_ms": report.latency_ms(99),
+        "bytes_per_decision": report.bytes_per_decision,
+    }
+
+
+def as_table(report: "LiveReport") -> Table:
+    """The report for people."""
+    served, terms, first = report.served, report.terms, report.first_difference
+    table = Table(
+        "",
+        "federation against central",
+        title=f"{served.policy!r}\n{terms.layout}, {terms.mask} mask, {terms.aggregation} "
+        f"aggregation, {served.split.dim} features, {report.n_arms} arms, "
+        f"{len(served.split.names)} participants\ntrial {report.trial}, mask epoch {report.epoch}",
+        title_justify="left",
+        caption="Public test features and masks, drawn from the trial's number; all else as in "
+        "service. The federation's own model was left alone.",
+        caption_justify="left",
+    )
+    verdict = "green" if report.lossless else "red"
+    table.add_row("decisions equal", f"[{verdict}]{report.equal} of {report.total}[/]")
+    table.add_row("first difference", "none" if first is None else f"round {first}, counted from 0")
+    table.add_row("largest relative score difference", f"{report.largest_score_difference:.1e}")
+    table.add_row("rounds with a missing participant", str(report.incomplete))
+    table.add_row("latency p50", f"{report.latency_ms(50):.2f} ms")
+    table.add_row("latency p99", f"{report.latency_ms(99):.2f} ms")
+    table.add_row("bytes per decision, from passive ones", f"{report.bytes_per_decision:,.0f}")
+    return table

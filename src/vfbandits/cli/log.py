@@ -1,0 +1,175 @@
+"""``vfb log``: look after the journal of a model."""
+
+import json
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.journal_flags import KeyFile, KeyVariable, LogName, Target, key_of
+from vfbandits.cli.progress import progress
+from vfbandits.cli.say import say
+from vfbandits.evaluate.export import Export, export_log
+from vfbandits.features.extra import require
+from vfbandits.store.compact import compact as compact_log
+from vfbandits.store.key import JournalKey, write_key
+from vfbandits.store.open_journal import DEFAULT_NAME, open_journal, open_reader
+from vfbandits.store.verify import Verification
+from vfbandits.store.verify import verify as verify_log
+
+log_app = typer.Typer(
+    name="log",
+    help="The journal of a model: verify, export, compact it.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@log_app.callback()
+def log() -> None:
+    """The journal of a model: verify, export, compact it."""
+
+
+def verify(
+    journal: Target,
+    *,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Read every record, apply every event again, and compare the snapshots bit for bit.
+
+    A server may be running.  The exit code is 1 if anything is wrong.
+    """
+    with (
+        closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader,
+        progress("verifying", total=reader.last_position, silent=as_json) as tell,
+    ):
+        found = verify_log(reader, on_step=tell)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "is_whole": not found.problems}))
+    else:
+        _show(found)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def export(
+    journal: Target,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
+    contexts: Annotated[
+        bool, typer.Option("--contexts", help="With the masked contexts, as columns.")
+    ] = False,
+    unrewarded: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Reward of decisions that have none.",
+            show_default="they are left out",
+        ),
+    ] = None,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+) -> None:
+    """Write one row for each decision with its reward, as `vfb evaluate` reads it.
+
+    A server may be running.  The file is not encrypted, and for its owner only.
+    """
+    require("polars", extra="experiments", to="writing Parquet")
+    with closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader:
+        made = export_log(reader, out, contexts=contexts, unrewarded=unrewarded)
+    say(f"wrote {made.rows} decisions to {out}")
+    for line in _remarks(made, is_filled=unrewarded is not None):
+        say(line)
+
+
+def compact(
+    journal: Target,
+    *,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+) -> None:
+    """Verify a journal and drop the events that its older snapshot stands for.
+
+    Open decisions stay.  No server may have it open.
+    """
+    reader = open_reader(journal, name=name, key=key_of(key_file, key_env))
+    reader.close()  # to compact a log that is not there must not make one
+    with (
+        closing(open_journal(journal, name=name, key=key_of(key_file, key_env))) as opened,
+        progress("verifying", total=opened.last_position) as tell,
+    ):
+        done = compact_log(opened, on_step=tell)
+    if done is None:
+        say("nothing to drop: that needs two snapshots that are newer than the last compaction")
+    else:
+        say(
+            f"compacted up to {done.position}: {done.dropped} events dropped, {done.kept} of "
+            "open decisions kept"
+        )
+
+
+def keygen(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
+) -> None:
+    """Make a key to encrypt a journal with; whoever loses it loses the journal."""
+    write_key(out, JournalKey.generate())
+    say(f"wrote a key to {out}: keep a copy where the journal is not")
+
+
+for command in (verify, export, compact, keygen):
+    log_app.command()(in_one_line(command))
+
+
+def _show(found: Verification) -> None:
+    total = sum(found.counts.values())
+    kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(found.counts.items()))
+    say(f"{total} events up to position {found.last}" + (f": {kinds}" if kinds else ""))
+    if found.compacted_to:
+        say(f"compacted up to {found.compacted_to}")
+    if found.first_at is not None and found.last_at is not None:
+        say(f"from {_time(found.first_at)} to {_time(found.last_at)}")
+    if found.folded_from is None:
+        say("no snapshot to begin with: records were read, but not applied")
+    else:
+        places = ", ".join(map(str, found.snapshots))
+        say(f"applied from {found.folded_from} on; snapshots that agree: {places}")
+    if found.n_open is not None:
+        say(f"{found.n_open} decisions wait for a reward")
+    for problem in found.problems:
+        say(f"problem: {problem}")
+    n_problems = len(found.problems)
+    say(f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "whole")
+
+
+def _remarks(made: Export, *, is_filled: bool) -> list[str]:
+    lines = []
+    if made.without_reward and not is_filled:
+        lines.append(
+            f"{made.without_reward} decisions have no reward and were left out; "
+            "--unrewarded 0 writes them, too"
+        )
+    if made.without_probability:
+        lines.append(f"{made.without_probability} rows have no probability: vfb evaluate needs it")
+    if made.context == "chosen_":
+        lines.append(
+            "the journal has the chosen arm's context only, in columns chosen_*: not enough to "
+            "judge another policy in this layout"
+        )
+    return lines
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, OSError, ValueError):  # a clock of the application's own
+        return f"{seconds:g} s"

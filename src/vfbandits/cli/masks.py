@@ -1,0 +1,93 @@
+"""``vfb masks``: what the mask generator does, and the operator that puts new masks into force."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.progress import progress
+from vfbandits.cli.say import say
+from vfbandits.features.extra import require
+from vfbandits.protocol.roster import OPERATOR, Roster
+from vfbandits.service.mask_generator import Deal, deal_files
+from vfbandits.service.pki import load_roster
+
+masks_app = typer.Typer(name="masks", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@masks_app.callback()
+def masks() -> None:
+    """Draw masks and seal each participant's share to it; put them into force."""
+
+
+def deal(
+    *,
+    roster: Annotated[Path, typer.Option(help="The signed roster.")],
+    authority: Annotated[Path, typer.Option(help="Certificate of the federation's authority.")],
+    key_dir: Annotated[Path, typer.Option(help="The generator's folder, with its signing key.")],
+    epoch: Annotated[int, typer.Option(min=0, help="Mask epoch; each is dealt once.")],
+    out: Annotated[Path, typer.Option(help="Folder for the envelopes.")],
+) -> None:
+    """Draw a dense mask and write one sealed envelope for each participant.
+
+    Run it where the active participant cannot look.  Envelopes may travel any way: only the
+    participant whose name is on one can open it.
+    """
+    current = load_roster(roster, authority)
+    with progress("dealing", total=1 + len(current.split.names)) as tell:
+        dealt = deal_files(current, key_dir=key_dir, epoch=epoch, out=out, on_step=tell)
+    Console().print(as_table(current, dealt, epoch=epoch))
+
+
+def rotate(
+    *,
+    config: Annotated[Path, typer.Option(help="The operator's TOML file.")],
+    envelopes: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Dense masks: what `deal` wrote for the next epoch."),
+    ] = None,
+) -> None:
+    """Give every participant of a live federation another mask; nothing that was learnt is lost.
+
+    All participants must be connected.  For **dense** masks the generator deals first, with the
+    roster in force and the epoch after the one that `vfb federation status` shows.
+    """
+    require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
+    from vfbandits.service.live_change import rotate as rotate_masks  # noqa: PLC0415
+
+    async def run() -> int:
+        async with connect(config, roles=(OPERATOR,)) as session:
+            return await rotate_masks(session, envelopes=envelopes)
+
+    say(f"mask epoch {asyncio.run(run())} is in force")
+
+
+masks_app.command()(in_one_line(deal))
+masks_app.command()(in_one_line(rotate))
+
+
+def as_table(roster: Roster, deal: Deal, *, epoch: int) -> Table:
+    """What was dealt, for the terminal."""
+    table = Table(
+        title=f"epoch {epoch} of {roster.federation}, roster {roster.number} "
+        f"({roster.digest[:12]}…), deal {deal.name[:12]}…",
+        title_justify="left",
+        caption="Sealed: send each to its participant, through the active one if you like. "
+        "The mask itself was not kept.",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("participant")
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("bytes", justify="right")
+    table.add_column("envelope", overflow="fold")
+    for file in deal.files:
+        shape = f"{file.dim} × {file.width}"
+        table.add_row(file.participant, shape, f"{file.size_bytes:,}", str(file.path))
+    return table

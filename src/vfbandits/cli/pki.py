@@ -1,0 +1,170 @@
+"""``vfb pki``: keys that stay with their owners, and the organiser's word on whose they are."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
+from vfbandits.cli.say import say
+from vfbandits.errors import IdentityError, SettingError
+from vfbandits.features.scaling import Scaling
+from vfbandits.protocol.identity import GENERATOR, spell_digest
+from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.service.pki import (
+    Facts,
+    Grant,
+    create_authority,
+    create_request,
+    describe,
+)
+from vfbandits.service.pki import approve as approve_request
+from vfbandits.service.pki_documents import Request
+from vfbandits.service.pki_files import read_file
+
+pki_app = typer.Typer(
+    name="pki",
+    help="Keys that stay with their owners, and certificates for them.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+class RoleName(StrEnum):
+    """What a certificate is for."""
+
+    active = ACTIVE
+    passive = PASSIVE
+    application = APPLICATION
+    operator = OPERATOR
+    generator = GENERATOR
+
+
+def init(
+    *,
+    federation: Annotated[str, typer.Option(help="Name of the federation.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for the authority, 0700.")],
+    passphrase_env: PassphraseVariable = None,
+) -> None:
+    """Make the authority of a federation: the organiser's key and certificate."""
+    authority = create_authority(folder, federation, passphrase=passphrase_in(passphrase_env))
+    say(f"made the authority of {federation}: {authority.certificate_path}")
+    say("its private key stays here, whoever has it decides who is in the federation")
+    _show(describe(authority.certificate_path, datetime.now(UTC)))
+
+
+def request(
+    *,
+    federation: Annotated[str, typer.Option(help="Name of the federation.")],
+    name: Annotated[str, typer.Option(help="Your name in it.")],
+    role: Annotated[RoleName, typer.Option(help="What you are in it.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for your keys, 0700.")],
+    width: Annotated[
+        int | None,
+        typer.Option(help="Features of your block, after scaling.", show_default="the scaling's"),
+    ] = None,
+    scaling: Annotated[
+        str | None, typer.Option(help="Your fitted scaling: its file, or its digest.")
+    ] = None,
+    reuse_keys: Annotated[
+        bool, typer.Option("--reuse-keys", help="Write the request again for keys you have.")
+    ] = False,
+) -> None:
+    """Make your private keys, which stay here, and a request for the organiser."""
+    digest, columns = _scaling(scaling)
+    if width is not None and columns and width != columns:
+        raise SettingError(f"the scaling gives {columns} features, --width says {width}")
+    path = create_request(
+        folder,
+        federation=federation,
+        name=name,
+        role=role.value,
+        width=columns if width is None else width,
+        scaling=digest,
+        reuse_keys=reuse_keys,
+    )
+    say(f"wrote {path}: send it to the organiser, and read the fingerprint to them")
+    _show(describe(path, datetime.now(UTC)))
+
+
+def approve(  # noqa: PLR0913  (one argument for each flag)
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The owner's request.")],
+    *,
+    folder: Annotated[Path, typer.Option("--dir", help="Folder of the authority.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The certificate's file or folder.", show_default="beside the request"),
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long it is valid.")] = 365,
+    dns: Annotated[
+        list[str] | None, typer.Option(help="A host name of the member. May come more than once.")
+    ] = None,
+    ip: Annotated[
+        list[str] | None, typer.Option(help="An address of the member. May come more than once.")
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Another certificate for a key approved before.")
+    ] = False,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="What the owner read to you; refuses any other.")
+    ] = None,
+    passphrase_env: PassphraseVariable = None,
+) -> None:
+    """Certify the keys in a request, for the name and role that it states."""
+    if fingerprint is not None:
+        _refuse_other(fingerprint, request)
+    grant = Grant(days, tuple(dns or ()), tuple(ip or ()), renew)
+    approval = approve_request(
+        request, folder, out=out, grant=grant, passphrase=passphrase_in(passphrase_env)
+    )
+    _show(describe(approval.certificate_path, datetime.now(UTC)))
+    if fingerprint is None and not renew:  # a renewed key was compared before
+        say("compare the fingerprint with the owner's, on the telephone, before you use this")
+    say("send these back to the owner, none is secret:")
+    for path in (approval.certificate_path, approval.member_path, approval.authority_path):
+        say(f"  {path}")
+
+
+def show(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Certificate, request, member or roster.")
+    ],
+) -> None:
+    """Print what a public file says."""
+    _show(describe(file, datetime.now(UTC)))
+
+
+for command in (init, request, approve, show):
+    pki_app.command()(in_one_line(command))
+
+
+def _scaling(text: str | None) -> tuple[str, int]:
+    """Digest and width of a scaling in a file; the width of a bare digest is not known, 0."""
+    if text is None:
+        return "", 0
+    if len(text) == 64 and not Path(text).exists():
+        return text, 0
+    scaling = Scaling.load(text)
+    return scaling.digest, scaling.width
+
+
+def _refuse_other(fingerprint: str, path: Path) -> None:
+    came = Request.from_bytes(read_file(path, "a request")).key_digest
+    if "".join(fingerprint.replace(":", "").split()).lower() != came:
+        raise IdentityError(
+            f"the owner read another fingerprint than that of {path}: {spell_digest(came)}"
+        )
+
+
+def _show(facts: Facts) -> None:
+    table = Table(title=facts.kind, title_justify="left", box=None, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for what, value in facts.rows:
+        table.add_row(what, value)
+    Console().print(table)

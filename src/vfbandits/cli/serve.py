@@ -1,0 +1,67 @@
+"""``vfb serve``: one role of a federation as a process, until a signal ends it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.features.extra import require
+
+serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation as a process.")
+
+Config = Annotated[Path, typer.Option(help="The participant's TOML file.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Without TLS; on loopback only, for trying things out.")
+]
+
+
+@serve_app.command()
+@in_one_line
+def active(*, config: Config, insecure: Insecure = False) -> None:
+    """Decide and learn: listen for passive participants and applications on one port.
+
+    Logs go to the standard error, one JSON object a line.  SIGTERM finishes the rounds in flight.
+    """
+    require("grpc", extra="rpc", to="serving")
+    from vfbandits.service.log import log_refused_peers, start_logging  # noqa: PLC0415  (an extra)
+    from vfbandits.service.settings import load_active  # noqa: PLC0415
+
+    settings = load_active(config)
+    if insecure:
+        settings = replace(settings, place=replace(settings.place, insecure=True))
+    start_logging()
+    with log_refused_peers(settings.place.name):
+        from vfbandits.service.loop import run_service  # noqa: PLC0415  (gRPC must come later)
+        from vfbandits.service.run import run_active  # noqa: PLC0415
+
+        run_service(
+            run_active(
+                settings, on_ready=lambda port: typer.echo(f"ready: listening on port {port}")
+            )
+        )
+
+
+@serve_app.command()
+@in_one_line
+def passive(*, config: Config, insecure: Insecure = False) -> None:
+    """Add features behind a mask: dial the active participant and answer it.
+
+    Needs no port.  Whatever breaks the connection, it dials again by itself.
+    """
+    require("grpc", extra="rpc", to="serving")
+    from vfbandits.service.log import start_logging  # noqa: PLC0415  (an extra, and slow to import)
+    from vfbandits.service.loop import run_service  # noqa: PLC0415
+    from vfbandits.service.run import run_passive  # noqa: PLC0415
+    from vfbandits.service.settings import load_passive  # noqa: PLC0415
+
+    settings = load_passive(config)
+    if insecure:
+        settings = replace(settings, place=replace(settings.place, insecure=True))
+    start_logging()
+    run_service(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
+
+
+if __name__ == "__main__":
+    serve_app()

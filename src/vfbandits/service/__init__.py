@@ -1,0 +1,1 @@
+"""Role, transport and store become one process."""

@@ -1,0 +1,335 @@
+"""The process of the active participant: one port, for passive participants and applications.
+
+The role decides what is said to whom (protocol/active.py); here its instructions are carried out,
+decisions wait for their contexts, and the model learns.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Coroutine, Sequence
+
+from vfbandits.core.policy.registry import describe as describe_policy
+from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
+from vfbandits.features.open import Features
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.application import (
+    ChangeReply,
+    ChangeRequest,
+    DecideReply,
+    DecideRequest,
+    RewardReply,
+    RewardRequest,
+    StatusReply,
+    StatusRequest,
+)
+from vfbandits.protocol.handshake import refuse_unless_allowed
+from vfbandits.protocol.instructions import (
+    ActiveInstruction,
+    Changed,
+    ChangeFailed,
+    Close,
+    Gathered,
+    Note,
+    Send,
+)
+from vfbandits.protocol.messages import Answer, Ask, Hello, Refused
+from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.service.change import Changes
+from vfbandits.service.decisions import Decisions
+from vfbandits.service.log import Logger, note
+from vfbandits.service.model import Model
+from vfbandits.service.settings import ModelSettings
+from vfbandits.transport.channel import Link, Listener, Peer
+
+HELLO_S = 5.0
+GRACE_S = 5.0
+TIMER_SLACK_S = 0.001
+MAY_DECIDE = (APPLICATION, ACTIVE)
+MAY_CHANGE = (OPERATOR,)
+MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE)
+
+
+class ActiveService:
+    """A role, a model and a listener; ``decide`` and ``reward`` may be called in process too."""
+
+    def __init__(
+        self,
+        role: ActiveParticipant,
+        model: Model,
+        model_settings: ModelSettings,
+        changes: Changes,
+        *,
+        features: Features | None,
+        log: Logger,
+        snapshot_every: int = 0,
+    ) -> None:
+        self.role = role
+        self.counts: Counter[str] = Counter()
+        self.counts_by_peer: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
+        self._model_settings = model_settings
+        self._changes = changes
+        self._log = log
+        self._snapshot_every = snapshot_every
+        self._links: dict[str, Link] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._change: asyncio.Future[Changed] | None = None
+        self._one_change = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: Listener | None = None
+        self._started = time.monotonic()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self, listener: Listener) -> int:
+        """Listen; returns the port."""
+        self._listener = listener
+        port = await listener.start(self.serve_link)
+        self._spawn(self._tick_for_ever())
+        roster = self.role.roster
+        self._log.info(
+            "listening",
+            port=port,
+            federation=roster.federation,
+            roster=roster.number,
+            epoch=self.role.epoch,
+            mask=roster.terms.mask,
+            protection=roster.terms.protection,
+            layout=roster.terms.layout,
+        )
+        return port
+
+    async def stop(self) -> None:
+        """Take no new decisions, finish those under way, then close everything."""
+        self._is_stopping = True
+        try:
+            await asyncio.wait_for(self.decisions.batches.quiet(), GRACE_S)
+        except TimeoutError:
+            self._log.warning("stopped_early", seconds=GRACE_S)
+        if self._listener is not None:
+            await self._listener.stop(grace_s=0.5)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.decisions.model.close()
+        self._log.info("stopped", decisions=self.counts["decisions"])
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.role.patience.ping_every_s / 2.0)
+            self._tick()
+            model = self.decisions.model
+            if self._snapshot_every and model.since_snapshot >= self._snapshot_every:
+                await model.snapshot()
+
+    def _tick(self) -> None:
+        self._carry_out(self.role.tick(time.monotonic()))
+
+    # --- passive participants -----------------------------------------------------------------
+
+    async def serve_link(self, link: Link) -> None:
+        """One stream, from hello to its end."""
+        peer = link.peer
+        try:
+            self._allow(peer, (PASSIVE,))
+            hello = await asyncio.wait_for(link.receive(), HELLO_S)
+            if not isinstance(hello, Hello):
+                raise WireError(f"wanted a hello, got {type(hello).__name__}")
+        except TimeoutError:
+            note(self._log, "handshake_refused", {"peer": peer.name, "reason": "no hello came"})
+            await link.close()
+            return
+        except (IdentityError, WireError, LinkError) as error:
+            await _refuse(link, error)
+            note(self._log, "identity_refused", {"peer": peer.name, "reason": str(error)})
+            return
+        await self._serve_peer(link, hello)
+
+    async def _serve_peer(self, link: Link, hello: Hello) -> None:
+        name = link.peer.name
+        older = self._links.pop(name, None)
+        if older is not None:
+            self._carry_out(self.role.leave(name, time.monotonic()))
+            await older.close()
+        self._links[name] = link
+        counts = self.counts_by_peer[name]
+        try:
+            self._carry_out(self.role.join(name, hello, time.monotonic()))
+            while True:
+                message = await link.receive()
+                if isinstance(message, Answer):
+                    counts["answers"] += 1
+                    counts["bytes"] += len(message.values)
+                self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]
+        except WireError as error:
+            note(self._log, "message_refused", {"peer": name, "reason": str(error)})
+        except LinkError as error:
+            self._log.info("link_ended", peer=name, reason=str(error))
+        finally:
+            if self._links.get(name) is link:
+                del self._links[name]
+                self._carry_out(self.role.leave(name, time.monotonic()))
+            await link.close()
+
+    def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
+        refuse_unless_allowed(
+            self.role.roster,
+            name=peer.name,
+            role=peer.role,
+            certificate=peer.certificate,
+            wanted=wanted,
+        )
+
+    # --- instructions -------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Sequence[ActiveInstruction]) -> None:
+        for todo in instructions:
+            if isinstance(todo, Send):
+                self._send(todo)
+            elif isinstance(todo, Gathered):
+                self.decisions.batches.deliver(todo)
+            elif isinstance(todo, Note):
+                self._note(todo)
+            elif isinstance(todo, Close):
+                link = self._links.get(todo.to)
+                if link is not None:
+                    self._spawn(link.close())
+            elif self._change is not None and not self._change.done():
+                if isinstance(todo, ChangeFailed):
+                    gone = f"the change was given up, all is as before: {todo.reason}"
+                    self._change.set_exception(LinkError(gone))
+                else:
+                    self._change.set_result(todo)
+        self._set_timer()
+
+    def _send(self, todo: Send) -> None:
+        link = self._links.get(todo.to)
+        if link is None:
+            return
+        if isinstance(todo.message, Ask):
+            self.counts_by_peer[todo.to]["asks"] += 1
+        if not link.post(todo.message):
+            # Too much waits for it: it has stopped reading, and must not hold up the others.
+            self._spawn(link.close())
+
+    def _note(self, todo: Note) -> None:
+        self.counts[todo.event] += 1
+        peer = todo.facts.get("participant")
+        if isinstance(peer, str):
+            self.counts_by_peer[peer][todo.event] += 1
+        if todo.event == "share_in_use":
+            self._changes.store_seats(self.role)
+        note(self._log, todo.event, todo.facts)
+
+    def _set_timer(self) -> None:
+        """One timer, for the first deadline; whoever comes later has a later one."""
+        deadline = self.role.next_deadline
+        if self._timer is None and deadline is not None:
+            wait_s = max(0.0, deadline - time.monotonic()) + TIMER_SLACK_S
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_of_wait)
+
+    def _end_of_wait(self) -> None:
+        self._timer = None
+        self._tick()
+        self._set_timer()
+
+    # --- applications and operators -------------------------------------------------------------
+
+    async def decide(self, peer: Peer, request: DecideRequest) -> DecideReply:
+        """Choose an arm for a user (applications)."""
+        self._allow(peer, MAY_DECIDE)
+        if self._is_stopping:
+            raise LinkError("the active participant is stopping; ask again in a moment")
+        reply = await self.decisions.decide(request)
+        self.counts["trial_decisions" if request.trial else "decisions"] += 1
+        return reply
+
+    async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
+        """Learn a reward (applications)."""
+        self._allow(peer, MAY_DECIDE)
+        reply = await self.decisions.reward(request)
+        self.counts["trial_rewards" if request.trial else "rewards"] += reply.learnt
+        return reply
+
+    async def status(self, peer: Peer, request: StatusRequest) -> StatusReply:
+        """Ids, counts and durations."""
+        del request
+        self._allow(peer, MAY_LOOK)
+        return StatusReply(json.dumps(self.describe(), indent=1))
+
+    def describe(self) -> dict[str, object]:
+        """The federation as the active participant sees it."""
+        roster = self.role.roster
+        seats = self.role.seats
+        return {
+            "federation": roster.federation,
+            "roster": {"number": roster.number, "digest": roster.digest},
+            "epoch": self.role.epoch,
+            "terms": {
+                "mask": roster.terms.mask,
+                "aggregation": roster.terms.aggregation,
+                "protection": roster.terms.protection,
+                "layout": roster.terms.layout,
+                "dim": roster.split.dim,
+            },
+            "model": {
+                "policy": describe_policy(self._model_settings.policy),
+                "ridge": self._model_settings.ridge,
+                "discount": self._model_settings.discount,
+                "floor": self._model_settings.floor,
+            },
+            "seconds_up": round(time.monotonic() - self._started, 3),
+            "counts": dict(self.counts),
+            "waiting_for_reward": len(self.decisions.model.bandit.open_decisions),
+            "participants": {
+                name: {
+                    "width": width,
+                    "connected": name in seats or name == roster.active.name,
+                    "circuit": "open"
+                    if name in seats and seats[name].circuit.is_open
+                    else "closed",
+                    **self.counts_by_peer.get(name, {}),
+                }
+                for name, width in roster.split.items()
+            },
+        }
+
+    async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
+        """Move to another mask epoch, and perhaps another roster (operators)."""
+        self._allow(peer, MAY_CHANGE)
+        async with self._one_change:
+            change, signed = self._changes.plan(self.role, request)
+            self._change = asyncio.get_running_loop().create_future()
+            self._carry_out(self.role.begin_change(change, time.monotonic()))
+            changed = await self._change
+            await self._put_into_force(changed, signed)
+        return ChangeReply(self.role.epoch, self.role.roster.digest)
+
+    async def _put_into_force(self, changed: Changed, signed: bytes) -> None:
+        """Between two rounds: the model moves, then everybody is told."""
+        batches = self.decisions.batches
+        await batches.pause()
+        try:
+            await self.decisions.move(changed.remask.R, epoch=changed.epoch, note=signed)
+            self._carry_out(self.role.finish_change())
+            self._changes.finish(self.role)
+        finally:
+            batches.resume(row_bytes=self.decisions.row_bytes(self.role))
+
+
+async def _refuse(link: Link, error: VFBanditsError) -> None:
+    """Tell a peer why it is not let in, and close."""
+    try:
+        await link.send(Refused("identity", str(error)))
+    except LinkError:
+        return
+    finally:
+        await link.close()

@@ -1,0 +1,146 @@
+"""Decisions that wait for their contexts, gathered a batch at a time.
+
+Requests that arrive together make one round and one message to each participant.  While enough
+rounds are under way the others wait and gather, so that batches grow with the load by themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.protocol.instructions import Gathered
+
+MOST_OPEN_ROUNDS = 2
+MOST_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message may have
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contexts:
+    """The masked contexts of one decision, and whose features are in them."""
+
+    rows: Matrix = field(repr=False)
+    contributors: tuple[str, ...]
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """One decision that has not got its contexts yet."""
+
+    user: str
+    arms: tuple[str, ...]
+    own: PlainBlock = field(repr=False)
+    trial: int
+    contexts: "asyncio.Future[Contexts]" = field(repr=False)
+
+
+Start: TypeAlias = Callable[[list[Waiting]], int]
+
+
+class Batches:
+    """Puts waiting decisions together; ``start`` opens a round for them and returns its number."""
+
+    def __init__(self, start: Start, *, row_bytes: int) -> None:
+        self._start = start
+        self._row_bytes = row_bytes
+        self._waiting: list[Waiting] = []
+        self._rounds: dict[int, list[Waiting]] = {}
+        self._early: dict[int, Gathered] = {}
+        self._is_due = False
+        self._is_open = True
+        self._n_in_use = 0
+        self._is_drained = asyncio.Event()
+        self._is_quiet = asyncio.Event()
+        self._look_around()
+
+    @asynccontextmanager
+    async def contexts(
+        self, user: str, arms: tuple[str, ...], own: PlainBlock, *, trial: int
+    ) -> AsyncIterator[Contexts]:
+        """The contexts of one decision, to be used before the masks change."""
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(user, arms, own, trial, loop.create_future())
+        self._waiting.append(waiting)
+        self._is_quiet.clear()
+        self._make_due(loop)
+        try:
+            yield await waiting.contexts
+        finally:
+            if waiting.contexts.done() and not waiting.contexts.cancelled():
+                self._n_in_use -= 1
+            self._look_around()
+
+    def deliver(self, gathered: Gathered) -> None:
+        """A round is complete: give each decision of it its rows."""
+        batch = self._rounds.pop(gathered.round, None)
+        if batch is None:  # complete before ``start`` could tell its number
+            self._early[gathered.round] = gathered
+            return
+        places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
+        parts = np.split(gathered.contexts, places) if len(batch) > 1 else [gathered.contexts]
+        share = gathered.bytes_received // len(batch)
+        for waiting, rows in zip(batch, parts, strict=True):
+            if not waiting.contexts.done():
+                self._n_in_use += 1
+                waiting.contexts.set_result(Contexts(rows, gathered.contributors, share))
+        self._look_around()
+        if self._waiting:
+            self._make_due(asyncio.get_running_loop())
+
+    async def pause(self) -> None:
+        """Start no more rounds, and wait until nobody uses contexts of those before."""
+        self._is_open = False
+        self._look_around()
+        await self._is_drained.wait()
+
+    async def quiet(self) -> None:
+        """Wait until no decision is under way."""
+        await self._is_quiet.wait()
+
+    def _look_around(self) -> None:
+        drained = not self._rounds and not self._n_in_use
+        for event, is_so in (
+            (self._is_drained, drained),
+            (self._is_quiet, drained and not self._waiting),
+        ):
+            event.set() if is_so else event.clear()
+
+    def resume(self, *, row_bytes: int) -> None:
+        """Start rounds again."""
+        self._row_bytes = row_bytes
+        self._is_open = True
+        self._make_due(asyncio.get_running_loop())
+
+    def _make_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_due and self._is_open:
+            self._is_due = True
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        while self._waiting and self._is_open and len(self._rounds) < MOST_OPEN_ROUNDS:
+            batch = self._next_batch()
+            number = self._start(batch)
+            self._rounds[number] = batch
+            self._is_drained.clear()
+            early = self._early.pop(number, None)
+            if early is not None:
+                self.deliver(early)
+
+    def _next_batch(self) -> list[Waiting]:
+        """As many of the first that wait as fit into a message, all of one trial or of none."""
+        first = self._waiting[0]
+        batch: list[Waiting] = []
+        size = 0
+        for waiting in self._waiting:
+            size += self._row_bytes * len(waiting.own)
+            if waiting.trial != first.trial or (batch and size > MOST_BATCH_BYTES):
+                break
+            batch.append(waiting)
+        del self._waiting[: len(batch)]
+        return batch

@@ -1,0 +1,162 @@
+"""From a request to a decision: own rows, everybody's contexts, the model."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from uuid import uuid4
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.core.decision import Decision
+from vfbandits.errors import ArmError, ContextError
+from vfbandits.features.open import Features
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.application import (
+    DecideReply,
+    DecideRequest,
+    RewardReply,
+    RewardRequest,
+)
+from vfbandits.protocol.instructions import ActiveInstruction
+from vfbandits.protocol.messages import Ask
+from vfbandits.protocol.trial import trial_block
+from vfbandits.service.batch import Batches, Contexts, Waiting
+from vfbandits.service.fleeting import FleetingBandit
+from vfbandits.service.model import Model
+from vfbandits.service.settings import ModelSettings
+
+MOST_TRIALS = 4
+
+
+class Decisions:
+    """Decisions of one active participant; ``carry_out`` takes what the role says to do."""
+
+    def __init__(
+        self,
+        role: ActiveParticipant,
+        model: Model,
+        model_settings: ModelSettings,
+        features: Features | None,
+        carry_out: Callable[[list[ActiveInstruction]], None],
+    ) -> None:
+        self.model = model
+        self.batches = Batches(self._start_round, row_bytes=self.row_bytes(role))
+        self._role = role
+        self._model_settings = model_settings
+        self._features = features
+        self._carry_out = carry_out
+        self._trials: dict[int, FleetingBandit] = {}
+
+    @staticmethod
+    def row_bytes(role: ActiveParticipant) -> int:
+        """Bytes of the widest row that a participant sends."""
+        return 8 * max(role.roster.rows_width.values())
+
+    async def decide(self, request: DecideRequest) -> DecideReply:
+        """Choose an arm for a user."""
+        started = time.perf_counter()
+        arm_features = self._arm_features(request)
+        async with self.contexts(request) as contexts:
+            epoch = self._role.epoch
+            decision = await self._decide_on(contexts, request, arm_features)
+        return DecideReply(
+            str(decision.id),
+            str(decision.arm),
+            decision.index,
+            decision.probability,
+            decision.scores.tobytes(),
+            decision.means.tobytes(),
+            contexts.contributors,
+            epoch,
+            contexts.bytes_received,
+            time.perf_counter() - started,
+        )
+
+    def contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
+        """The masked contexts that a request is decided on."""
+        own = self._own_rows(request)
+        return self.batches.contexts(request.user, request.arms, own, trial=request.trial)
+
+    async def reward(self, request: RewardRequest) -> RewardReply:
+        """Learn a reward once."""
+        model = self._model_for(request.trial)
+        return RewardReply(await model.reward(request.decision_id, request.value))
+
+    async def move(self, matrix: Matrix, *, epoch: int, note: bytes) -> None:
+        """Carry what was learnt to another epoch; trials end with the old one."""
+        await self.model.move(matrix, epoch=epoch, note=note)
+        self._trials.clear()
+
+    async def _decide_on(
+        self, contexts: Contexts, request: DecideRequest, arm_features: Matrix | None
+    ) -> Decision:
+        per_arm = self._role.roster.terms.layout == "per_arm"
+        return await self._model_for(request.trial).decide(
+            contexts.rows if per_arm else contexts.rows[0],
+            arms=request.arms,
+            arm_features=arm_features,
+            decision_id=request.decision_id or uuid4().hex,
+            contributors=contexts.contributors,
+            user=request.user,
+        )
+
+    def _model_for(self, trial: int) -> Model:
+        if not trial:
+            return self.model
+        if trial not in self._trials:
+            if len(self._trials) >= MOST_TRIALS:
+                del self._trials[next(iter(self._trials))]
+            roster = self._role.roster
+            self._trials[trial] = FleetingBandit(
+                lambda: self._model_settings.build(roster, seed=trial), epoch=0, note=b""
+            )
+        return self._trials[trial]
+
+    def _own_rows(self, request: DecideRequest) -> PlainBlock:
+        if not request.user or not request.arms:
+            raise ArmError("a decision needs a user and at least one arm")
+        if len(set(request.arms)) < len(request.arms):
+            raise ArmError("arms must differ, got one twice")
+        name, width = self._role.split.active, self._role.split.widths[0]
+        per_arm = self._role.roster.terms.layout == "per_arm"
+        ask = Ask(0, 0, 0, (request.user,), (request.arms,) if per_arm else ())
+        if request.trial:
+            return trial_block(request.trial, name, ask.keys(), width=width)
+        if request.own:
+            return PlainBlock(_floats(request.own, (ask.n_rows, width), "own block"))
+        if self._features is None:
+            raise ContextError(
+                f"wanted the own block of {name!r} with the request, got none, "
+                "and no [features] are configured"
+            )
+        return self._features.block(ask.keys()).values
+
+    def _arm_features(self, request: DecideRequest) -> Matrix | None:
+        arm_dim = self._role.roster.terms.arm_dim
+        if not arm_dim:
+            if request.arm_features:
+                raise ContextError("arm features go with layout 'outer'")
+            return None
+        return _floats(request.arm_features, (len(request.arms), arm_dim), "arm features")
+
+    def _start_round(self, batch: list[Waiting]) -> int:
+        own = [waiting.own for waiting in batch]
+        number, todo = self._role.ask(
+            tuple(waiting.user for waiting in batch),
+            tuple(waiting.arms for waiting in batch),
+            PlainBlock(np.concatenate(own)) if len(own) > 1 else own[0],
+            time.monotonic(),
+            trial=batch[0].trial,
+        )
+        self._carry_out(todo)
+        return number
+
+
+def _floats(raw: bytes, shape: tuple[int, int], what: str) -> Matrix:
+    if len(raw) != 8 * shape[0] * shape[1]:
+        raise ContextError(f"{what}: wanted {shape} numbers of 8 bytes, got {len(raw)} bytes")
+    values = np.frombuffer(raw, dtype="<f8").reshape(shape)
+    if not np.isfinite(values).all():
+        raise ContextError(f"{what}: wanted finite numbers, got others")
+    return values

@@ -1,0 +1,266 @@
+"""A bandit that survives a kill: every decision and reward is in the log before it is answered.
+
+The model in memory changes at once, the answer waits for the log.  So a decision may rest on a
+reward that is not durable yet; but its event stands behind that reward in the log, and when it
+is answered both are durable.  What was answered is therefore always a fold over a beginning of
+the log.  If the log cannot be written, the model in memory may be ahead of it: then everything
+is refused until it is opened again, which folds the log anew.  What was not answered may be in
+the log or not; a reward sent again is learnt once either way.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vfbandits.core.bandit import ALONE, Bandit
+from vfbandits.core.decision import ArmId, Decision, DecisionId
+from vfbandits.core.reward import as_reward
+from vfbandits.errors import (
+    JournalError,
+    RewardError,
+    SettingError,
+    UnknownDecisionError,
+    VFBanditsError,
+)
+from vfbandits.service.group_commit import GroupCommit
+from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
+from vfbandits.store.journal import Journal
+
+
+class DurableBandit:
+    """A ``Bandit`` behind a log of events; make it with ``open``.
+
+    Its methods belong to one event loop.  A caller that is cancelled while it waits takes nothing
+    back: the event is committed all the same.
+
+    Examples
+    --------
+    >>> import asyncio, vfbandits as vfb
+    >>> from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
+    >>> disk = MemoryDisk()
+    >>> async def visit():
+    ...     bandit = DurableBandit.open(
+    ...         MemoryJournal(disk), lambda: vfb.Bandit(vfb.LinUCB(), dim=2)
+    ...     )
+    ...     decision = await bandit.decide([[1.0, 0.0], [0.0, 1.0]], arms=["tea", "coffee"])
+    ...     await bandit.reward(decision, 0.0)
+    ...     await bandit.close()
+    ...     return decision.id, decision.arm, bandit.recovery.replayed
+    >>> asyncio.run(visit()), asyncio.run(visit())
+    ((0, 'tea', 0), (1, 'coffee', 2))
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        journal: Journal,
+        recovery: Recovery,
+        *,
+        log_probabilities: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self.recovery = recovery
+        self._model = model
+        self._journal = journal
+        self._commit = GroupCommit(journal)
+        self._log_probabilities = log_probabilities
+        self._clock = clock
+        self._is_closed = False
+        self._snapshot_position = recovery.start or 0
+        self._one_snapshot = asyncio.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        journal: Journal,
+        make_bandit: Callable[[], Bandit],
+        *,
+        make_move: MakeMove = remask,
+        epoch: int = 0,
+        note: bytes = b"",
+        log_probabilities: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> "DurableBandit":
+        """The bandit at the end of the log; ``recovery`` tells how it came back.
+
+        Parameters
+        ----------
+        journal
+            Belongs to the bandit from now on, which closes it.
+        make_bandit
+            Gives what a new log begins with.  Later its policy and ``floor`` are taken, and its
+            other settings must be those that the log was begun with.
+        make_move
+            Makes the move of a matrix, now and whenever the log is replayed.
+        epoch, note
+            What a new log begins with; ``move`` changes them.
+        log_probabilities
+            Whether decisions are logged with their probability: exact and cheap for most
+            policies, a Monte Carlo of ``n_draws`` for LinTS.
+        clock
+            Seconds since 1970, noted with decisions and rewards.
+        """
+        model = Model(make_bandit(), epoch=epoch, note=note, make_move=make_move)
+        recovered, recovery = recover(journal, model)
+        return cls(recovered, journal, recovery, log_probabilities=log_probabilities, clock=clock)
+
+    @property
+    def bandit(self) -> Bandit:
+        """The model in memory, for reading; it may be ahead of what is durable, never behind."""
+        self._refuse_unless_well()
+        return self._model.bandit
+
+    @property
+    def epoch(self) -> int:
+        """Of the masks that contexts must be behind."""
+        return self._model.epoch
+
+    @property
+    def note(self) -> bytes:
+        """What the last ``move`` left for the caller."""
+        return self._model.note
+
+    @property
+    def since_snapshot(self) -> int:
+        """Events that a restart would replay: when there are many, take a ``snapshot``."""
+        return self._commit.position - self._snapshot_position
+
+    @property
+    def commits(self) -> tuple[int, int]:
+        """How many commits were made since it was opened, and of how many events."""
+        return self._commit.n_commits, self._commit.n_events
+
+    async def decide(
+        self,
+        contexts: ArrayLike,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        decision_id: str | None = None,
+        contributors: tuple[str, ...] = ALONE,
+        user: str | None = None,
+    ) -> Decision:
+        """Choose an arm, as ``Bandit.decide``; returns when the decision is durable."""
+        self._refuse_unless_well()
+        if not all(isinstance(name, str) for name in contributors):
+            raise SettingError(f"contributors must be names, got {contributors!r}")
+        if not isinstance(user, str | None):
+            raise SettingError(f"user must be text or None, got {type(user).__name__}")
+        decision = self._model.bandit.decide(
+            contexts,
+            arms=arms,
+            arm_features=arm_features,
+            decision_id=decision_id,
+            contributors=contributors,
+        )
+        with self._or_break_off():
+            event = self._decided(decision, user)
+        await self._log(event)
+        return decision
+
+    async def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+        """Learn a reward exactly once; returns when it is durable.
+
+        False, and nothing is changed, when this very reward was learnt before; a different one
+        is refused.  Both answers, too, wait until the first reward is durable.
+        """
+        self._refuse_unless_well()
+        key = decision.id if isinstance(decision, Decision) else decision
+        try:
+            with self._or_break_off(UnknownDecisionError, RewardError):
+                is_new = self._model.bandit.reward(key, value)
+        except RewardError:
+            await self._commit.flush()
+            raise
+        if is_new:
+            await self._log(Rewarded(key, as_reward(value), self._clock()))
+        else:
+            await self._commit.flush()
+        return is_new
+
+    async def forget(self, decision: Decision | DecisionId) -> None:
+        """Drop an open decision whose reward will never come; returns when that is durable."""
+        self._refuse_unless_well()
+        key = decision.id if isinstance(decision, Decision) else decision
+        self._model.bandit.forget(key)
+        await self._log(Forgotten(key))
+
+    async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
+        """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
+
+        ``matrix`` is R (new dim, dim).  The move is made of it by the ``make_move`` of ``open``,
+        here as when the log is replayed: the same function of the same bytes.
+        """
+        self._refuse_unless_well()
+        if not isinstance(note, bytes):
+            raise SettingError(f"note must be bytes, got {type(note).__name__}")
+        event = Moved(epoch, np.array(matrix, dtype=np.float64, order="C"), note)
+        move = self._model.plan_move(event.matrix, epoch)
+        with self._or_break_off():
+            self._model.move(move, event)
+        await self._log(event)
+
+    async def snapshot(self) -> int:
+        """Write a snapshot of the model as it is now; returns its position in the log.
+
+        The model is copied at once and written in a thread: decisions go on meanwhile.
+        """
+        self._refuse_unless_well()
+        async with self._one_snapshot:
+            self._refuse_unless_well()
+            position, frozen = self._commit.position, self._model.snapshot()
+            await self._commit.flush()
+            await asyncio.to_thread(self._journal.save_snapshot, position, frozen)
+            self._snapshot_position = position
+        return position
+
+    async def close(self) -> None:
+        """Finish what is under way and close the journal; safe to call twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await self._commit.close()
+        async with self._one_snapshot:
+            await asyncio.to_thread(self._journal.close)
+
+    def _decided(self, decision: Decision, user: str | None) -> Decided:
+        bandit = self._model.bandit
+        x, model = bandit.observation(decision)
+        return Decided(
+            decision_id=decision.id,
+            arm=decision.arm,
+            index=decision.index,
+            x=x,
+            model=model,
+            probability=decision.probability if self._log_probabilities else None,
+            contributors=decision.contributors,
+            epoch=self._model.epoch,
+            user=user,
+            at=self._clock(),
+            root=bandit.has_root,
+        )
+
+    async def _log(self, event: Event) -> None:
+        self._commit.add(event)
+        await self._commit.flush()
+
+    def _refuse_unless_well(self) -> None:
+        if self._is_closed:
+            raise JournalError("the bandit is closed; open it again")
+        self._commit.refuse_unless_well()
+
+    @contextmanager
+    def _or_break_off(self, *harmless: type[VFBanditsError]) -> Iterator[None]:
+        """An error that is not ``harmless`` may leave the model changed and the log not."""
+        try:
+            yield
+        except harmless:
+            raise
+        except Exception as error:
+            self._commit.break_off(f"the model failed with {type(error).__name__}")
+            raise

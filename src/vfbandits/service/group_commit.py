@@ -1,0 +1,111 @@
+"""Group commit: events that gather while a commit is under way go into the next one, together.
+
+One thread writes, so the order of the log is the order of ``add``.  Alone, an event is committed
+at once; under load one fsync serves as many as came in the meantime.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from vfbandits.errors import JournalError
+from vfbandits.store.events import Event
+from vfbandits.store.journal import Journal
+
+
+class GroupCommit:
+    """Brings events into a journal from one event loop.
+
+    Attributes
+    ----------
+    position
+        Of the last event added: what the log will have once all is durable.
+    n_commits, n_events
+        How many commits were made, of how many events.
+    broken_by
+        Why nothing more is taken; None while all is well.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.position = journal.last_position
+        self.n_commits = 0
+        self.n_events = 0
+        self.broken_by: str | None = None
+        self._journal = journal
+        self._events: list[Event] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self._in_flight: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+
+    def refuse_unless_well(self) -> None:
+        """Raise once a commit has failed."""
+        if self.broken_by is not None:
+            raise JournalError(
+                "the log and the model may differ, so nothing is taken until it is opened again: "
+                f"{self.broken_by}"
+            )
+
+    def add(self, event: Event) -> None:
+        """Put an event that the model has just applied in line."""
+        self._events.append(event)
+        self.position += 1
+
+    async def flush(self) -> None:
+        """Wait until all that was added so far is durable; raises if it will not be.
+
+        To cancel the waiting takes nothing back: the events are committed all the same.
+        """
+        self.refuse_unless_well()
+        is_busy = self._task is not None and not self._task.done()
+        if not self._events and not is_busy:
+            return
+        loop = asyncio.get_running_loop()
+        if not is_busy:
+            self._task = loop.create_task(self._commit_all())
+            self._task.add_done_callback(self._look_back)
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def break_off(self, reason: str) -> None:
+        """Refuse everything from now on, and tell those who wait."""
+        if self.broken_by is None:
+            self.broken_by = reason
+        for waiter in _still_waiting([*self._in_flight, *self._waiters]):
+            waiter.set_exception(JournalError(f"not acknowledged: {reason}"))
+        self._in_flight, self._waiters, self._events = [], [], []
+
+    async def close(self) -> None:
+        """Wait for what is under way and stop the thread."""
+        if self.broken_by is None and (self._events or self._task is not None):
+            await asyncio.gather(self.flush(), return_exceptions=True)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _commit_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._events or self._waiters:
+            events, self._events = self._events, []
+            self._in_flight, self._waiters = self._waiters, []
+            if events:
+                wanted = self.position
+                last = await loop.run_in_executor(self._thread, self._journal.append, events)
+                self.n_commits += 1
+                self.n_events += len(events)
+                if last != wanted:
+                    raise JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
+            for waiter in _still_waiting(self._in_flight):
+                waiter.set_result(None)
+
+    def _look_back(self, task: asyncio.Task[None]) -> None:
+        """Whatever ended the task early, nobody may wait for ever."""
+        if task.cancelled():
+            self.break_off("the writer was cancelled")
+            return
+        error = task.exception()
+        if error is not None:
+            self.break_off(str(error) if isinstance(error, JournalError) else type(error).__name__)
+
+
+def _still_waiting(waiters: Iterable[asyncio.Future[None]]) -> list[asyncio.Future[None]]:
+    return [waiter for waiter in waiters if not waiter.done()]

@@ -1,0 +1,155 @@
+"""Preflight: what a participant keeps on its disk."""
+
+import fcntl
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from vfbandits.core.mask import MaskShare
+from vfbandits.errors import JournalError
+from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
+from vfbandits.protocol.roster import Roster
+from vfbandits.service.change import load_envelopes
+from vfbandits.service.pki_files import is_open_to_others, read_sealing_key, sealing_key_path
+from vfbandits.service.report import Report
+from vfbandits.service.run import FIRST_EPOCH
+from vfbandits.service.settings import ActiveSettings, Place
+from vfbandits.service.shares import ShareFiles
+from vfbandits.store.sqlite_journal import APPLICATION, VERSION
+
+
+def check_state(report: Report, place: Place) -> None:
+    """The state folder can be written, or made."""
+    folder = place.state
+    if folder.exists() and not folder.is_dir():
+        report.problem("state", f"wanted a folder at {folder}, got a file.  Move it away")
+        return
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        report.problem("state", f"{nearest} cannot be written by this user.  chown or chmod it")
+    elif folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        report.warn("state", f"others can look into {folder}.  chmod 700 it")
+    elif folder.is_dir():
+        report.ok("state", f"{folder} can be written")
+    else:
+        report.ok("state", f"{folder} will be made at the first start")
+
+
+def check_shares(report: Report, place: Place) -> None:
+    """Shares of masks, if there are any yet: whole, private and orthonormal."""
+    folder = place.state / "shares"
+    if not folder.is_dir() or not any(folder.iterdir()):
+        report.ok("shares", "none yet: the first comes with the first start")
+        return
+    with report.blaming("shares", f"Put {folder} back from a backup, or join anew"):
+        held = ShareFiles(folder).load()
+        wrong = [epoch for epoch, item in held.items() if not _is_orthonormal(item.share)]
+        seen = [path.name for path in folder.iterdir() if is_open_to_others(path)]
+        if wrong:
+            report.problem(
+                "shares",
+                f"the columns of epoch {wrong[0]} must be orthonormal within {TOLERANCE}, they "
+                f"are not.  Put {folder} back from a backup, or join anew",
+            )
+        if seen:
+            report.problem("shares", f"others can read {folder / seen[0]}.  chmod 600 it")
+        if not wrong and not seen:
+            report.ok("shares", f"of epoch {' and '.join(map(str, held))}, orthonormal")
+
+
+def _is_orthonormal(share: MaskShare) -> bool:
+    S = share.columns  # noqa: N806
+    with np.errstate(all="ignore"):
+        return bool((np.abs(S.T @ S - np.eye(S.shape[1])) <= TOLERANCE).all())
+
+
+def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) -> None:
+    """With dense masks, a whole deal of the first epoch before the first start."""
+    place = settings.place
+    if roster.terms.mask != "dense":
+        return
+    if any((place.state / "shares").glob("epoch-*.share")):
+        report.ok("envelopes", "opened before")
+        return
+    folder = settings.envelopes
+    advice = f"The mask generator deals them: vfb masks deal --epoch {FIRST_EPOCH}"
+    if folder is None or not folder.is_dir():
+        got = "no 'envelopes' in the configuration" if folder is None else f"no folder {folder}"
+        report.problem("envelopes", f"wanted a folder of sealed shares, got {got}.  {advice}")
+        return
+    with report.blaming("envelopes", advice):
+        envelopes = load_envelopes(folder, roster, FIRST_EPOCH)
+        deal = check_deal(envelopes, roster=roster, epoch=FIRST_EPOCH)
+        open_share(
+            envelopes[place.name],
+            roster=roster,
+            epoch=FIRST_EPOCH,
+            participant=place.name,
+            private_key=read_sealing_key(sealing_key_path(place.identity, place.name)),
+        )
+        report.ok("envelopes", f"deal {deal[:12]}…, one for each participant")
+
+
+def check_journal(report: Report, settings: ActiveSettings) -> None:
+    """The log of events is ours, and nobody writes to it."""
+    path = settings.place.state / "journal.db"
+    if not settings.journal:
+        report.ok("journal", "switched off: nothing that is learnt survives a restart")
+    elif settings.journal_target:
+        report.ok("journal", "at journal_target, which is opened at the start only")
+    elif not path.exists():
+        report.ok("journal", "will be made at the first start")
+    else:
+        with report.blaming("journal", "Is vfb serve active running?  If not, see its log"):
+            _refuse_if_locked(path.with_name(f"{path.name}.lock"))
+            _refuse_other_database(path)
+            report.ok("journal", f"{path} can be opened")
+
+
+def check_outbox(report: Report, place: Place, roster: Roster) -> None:
+    """With secure sums, the file of what was sent under pads."""
+    path = place.state / "outbox.db"
+    if roster.terms.aggregation != "secure":
+        return
+    if not path.exists():
+        report.ok("outbox", "will be made at the first start")
+        return
+    # An old copy does not know every pad that was used, and a pad must not cover two messages.
+    with report.blaming("outbox", "Join anew with new keys, and put no old copy back"):
+        _pragmas(path, "schema_version")
+        report.ok("outbox", f"{path} can be opened")
+
+
+def _refuse_if_locked(lock: Path) -> None:
+    if not lock.exists():
+        return
+    descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(f"{lock} is locked by another process") from error
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_other_database(path: Path) -> None:
+    application, version, schema = _pragmas(
+        path, "application_id", "user_version", "schema_version"
+    )
+    if schema and (application, version) != (APPLICATION, VERSION):
+        raise JournalError(
+            f"{path} must be a log of version {VERSION}, got another database or version {version}"
+        )
+
+
+def _pragmas(path: Path, *names: str) -> list[int]:
+    """Facts of an SQLite file, read without a trace: ``immutable`` takes no lock, makes no file."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as db:
+            return [int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names]
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(f"{path} cannot be opened: {error}") from error

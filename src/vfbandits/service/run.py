@@ -1,0 +1,228 @@
+"""A configuration file becomes a running process, until a signal ends it."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from vfbandits.core.bandit import Bandit
+from vfbandits.errors import ConfigError
+from vfbandits.features.open import Features, open_features
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
+from vfbandits.protocol.roster import Member, Roster
+from vfbandits.protocol.signed_roster import open_roster
+from vfbandits.service.active import ActiveService
+from vfbandits.service.change import Changes, load_envelopes, load_seats
+from vfbandits.service.durable import DurableBandit
+from vfbandits.service.fleeting import FleetingBandit
+from vfbandits.service.log import Logger, logger_for
+from vfbandits.service.model import Model
+from vfbandits.service.outbox import Outbox
+from vfbandits.service.passive import PassiveService
+from vfbandits.service.pki import Identity
+from vfbandits.service.pki_files import read_certificate, read_file
+from vfbandits.service.settings import ActiveSettings, PassiveSettings, Place
+from vfbandits.service.shares import ShareFiles
+from vfbandits.store.key import read_key
+from vfbandits.store.open_journal import open_journal
+from vfbandits.store.snapshot import write_whole
+from vfbandits.transport.rpc.client import RpcDialer
+from vfbandits.transport.rpc.server import RpcListener
+from vfbandits.transport.rpc.tls import TlsFiles
+
+FIRST_EPOCH = 1
+
+
+def build_active(settings: ActiveSettings, log: Logger) -> ActiveService:
+    """An active participant, ready to start; reads its files, opens no port."""
+    place = settings.place
+    identity = Identity.load(place.identity, place.name)
+    authority = authority_key(identity)
+    first = _first_roster(place)
+    model = _open_model(settings, open_roster(first, authority), first)
+    signed = model.note
+    roster = open_roster(signed, authority)
+    _own_member(place, roster)
+    shares = ShareFiles(place.state / "shares")
+    changes = Changes(place.state, shares, authority, _sealing_key(identity), signed)
+    envelopes = _envelopes(settings, roster, model.epoch)
+    held = shares.load()
+    if model.epoch not in held:
+        share = changes.receive_share(roster, model.epoch, envelopes)
+        held[model.epoch] = HeldShare(share, signed)
+        shares.store(model.epoch, held[model.epoch])
+    role = ActiveParticipant(
+        roster,
+        held[model.epoch].share,
+        epoch=model.epoch,
+        patience=settings.patience,
+        has_share=load_seats(place.state, model.epoch),
+    )
+    role.envelopes = envelopes
+    return ActiveService(
+        role,
+        model,
+        settings.model,
+        changes,
+        features=_features_of(settings, roster.active),
+        log=log,
+        snapshot_every=settings.snapshot_every,
+    )
+
+
+async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
+    place = settings.place
+    service = build_active(settings, logger_for(place.name, place.role))
+    listener = RpcListener(place.address, tls=_tls(place), calls=service)
+    on_ready(await service.start(listener))
+    await _signalled()
+    await service.stop()
+
+
+def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
+    """A passive participant, ready to dial."""
+    place = settings.place
+    identity = Identity.load(place.identity, place.name)
+    place.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shares = ShareFiles(place.state / "shares")
+    held = shares.load()
+    # Of two rosters, the one of the older share is in force until the active participant says so.
+    signed = held[min(held)].signed_roster if held else read_file(place.roster, "the signed roster")
+    roster = open_roster(signed, authority_key(identity))
+    member = _own_member(place, roster)
+    features = open_features(settings.features)
+    _refuse_other_features(features, member)
+    secure = roster.terms.aggregation == "secure"
+    outbox = Outbox(place.state / "outbox.db") if secure else None
+    role = PassiveParticipant(
+        place.name,
+        signed,
+        authority_key(identity),
+        Secrets(_sealing_key(identity)),
+        held=held,
+        next_round=outbox.next_round if outbox else 1,
+    )
+    dialer = RpcDialer(
+        place.address,
+        tls=_tls(place),
+        name=place.name,
+        role=place.role,
+        server_name=server_name(roster),
+    )
+    return PassiveService(
+        role,
+        dialer,
+        features,
+        shares=shares,
+        outbox=outbox,
+        log=log,
+        backoff=settings.backoff,
+    )
+
+
+async def run_passive(settings: PassiveSettings, *, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    place = settings.place
+    service = build_passive(settings, logger_for(place.name, place.role))
+    on_ready()
+    serving = asyncio.create_task(service.run())
+    stopping = asyncio.create_task(_signalled())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    service.stop()
+    await serving
+
+
+def server_name(roster: Roster) -> str:
+    """The name that the active participant's certificate must have."""
+    return f"{roster.active.name}.{roster.federation}.vfb"
+
+
+def tls_files(identity: Identity) -> TlsFiles:
+    """What TLS needs of an identity."""
+    return TlsFiles(identity.certificate_path, identity.key_path, identity.authority_path)
+
+
+def authority_key(identity: Identity) -> EllipticCurvePublicKey:
+    """The key that signs rosters, from the authority's certificate beside the identity."""
+    key = read_certificate(identity.authority_path).public_key()
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise ConfigError(f"wanted an authority with an ECDSA key, got {identity.authority_path}")
+    return key
+
+
+def _first_roster(place: Place) -> bytes:
+    """The roster with which the log of events begins; later ones are in the log."""
+    kept = place.state / "first-roster.signed"
+    if not kept.is_file():
+        place.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data = read_file(place.roster, "the signed roster")
+        write_whole(kept, lambda file: file.write(data), mode=0o600)
+    return read_file(kept, "the signed roster")
+
+
+def _tls(place: Place) -> TlsFiles | None:
+    return None if place.insecure else tls_files(Identity.load(place.identity, place.name))
+
+
+async def _signalled() -> None:
+    """Return when the process is asked to end."""
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    await asked.wait()
+
+
+def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Model:
+    def make() -> Bandit:
+        return settings.model.build(roster)
+
+    if not settings.journal:
+        return FleetingBandit(make, epoch=FIRST_EPOCH, note=signed)
+    key = None if settings.journal_key is None else read_key(settings.journal_key)
+    target = settings.journal_target or str(settings.place.state / "journal.db")
+    journal = open_journal(target, key=key)
+    return DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=signed)
+
+
+def _envelopes(settings: ActiveSettings, roster: Roster, epoch: int) -> dict[str, bytes]:
+    folders = [settings.place.state / "envelopes", settings.envelopes]
+    found: dict[str, bytes] = {}
+    for folder in folders:
+        if folder is not None and not found:
+            found = load_envelopes(folder, roster, epoch)
+    return found
+
+
+def _own_member(place: Place, roster: Roster) -> Member:
+    member = roster.find(place.name)
+    if member is None or member.role != place.role:
+        raise ConfigError(f"wanted {place.role} {place.name!r} in the roster, it is not there")
+    return member
+
+
+def _sealing_key(identity: Identity) -> X25519PrivateKey:
+    if identity.sealing_key is None:
+        raise ConfigError(f"{identity.subject.name!r} has no sealing key; make a new request")
+    return identity.sealing_key
+
+
+def _features_of(settings: ActiveSettings, member: Member) -> Features | None:
+    if settings.features is None:
+        return None
+    features = open_features(settings.features)
+    _refuse_other_features(features, member)
+    return features
+
+
+def _refuse_other_features(features: Features, member: Member) -> None:
+    if features.width != member.width:
+        raise ConfigError(f"width: the roster has {member.width}, [features] give {features.width}")
+    if member.scaling and features.digest != member.scaling:
+        raise ConfigError(
+            f"scaling: the roster has {member.scaling!r}, [features] have {features.digest!r}"
+        )

@@ -1,0 +1,85 @@
+"""``vfb masks deal``: envelopes and a table, or one line of refusal."""
+
+import pytest
+from members import GENERATOR, join
+from typer.testing import CliRunner
+
+from vfbandits.cli.masks import masks_app
+from vfbandits.protocol.envelope import open_share
+from vfbandits.protocol.roster import Roster, Terms
+from vfbandits.protocol.signed_roster import sign_roster
+from vfbandits.service.pki import Authority, Identity, create_authority, load_approved, load_roster
+
+
+@pytest.fixture
+def folder(tmp_path):
+    ca = tmp_path / "ca"
+    create_authority(ca, "shops")
+    members = []
+    for name, role, width in (("shop", "active", 20), ("bank", "passive", 30)):
+        terms = {"federation": "shops", "name": name, "role": role, "width": width}
+        members.append(load_approved(join(tmp_path, ca, terms) / f"{name}.member.json").member)
+    pmg = load_approved(join(tmp_path, ca, GENERATOR) / "pmg.member.json")
+    terms = Terms(mask="dense")
+    roster = Roster("shops", 3, terms, tuple(members), pmg.claim.generator_key)
+    signed = sign_roster(roster, Authority.load(ca).private_key)
+    (tmp_path / "roster.signed").write_bytes(signed)
+    return tmp_path
+
+
+def deal(folder, **changes):
+    flags = {
+        "roster": folder / "roster.signed",
+        "authority": folder / "ca" / "authority.crt",
+        "key-dir": folder / "pmg",
+        "epoch": 4,
+        "out": folder / "out",
+        **changes,
+    }
+    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+    return CliRunner().invoke(masks_app, ["deal", *words], env={"COLUMNS": "200"})
+
+
+def test_it_writes_an_envelope_for_each_and_says_what(folder):
+    done = deal(folder)
+    assert done.exit_code == 0, done.output
+    roster = load_roster(folder / "roster.signed", folder / "ca" / "authority.crt")
+    assert f"epoch 4 of shops, roster 3 ({roster.digest[:12]}" in done.stdout
+    for name, width in roster.split.items():
+        path = folder / "out" / f"{name}.epoch-4.envelope"
+        assert f"50 × {width}" in done.stdout
+        assert str(path) in done.stdout
+        share = open_share(
+            path.read_bytes(),
+            roster=roster,
+            epoch=4,
+            participant=name,
+            private_key=Identity.load(folder / name, name).sealing_key,
+        )
+        assert share.columns.shape == (50, width)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"roster": "none"}, "wanted a signed roster"),
+        ({"authority": "none"}, "wanted a certificate"),
+        ({"key-dir": "none"}, "no signing key"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(folder, changes, message):
+    done = deal(folder, **{key: folder / value for key, value in changes.items()})
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "out").exists()
+
+
+def test_another_authority_s_roster_and_a_second_deal_are_refused(folder):
+    create_authority(folder / "other", "shops")
+    done = deal(folder, authority=folder / "other" / "authority.crt")
+    assert (done.exit_code, "signed by this federation's authority" in done.stderr) == (2, True)
+    assert deal(folder).exit_code == 0
+    done = deal(folder)
+    assert (done.exit_code, "take the next one" in done.stderr) == (2, True)
+    assert deal(folder, epoch=5).exit_code == 0

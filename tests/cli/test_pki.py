@@ -1,0 +1,175 @@
+"""``vfb pki``: from nothing to approved members, and refusals in one line."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from members import mode
+from typer.testing import CliRunner
+
+from vfbandits.cli.pki import pki_app
+from vfbandits.features.scaling import Scaling
+from vfbandits.protocol.roster import Member
+from vfbandits.service.pki import Identity, load_approved
+
+
+def run(*words, **environment):
+    done = CliRunner().invoke(
+        pki_app, [str(word) for word in words], env={"COLUMNS": "200", **environment}
+    )
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def works(*words, **environment):
+    done = run(*words, **environment)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def fails(*words, **environment):
+    """The one line on stderr."""
+    done = run(*words, **environment)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+    return done.stderr
+
+
+@pytest.fixture
+def ca(tmp_path):
+    works("init", "--federation", "shops", "--dir", tmp_path / "ca")
+    return tmp_path / "ca"
+
+
+def ask(tmp_path, name="bank", role="passive", *more):
+    works("request", "--federation", "shops", "--name", name, "--role", role,
+          "--dir", tmp_path / name, *more)  # fmt: skip
+    return tmp_path / name / f"{name}.request.json"
+
+
+def fingerprint(text):
+    """What the table shows, as one word."""
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("fingerprint")]
+    return "".join(line.split()[1:])
+
+
+def test_from_nothing_to_an_identity(tmp_path, ca):
+    request = ask(tmp_path, "bank", "passive", "--width", "3")
+    said = works("approve", request, "--dir", ca, "--out", tmp_path / "bank" / "bank.crt")
+    for word in ("bank.shops.vfb", "passive", "364 days left", "on the telephone"):
+        assert word in said
+    for name in ("bank.crt", "bank.member.json", "authority.crt"):
+        assert str(tmp_path / "bank" / name) in said
+    identity = Identity.load(tmp_path / "bank", "bank")
+    member = load_approved(tmp_path / "bank" / "bank.member.json").member
+    assert fingerprint(said) == identity.digest == member.certificate
+    assert fingerprint(works("show", request)) == member.certificate
+    assert mode(tmp_path / "bank" / "bank.key") == 0o600
+    assert member == Member(
+        "bank", "passive", identity.digest, 3,
+        identity.sealing_key.public_key().public_bytes_raw().hex(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["application", "operator", "generator"])
+def test_programs_and_generators_need_no_width(tmp_path, ca, role):
+    request = ask(tmp_path, "x", role)
+    works("approve", request, "--dir", ca)
+    assert Identity.load(tmp_path / "x", "x").subject.role == role
+    assert ("generator key" in works("show", request)) == (role == "generator")
+
+
+def test_a_scaling_gives_its_digest_and_its_width(tmp_path):
+    scaling = Scaling("standard", ("age", "income"), np.zeros(2), np.ones(2), {})
+    file = scaling.save(tmp_path / "scaling.json")
+    claim = json.loads(ask(tmp_path, "a", "passive", "--scaling", file).read_bytes())
+    assert (claim["width"], claim["scaling"]) == (2, scaling.digest)
+    by_digest = ask(tmp_path, "b", "passive", "--scaling", scaling.digest, "--width", "2")
+    assert json.loads(by_digest.read_bytes())["scaling"] == scaling.digest
+    words = ("request", "--federation", "shops", "--name", "c", "--role", "passive",
+             "--dir", tmp_path / "c")  # fmt: skip
+    assert "gives 2 features, --width says 3" in fails(*words, "--scaling", file, "--width", 3)
+    assert "a scaling must be a file" in fails(*words, "--scaling", tmp_path / "none")
+    assert "cannot have width 0" in fails(*words, "--scaling", scaling.digest)
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_fingerprint_from_the_telephone_is_compared(tmp_path, ca):
+    request = ask(tmp_path, "bank", "passive", "--width", "3")
+    said = fails("approve", request, "--dir", ca, "--fingerprint", "ab" * 32)
+    assert "the owner read another fingerprint" in said
+    assert not (tmp_path / "bank" / "bank.crt").exists()
+    right = fingerprint(works("show", request))
+    spelt = ":".join([right[:32].upper(), " " + right[32:]])
+    assert "on the telephone" not in works("approve", request, "--dir", ca, "--fingerprint", spelt)
+
+
+def test_hosts_days_and_renewal_reach_the_certificate(tmp_path, ca):
+    request = ask(tmp_path, "shop", "active", "--width", "3")
+    works("approve", request, "--dir", ca, "--days", 10,
+          "--dns", "ap.example", "--dns", "ap2.example", "--ip", "::1")  # fmt: skip
+    said = works("show", tmp_path / "shop" / "shop.crt")
+    assert "shop.shops.vfb, ap.example, ap2.example, ::1" in said
+    assert "9 days left" in said
+    assert "--renew gives it another" in fails("approve", request, "--dir", ca)
+    renewed = works("approve", request, "--dir", ca, "--renew")
+    assert "364 days left" in renewed
+    assert "on the telephone" not in renewed  # it was compared with the first certificate
+    assert "wanted an IP address" in fails("approve", request, "--dir", ca, "--renew", "--ip", "x")
+
+
+def test_keys_are_reused_only_when_asked(tmp_path):
+    before = fingerprint(works("show", ask(tmp_path, "bank", "passive", "--width", "3")))
+    words = ("request", "--federation", "shops", "--name", "bank", "--role", "passive",
+             "--dir", tmp_path / "bank", "--width", 4)  # fmt: skip
+    assert "--reuse-keys" in fails(*words)
+    assert fingerprint(works(*words, "--reuse-keys")) == before
+
+
+def test_the_passphrase_comes_from_the_environment(tmp_path):
+    words = ("init", "--federation", "shops", "--dir", tmp_path / "ca", "--passphrase-env", "WORD")
+    assert "as WORD, got none" in fails(*words)
+    assert not (tmp_path / "ca").exists()
+    assert "sesame" not in works(*words, WORD="sesame")
+    request = ask(tmp_path, "bank", "passive", "--width", "3")
+    approval = ("approve", request, "--dir", tmp_path / "ca")
+    assert "needs a passphrase" in fails(*approval)
+    assert "geheim" not in fails(*approval, "--passphrase-env", "WORD", WORD="geheim")
+    works(*approval, "--passphrase-env", "WORD", WORD="sesame")
+
+
+def test_an_authority_is_not_overwritten(ca):
+    before = (ca / "authority.key").read_bytes()
+    assert "never replaced" in fails("init", "--federation", "shops", "--dir", ca)
+    assert (ca / "authority.key").read_bytes() == before
+
+
+def test_show_refuses_a_private_key_and_any_other_file(tmp_path, ca):
+    assert "a private key: keep it where it is" in fails("show", ca / "authority.key")
+    (tmp_path / "file").write_text("hello")
+    assert "which is none" in fails("show", tmp_path / "file")
+    assert "No such file" in fails("show", tmp_path / "none")
+    assert "authority" in works("show", ca / "authority.crt")
+
+
+def test_an_unknown_role_is_a_usage_error(tmp_path):
+    done = run("request", "--federation", "s", "--name", "a", "--role", "king", "--dir", tmp_path)
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_private_key_is_printed_or_logged(tmp_path, ca, caplog):
+    caplog.set_level(logging.DEBUG)
+    said = works("request", "--federation", "shops", "--name", "pmg", "--role", "generator",
+                 "--dir", tmp_path / "pmg")  # fmt: skip
+    said += works("approve", tmp_path / "pmg" / "pmg.request.json", "--dir", ca)
+    said += fails("approve", tmp_path / "pmg" / "pmg.signing.key", "--dir", ca)
+    said += caplog.text
+    assert "PRIVATE" not in said
+    for path in (*ca.glob("*.key"), *(tmp_path / "pmg").glob("*.key")):
+        body = path.read_text().splitlines()[1]
+        assert body[:32] not in said
+        assert body[-20:] not in said

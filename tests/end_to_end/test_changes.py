@@ -1,0 +1,129 @@
+"""Masks and members of a live federation change, and nothing that was learnt is lost."""
+
+import asyncio
+import signal
+
+import pytest
+from live_world import LiveWorld, Session, client_of, wait_until_connected
+
+from vfbandits import LinUCB
+from vfbandits.core.move import Narrowing, Widening
+from vfbandits.errors import VFBanditsError
+from vfbandits.protocol.application import ChangeRequest
+from vfbandits.protocol.roster import Terms
+from vfbandits.service.federation_files import ROSTER, with_member, without_member
+
+WIDTHS = {"shop": 4, "bank": 3, "news": 5, "post": 2}
+FIRST = {"shop": 4, "bank": 3, "news": 5}
+
+
+def request_for(federation, epoch, roster=None):
+    after = roster or federation.roster
+    envelopes = federation.deal(after, epoch) if after.terms.mask == "dense" else {}
+    return ChangeRequest(federation.sign(roster) if roster else b"", envelopes)
+
+
+async def change(federation, request):
+    operator = client_of(federation, "operator")
+    try:
+        return await operator.change(request, timeout_s=20.0)
+    finally:
+        await operator.close()
+
+
+@pytest.mark.parametrize(
+    ("mask", "aggregation", "layout"),
+    [
+        ("blockwise", "plain", "per_arm"),
+        ("dense", "plain", "disjoint"),
+        ("dense", "secure", "outer"),
+    ],
+)
+def test_rotate_add_and_remove_decide_as_the_central_twin(tmp_path, mask, aggregation, layout):
+    terms = Terms(mask, aggregation, layout, arm_dim=2 if layout == "outer" else 0)
+    world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms)
+    federation = world.federation(widths=FIRST)
+    central = world.central(LinUCB(beta=0.5), dim=sum(FIRST.values()))
+
+    async def whole():
+        async with Session(world, federation, central) as session:
+            session.names = list(FIRST)
+            await wait_until_connected(session)
+            await session.play(15)
+
+            reply = await change(federation, request_for(federation, 2))
+            assert reply.epoch == 2
+            await session.play(10)
+
+            approved = federation.admit_passive("post", 2, world.features("post"))
+            federation.roster = with_member(federation.roster, approved.member)
+            signed = federation.sign(federation.roster)
+            (federation.folder / "post" / ROSTER).write_bytes(signed)
+            federation.start("post")  # refused until it is in the roster, and keeps dialling
+            await change(federation, request_for(federation, 3, federation.roster))
+            central.move(Widening(2))
+            session.names = [*FIRST, "post"]
+            await session.wait_for("bank", "news", "post", timeout_s=5.0)
+            await session.play(15)
+
+            federation.roster = without_member(federation.roster, "bank")
+            await change(federation, request_for(federation, 4, federation.roster))
+            central.move(Narrowing(4, 7))
+            session.names = ["shop", "news", "post"]
+            await session.play(15)
+            assert session.contributors[-1] == ("shop", "news", "post")
+
+            # A restart comes back to the same epoch, roster and model.
+            federation.kill("shop")
+            federation.kill("news")
+            federation.start("shop", "news")
+            await wait_until_connected(session)
+            await session.play(10)
+            assert (await session.status())["epoch"] == 4
+            return session
+
+    with federation:
+        session = asyncio.run(whole())
+    assert session.is_lossless, (session.equal, session.total, session.largest_difference)
+
+
+def test_a_change_needs_everybody_and_otherwise_nothing_changes(tmp_path):
+    world = LiveWorld(tmp_path, widths=FIRST)
+    with world.federation(patience="change_s = 1.0\n") as federation:
+
+        async def whole():
+            async with Session(world, federation, world.central(LinUCB(beta=0.5))) as session:
+                await wait_until_connected(session)
+                await session.play(10)
+                federation.signal("news", signal.SIGSTOP)
+                with pytest.raises(VFBanditsError, match="news"):
+                    await change(federation, request_for(federation, 2))
+                federation.signal("news", signal.SIGCONT)
+                await session.wait_for("bank", "news", timeout_s=3.0)
+                await session.play(10)
+                assert (await session.status())["epoch"] == 1
+                await change(federation, request_for(federation, 2))
+                await session.play(10)
+                return session
+
+        session = asyncio.run(whole())
+    assert session.is_lossless
+
+
+def test_decisions_go_on_while_the_masks_change(tmp_path):
+    world = LiveWorld(tmp_path, widths=FIRST)
+    with world.federation() as federation:
+
+        async def whole():
+            async with Session(world, federation, world.central(LinUCB(beta=0.5))) as session:
+                await wait_until_connected(session)
+                playing = asyncio.ensure_future(session.play(150))
+                for epoch in (2, 3, 4, 5):
+                    await asyncio.sleep(0.05)
+                    await change(federation, request_for(federation, epoch))
+                await playing
+                return session
+
+        session = asyncio.run(whole())
+    assert session.is_lossless
+    assert {reply.epoch for reply in session.replies} >= {1, 5}

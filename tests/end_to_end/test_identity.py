@@ -1,0 +1,147 @@
+"""Who is not who they should be is refused, and the active participant's log says why."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import pytest
+from live_world import LiveWorld
+
+from vfbandits.errors import VFBanditsError
+from vfbandits.protocol.handshake import hello_of
+from vfbandits.protocol.messages import Answer, Refused
+from vfbandits.service.pki import Grant, Identity, approve, create_authority, create_request
+from vfbandits.service.run import server_name, tls_files
+from vfbandits.transport.rpc.client import RpcDialer
+
+WIDTHS = {"shop": 3, "bank": 2, "news": 2}
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    world = LiveWorld(tmp_path_factory.mktemp("identity"), widths=WIDTHS)
+    federation = world.federation()
+    federation.start("shop")
+    yield federation
+    federation.stop_all()
+
+
+def admitted(federation, folder, name, role, *, ca=None, now=None, width=2):
+    """An identity that some authority approved."""
+    home = folder / name
+    request = create_request(
+        home,
+        federation="local",
+        name=name,
+        role=role,
+        width=width if role == "passive" else 0,
+    )
+    approve(request, ca or federation.folder / "organiser", now=now, grant=Grant(days=30))
+    return Identity.load(home, name)
+
+
+async def knock(federation, identity, *, says=None):
+    """Dial with an identity and say hello as ``says``; returns what comes back."""
+    roster = federation.roster
+    dialer = RpcDialer(
+        federation.address,
+        tls=tls_files(identity),
+        name=identity.subject.name,
+        role=identity.subject.role,
+        server_name=server_name(roster),
+    )
+    link = await dialer.dial(timeout_s=5.0)
+    try:
+        member = roster.find(says or "bank")
+        await link.send(hello_of(member, roster, epochs=(), next_round=1))
+        return await asyncio.wait_for(link.receive(), 5.0), link
+    finally:
+        if says is None:
+            await link.close()
+
+
+def logged(federation, event, words, *, timeout_s=10.0):
+    """Wait for a line of the active participant's log."""
+    limit = time.monotonic() + timeout_s
+    while time.monotonic() < limit:
+        for line in federation.events("shop"):
+            if line["event"] == event and words in line.get("reason", ""):
+                return line
+        time.sleep(0.05)
+    raise AssertionError(f"no {event} with {words!r} in {federation.log_path('shop').read_text()}")
+
+
+def test_an_expired_certificate_is_refused(federation, tmp_path):
+    old = datetime(2020, 1, 1, tzinfo=UTC)
+    identity = admitted(federation, tmp_path, "late", "passive", now=old)
+    with pytest.raises(VFBanditsError):
+        asyncio.run(knock(federation, identity))
+    logged(federation, "tls_refused", "expired")
+
+
+def test_a_certificate_of_another_authority_is_refused(federation, tmp_path):
+    create_authority(tmp_path / "other", "local")
+    identity = admitted(federation, tmp_path, "bank", "passive", ca=tmp_path / "other")
+    with pytest.raises(VFBanditsError):
+        asyncio.run(knock(federation, identity))
+    # This end does not trust the server either, so it may hang up before it shows its own.
+    theirs = tmp_path / "bank" / "authority.crt"
+    theirs.write_bytes((federation.folder / "organiser" / "authority.crt").read_bytes())
+    identity = Identity(
+        identity.subject,
+        identity.certificate,
+        identity.certificate_path,
+        identity.key_path,
+        theirs,
+    )
+    with pytest.raises(VFBanditsError):
+        asyncio.run(knock(federation, identity))
+    logged(federation, "tls_refused", "authority")
+
+
+def test_somebody_who_is_not_in_the_roster_is_refused(federation, tmp_path):
+    identity = admitted(federation, tmp_path, "stranger", "passive")
+    message, _ = asyncio.run(knock(federation, identity))
+    assert isinstance(message, Refused)
+    assert "'stranger', who is not in it" in message.reason
+    logged(federation, "identity_refused", "'stranger', who is not in it")
+
+
+def test_an_application_may_not_join_as_a_participant(federation):
+    message, _ = asyncio.run(knock(federation, federation.identity("app")))
+    assert isinstance(message, Refused)
+    assert "wanted role passive" in message.reason
+    logged(federation, "identity_refused", "wanted role passive")
+
+
+def test_a_participant_may_not_speak_for_another(federation):
+    async def whole():
+        message, link = await knock(federation, federation.identity("bank"), says="news")
+        await link.close()
+        return message
+
+    message = asyncio.run(whole())
+    assert isinstance(message, Refused)
+    assert "wanted the hello of 'bank', got one that says 'news'" in message.reason
+    logged(federation, "handshake_refused", "'news'")
+
+
+def test_an_answer_before_the_hello_is_refused(federation):
+    async def whole():
+        identity = federation.identity("bank")
+        dialer = RpcDialer(
+            federation.address,
+            tls=tls_files(identity),
+            name="bank",
+            role="passive",
+            server_name=server_name(federation.roster),
+        )
+        link = await dialer.dial(timeout_s=5.0)
+        await link.send(Answer(1, 0, 1, bytes(16), 1, 2, bytes(16)))
+        message = await asyncio.wait_for(link.receive(), 5.0)
+        await link.close()
+        return message
+
+    message = asyncio.run(whole())
+    assert isinstance(message, Refused)
+    assert "wanted a hello, got Answer" in message.reason

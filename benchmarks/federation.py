@@ -1,0 +1,176 @@
+"""Time a live federation beside what one would use instead: ``python -m benchmarks.federation``.
+
+A decision with four passive participants over mutual TLS, beside a raw asyncio fan-out of the same
+bytes, which has no roles, checks or deadlines; and a LinUCB round under homomorphic encryption.
+Contestants play in turns, wall clock, medians.  ``ready`` answers lie in memory; with ``compute``
+the raw fan-out does the same arithmetic as we do.  The exit code is 1 if a bar is missed.
+"""
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.bars import Bar
+from benchmarks.encrypted_round import KINDS, encrypted_round_seconds
+from benchmarks.losslessness import OUT
+from benchmarks.round_process import Played, RoundProcess
+
+TURNS = 6
+SMALL, LARGE = (100, 10), (1000, 100)
+ROUNDS = {SMALL: 150, LARGE: 20}
+MORE_ARMS = (100, 1000)
+IN_FLIGHT = 64
+FIGURES: dict[str, dict[str, float]] = {}
+
+
+def main() -> None:
+    """Measure, write, print, and exit by the bars."""
+    console = Console()
+    bars: list[Bar] = []
+    with console.status("one decision at a time, dense masks"):
+        bars += one_at_a_time()
+    with console.status("one vector per decision: outer and disjoint"):
+        bars += one_vector()
+    with console.status("64 decisions in flight"):
+        bars += many_at_a_time()
+    with console.status("under homomorphic encryption"):
+        bars += encrypted()
+    OUT.mkdir(parents=True, exist_ok=True)
+    verdicts = [{**asdict(bar), "verdict": bar.verdict} for bar in bars]
+    path = OUT / "federation.json"
+    document = {"bars": verdicts, "figures": FIGURES}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    show(console, bars)
+    console.print(str(path), soft_wrap=True)
+    sys.exit(any(bar.verdict == "FAIL" for bar in bars))
+
+
+def show(console: Console, bars: list[Bar]) -> None:
+    """Bars, then the times they are made of."""
+    table = Table("bar", "bound", "measured", "", "")
+    for bar in bars:
+        measured = "" if bar.measured is None else f"{bar.measured:.2f}"
+        table.add_row(bar.name, f"{bar.sense} {bar.bound:g}", measured, bar.verdict, bar.detail)
+    console.print(table)
+    times = Table("contestant", "p50 µs", "p99 µs", "per s", "bytes")
+    for name, facts in FIGURES.items():
+        cells = (facts["p50"], facts["p99"], facts["per_s"], facts["bytes"])
+        times.add_row(name, *(f"{cell:.0f}" for cell in cells))
+    console.print(times)
+
+
+def race(settings: dict[str, dict[str, object]], rounds: int) -> dict[str, Played]:
+    """Let contestants play in turns, one turn to warm up."""
+    with ExitStack() as stack:
+        processes = {n: stack.enter_context(RoundProcess(s)) for n, s in settings.items()}
+        played: dict[str, list[Played]] = {name: [] for name in processes}
+        for _ in range(1 + TURNS):
+            for name, process in processes.items():
+                played[name].append(process.play(rounds))
+    together = {name: Played.of(turns[1:]) for name, turns in played.items()}
+    for name, seen in together.items():
+        FIGURES[name] = seen.figures()
+    return together
+
+
+def ours(dim: int, n_arms: int, **more: object) -> dict[str, object]:
+    """A federation as a contestant."""
+    settings = {"kind": "federation", "only_gather": False, "dim": dim, "n_arms": n_arms}
+    return {**settings, **more}
+
+
+def raw(dim: int, n_arms: int, mode: str) -> dict[str, object]:
+    """A raw fan-out of as many bytes."""
+    size = 8 * dim * n_arms
+    return {"kind": "raw", "n_answerers": 4, "size_bytes": size, "mode": mode, "n_arms": n_arms}
+
+
+def one_at_a_time() -> list[Bar]:
+    """The bars on latency, layout per_arm."""
+    bars = []
+    for (dim, n_arms), bound in ((SMALL, 3.0), (LARGE, 1.4)):
+        where = f"d={dim}, K={n_arms}"
+        names = [f"{what}, {where}" for what in ("decision", "gathering", "raw", "raw + compute")]
+        contestants = (
+            ours(dim, n_arms),
+            ours(dim, n_arms, only_gather=True),
+            raw(dim, n_arms, "ready"),
+            raw(dim, n_arms, "compute"),
+        )
+        seen = race(dict(zip(names, contestants, strict=True)), ROUNDS[dim, n_arms])
+        decision, gathering, ready, compute = (seen[name].p50_s for name in names)
+        if (dim, n_arms) == SMALL:
+            bars.append(Bar(f"decision over raw fan-out, {where}", "≤", bound, decision / ready))
+        else:
+            detail = "the raw one masks, adds, decides and learns as well"
+            name = f"decision over raw fan-out with its arithmetic, {where}"
+            bars.append(Bar(name, "≤", bound, decision / compute, detail))
+            FIGURES[names[0]]["over_ready"] = decision / ready
+            FIGURES[names[1]]["over_ready"] = gathering / ready
+    return bars
+
+
+def one_vector() -> list[Bar]:
+    """Layouts in which a participant sends one vector: fewer bytes, and no growth with K."""
+    bars = []
+    small = FIGURES[f"decision, d={SMALL[0]}, K={SMALL[1]}"]
+    for layout in ("outer", "disjoint"):
+        names = {k: f"{layout}, gathering, d={SMALL[0]}, K={k}" for k in (SMALL[1], *MORE_ARMS)}
+        seen = race(
+            {name: ours(SMALL[0], k, layout=layout, only_gather=True) for k, name in names.items()}
+            | {f"per_arm beside {layout}": ours(*SMALL, only_gather=True)},
+            ROUNDS[SMALL],
+        )
+        beside = seen[f"per_arm beside {layout}"]
+        few = seen[names[SMALL[1]]].bytes
+        bars.append(Bar(f"bytes of per_arm dense over {layout}", "≥", 5.0, small["bytes"] / few))
+        for n_arms, name in names.items():
+            ratio = seen[name].p50_s / beside.p50_s
+            bars.append(Bar(f"{layout}, K={n_arms}: over per_arm at 8 KB", "≤", 1.0, ratio))
+    return bars
+
+
+def many_at_a_time() -> list[Bar]:
+    """Throughput of 64 decisions in flight over that of one at a time."""
+    with RoundProcess(ours(*SMALL)) as process:
+        process.play(ROUNDS[SMALL], in_flight=IN_FLIGHT)
+        turns: dict[int, list[Played]] = {1: [], IN_FLIGHT: []}
+        for _ in range(TURNS):
+            for in_flight, played in turns.items():
+                played.append(process.play(ROUNDS[SMALL] * (4 if in_flight > 1 else 1), in_flight))
+    one, many = (Played.of(played) for played in turns.values())
+    FIGURES["decision, one at a time"] = one.figures()
+    FIGURES[f"decision, {IN_FLIGHT} in flight"] = many.figures()
+    gain = many.rounds_per_s / one.rounds_per_s
+    return [Bar(f"throughput of {IN_FLIGHT} decisions in flight over one", "≥", 3.0, gain)]
+
+
+def encrypted() -> list[Bar]:
+    """A LinUCB round under CKKS over our whole decision, both kinds of model."""
+    bars = []
+    decision = FIGURES[f"decision, d={SMALL[0]}, K={SMALL[1]}"]["p50"]
+    for kind in KINDS:
+        measured = encrypted_round_seconds(10, model=kind)
+        seconds = measured["seconds"]
+        FIGURES[f"CKKS, {kind} model, arithmetic only"] = {
+            "p50": 1e6 * seconds,
+            "p99": 1e6 * seconds,
+            "per_s": 1.0 / seconds,
+            "bytes": float(sum(measured["sent_bytes"].values())),
+        }
+        name = f"CKKS ({kind} model), arithmetic alone, over our decision with its network"
+        detail = {
+            "open": "the active participant is told every chosen context in plain: not a bar",
+            "sealed": "nobody sees a context, as with masks",
+        }[kind]
+        bound = 50.0 if kind == "sealed" else 0.0
+        bars.append(Bar(name, "≥", bound, 1e6 * seconds / decision, detail))
+    return bars
+
+
+if __name__ == "__main__":
+    main()

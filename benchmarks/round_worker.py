@@ -1,0 +1,56 @@
+"""A process that plays rounds of one contestant when told to.
+
+Contestants of the federation's bars have an event loop each, ours uvloop and the baseline asyncio's
+own, so each has a process to itself.  One line of settings comes in; then, for every line
+``rounds in_flight``, one line of seconds goes out.  Whoever is not asked sleeps.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+
+from benchmarks.latencies import Play, measure_rounds
+from benchmarks.live_federation import LiveFederation, Shape
+from benchmarks.raw_fan_out import RawFanOut
+from vfbandits.service.loop import loop_factory
+from vfbandits.simulate.threads import one_thread
+
+
+async def serve(contestant: AbstractAsyncContextManager[object], play: Play) -> None:
+    """Play whenever a line comes, until there are no more."""
+    loop = asyncio.get_running_loop()
+    async with contestant:
+        print(json.dumps("ready"), flush=True)  # noqa: T201  (the other end reads it)
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            rounds, in_flight = map(int, line.split())
+            seen = await measure_rounds(play, rounds, in_flight=in_flight)
+            facts = {**asdict(seen), "bytes": getattr(contestant, "bytes_received", 0)}
+            print(json.dumps(facts), flush=True)  # noqa: T201
+
+
+def main() -> None:
+    """Read who plays, and play."""
+    settings = json.loads(sys.stdin.readline())
+    if settings.pop("kind") == "federation":
+        only_gather = settings.pop("only_gather")
+        ours = LiveFederation(Shape(**settings))
+        play: Play = ours.gather if only_gather else ours.decide
+        run(serve(ours, play), loop_factory())
+    else:
+        raw = RawFanOut(**settings)
+        run(serve(raw, raw.round), asyncio.new_event_loop)
+
+
+def run(
+    work: Coroutine[object, object, None], factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Run to the end on a loop of this kind."""
+    with one_thread(), asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(work)
+
+
+if __name__ == "__main__":
+    main()

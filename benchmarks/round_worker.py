@@ -1,21 +1,20 @@
 """A process that plays rounds of one contestant when told to.
 
-Contestants of the federation's bars have an event loop each, ours uvloop and the baseline asyncio's
-own, so each has a process to itself.  One line of settings comes in; then, for every line
-``rounds in_flight``, one line of seconds goes out.  Whoever is not asked sleeps.
+Contestants of the federation's bars must not share an event loop, so each has a process to itself.
+One line of settings comes in; then, for every line ``rounds in_flight``, one line of seconds goes
+out.  Whoever is not asked sleeps.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 
 from benchmarks.latencies import Play, measure_rounds
 from benchmarks.live_federation import LiveFederation, Shape
 from benchmarks.raw_fan_out import RawFanOut
-from vfbandits.service.loop import loop_factory
+from benchmarks.raw_streams import RawStreams
 from vfbandits.simulate.threads import one_thread
 
 
@@ -34,22 +33,18 @@ async def serve(contestant: AbstractAsyncContextManager[object], play: Play) -> 
 def main() -> None:
     """Read who plays, and play."""
     settings = json.loads(sys.stdin.readline())
-    if settings.pop("kind") == "federation":
-        only_gather = settings.pop("only_gather")
-        ours = LiveFederation(Shape(**settings))
-        play: Play = ours.gather if only_gather else ours.decide
-        run(serve(ours, play), loop_factory())
-    else:
-        raw = RawFanOut(**settings)
-        run(serve(raw, raw.round), asyncio.new_event_loop)
-
-
-def run(
-    work: Coroutine[object, object, None], factory: Callable[[], asyncio.AbstractEventLoop]
-) -> None:
-    """Run to the end on a loop of this kind."""
-    with one_thread(), asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(work)
+    kind = settings.pop("kind")
+    with one_thread():
+        if kind == "federation":
+            only_gather = settings.pop("only_gather")
+            ours = LiveFederation(Shape(**settings))
+            asyncio.run(serve(ours, ours.gather if only_gather else ours.decide))
+        elif kind == "streams":
+            streams = RawStreams(settings["n_answerers"], settings["size_bytes"])
+            asyncio.run(serve(streams, streams.round))
+        else:
+            raw = RawFanOut(**settings)
+            asyncio.run(serve(raw, raw.round))
 
 
 if __name__ == "__main__":

@@ -6,18 +6,14 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.testing import assert_allclose
+from organiser import Organiser
 from scipy.linalg import block_diag
 
 from vfbandits.core.arrays import PlainBlock
-from vfbandits.core.mask import MaskShare, sample_mask
 from vfbandits.errors import VFBanditsError
 from vfbandits.protocol.active import ActiveParticipant, Patience
 from vfbandits.protocol.change import plan_change
-from vfbandits.protocol.envelope import open_share
 from vfbandits.protocol.instructions import (
     Changed,
     ChangeFailed,
@@ -32,18 +28,14 @@ from vfbandits.protocol.instructions import (
     Send,
     StoreShare,
 )
-from vfbandits.protocol.mask_generator import MaskGenerator
 from vfbandits.protocol.messages import Answer, Ask, Declined, Hello
 from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
-from vfbandits.protocol.roster import Member, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.protocol.trial import trial_block, trial_shares
 
 WIDTHS = {"shop": 3, "bank": 2, "news": 4}
 MODES = (("blockwise", "plain"), ("dense", "plain"), ("dense", "secure"))
 LAYOUTS = ("per_arm", "outer", "disjoint")
-
-SESSION = "5e" * 16
 
 
 @dataclass
@@ -59,7 +51,7 @@ class KilledError(Exception):
     """A passive participant was killed; what it wrote before is on its disk."""
 
 
-class PureFederation:
+class PureFederation(Organiser):
     """Participants "shop" (active), "bank", "news", …; features come from ``features``.
 
     With ``runs_by_itself`` every message is delivered at once; without, ``run`` delivers them, and
@@ -77,12 +69,7 @@ class PureFederation:
         patience=None,
         start=True,
     ):
-        self.ca = ec.generate_private_key(ec.SECP256R1())
-        self.signing = Ed25519PrivateKey.generate()
-        self.sealing = {}
-        self.terms = Terms(
-            mask, aggregation, layout, arm_dim=2 if layout == "outer" else 0, bound=bound
-        )
+        super().__init__(mask=mask, aggregation=aggregation, layout=layout, bound=bound)
         self.patience = patience or Patience()
         self.roster = self.make_roster(widths, number=1)
         self.signed = sign_roster(self.roster, self.ca)
@@ -104,38 +91,7 @@ class PureFederation:
         for name in self.disks if start else ():
             self.start(name)
 
-    # --- rosters and masks
-
-    def make_roster(self, widths, *, number):
-        for name in widths:
-            self.sealing.setdefault(name, X25519PrivateKey.generate())
-        members = tuple(
-            Member(
-                name,
-                "passive" if place else "active",
-                hashlib.sha256(name.encode()).hexdigest(),
-                width,
-                self.sealing[name].public_key().public_bytes_raw().hex(),
-            )
-            for place, (name, width) in enumerate(widths.items())
-        )
-        key = self.signing.public_key().public_bytes_raw().hex()
-        return Roster("acme", number, self.terms, members, key, SESSION)
-
-    def deal(self, roster, epoch):
-        own = roster.active
-        rotation = sample_mask(own.width)
-        if self.terms.mask == "blockwise":
-            return MaskShare(rotation), {}
-        envelopes = MaskGenerator(self.signing).deal(roster, epoch)
-        dealt = open_share(
-            envelopes[own.name],
-            roster=roster,
-            epoch=epoch,
-            participant=own.name,
-            private_key=self.sealing[own.name],
-        )
-        return dealt.layered(rotation), envelopes
+    # --- masks
 
     def shares(self):
         """The shares of the epoch in force, of those that have one."""

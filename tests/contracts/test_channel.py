@@ -109,6 +109,52 @@ def test_nothing_is_posted_to_a_link_that_is_closed_or_cannot_hold_it(kind, tmp_
     run(test)
 
 
+def test_a_listener_gets_each_message_in_order_and_hears_of_the_end(kind, tmp_path):
+    async def test():
+        heard, ended = [], asyncio.Event()
+
+        async def handler(link):
+            heard.append(await link.receive())
+            with pytest.raises(LinkError):
+                await link.listen(heard.append)
+            ended.set()
+
+        async with network(kind, tmp_path, handler, "bank") as net:
+            link = await net.dialer("bank").dial(timeout_s=SECONDS)
+            for number in range(300):
+                await link.send(Pong(number))
+            await link.close()
+            await asyncio.wait_for(ended.wait(), SECONDS)
+            assert heard == [Pong(number) for number in range(300)]
+
+    run(test)
+
+
+def test_what_a_listener_raises_comes_out_where_it_listens(kind, tmp_path):
+    async def test():
+        raised = asyncio.get_running_loop().create_future()
+
+        def refuse(message):
+            raise WireError(f"no {type(message).__name__} here")
+
+        async def handler(link):
+            try:
+                await link.listen(refuse)
+            except WireError as error:
+                raised.set_result(str(error))
+                await link.close()
+
+        async with network(kind, tmp_path, handler, "bank") as net:
+            link = await net.dialer("bank").dial(timeout_s=SECONDS)
+            await link.send(Pong(1))
+            assert await asyncio.wait_for(raised, SECONDS) == "no Pong here"
+            with pytest.raises(LinkError):
+                await asyncio.wait_for(link.receive(), SECONDS)
+            await link.close()
+
+    run(test)
+
+
 def test_each_end_knows_the_other(kind, tmp_path):
     async def test():
         collector = Collector()

@@ -23,7 +23,6 @@ from vfbandits.protocol.instructions import (
     Keep,
     Note,
     Reply,
-    Resend,
     StoreShare,
 )
 from vfbandits.protocol.messages import (
@@ -366,44 +365,3 @@ def test_messages_of_the_other_role_are_refused():
         with pytest.raises(WireError, match=message):
             bank.hear(wrong)
     assert fingerprint(bank) == before
-
-
-# --- once only
-
-
-def test_an_ask_that_came_again_while_rows_were_looked_up_gets_the_same_bytes():
-    bank, _, ask = bank_of(("dense", "secure"))
-    assert bank.hear(ask) == [Fetch(ask)]
-    assert bank.hear(ask) == [Fetch(ask)]
-    keep, _ = bank.answer(ask, rows_of(ask))
-    changed = PlainBlock(rows_of(ask) + 1.0)
-    assert bank.answer(ask, changed) == [Resend(keep.stamp, ask)]
-    assert bank.hear(ask) == [Resend(keep.stamp, ask)]
-
-
-def test_rows_that_are_found_out_of_order_are_not_sent_under_pads():
-    bank, _, ask = bank_of(("dense", "secure"))
-    later = replace(ask, round=2)
-    bank.hear(ask)
-    bank.hear(later)
-    bank.answer(later, rows_of(later))
-    assert bank.answer(ask, rows_of(ask)) == [Resend(Stamp(1, 1), ask)]
-
-
-def test_the_same_round_with_other_participants_is_declined():
-    federation = PureFederation(
-        {"shop": 3, "bank": 2, "news": 4, "post": 1}, mask="dense", aggregation="secure"
-    )
-    bank = federation.passive["bank"]
-    ask = replace(ASK, senders=("bank", "news", "post"))
-    bank.answer(ask, rows_of(ask))
-    fewer = replace(ask, attempt=1, senders=BOTH)
-    assert declined(bank.hear(fewer)).code == "pads"
-    assert declined(bank.answer(fewer, rows_of(ask))).code == "pads"
-
-
-def test_what_was_sent_before_a_restart_is_not_made_anew():
-    bank, federation, ask = bank_of(("dense", "secure"))
-    federation.obey("bank", bank.hear(ask))
-    federation.start("bank")
-    assert federation.passive["bank"].hear(ask) == [Resend(Stamp(1, 1), ask)]

@@ -1,5 +1,6 @@
 """``vfb serve``: one role of a federation as a process, until a signal ends it."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -33,10 +34,9 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
         settings = replace(settings, place=replace(settings.place, insecure=True))
     start_logging()
     with log_refused_peers(settings.place.name):
-        from vfbandits.service.loop import run_service  # noqa: PLC0415  (gRPC must come later)
-        from vfbandits.service.run import run_active  # noqa: PLC0415
+        from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
 
-        run_service(
+        asyncio.run(
             run_active(
                 settings, on_ready=lambda port: typer.echo(f"ready: listening on port {port}")
             )
@@ -52,7 +52,6 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     """
     require("grpc", extra="rpc", to="serving")
     from vfbandits.service.log import start_logging  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.loop import run_service  # noqa: PLC0415
     from vfbandits.service.run import run_passive  # noqa: PLC0415
     from vfbandits.service.settings import load_passive  # noqa: PLC0415
 
@@ -60,7 +59,7 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     if insecure:
         settings = replace(settings, place=replace(settings.place, insecure=True))
     start_logging()
-    run_service(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
+    asyncio.run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
 
 
 if __name__ == "__main__":

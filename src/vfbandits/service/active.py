@@ -9,6 +9,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Sequence
+from functools import partial
 
 from vfbandits.core.policy.registry import describe as describe_policy
 from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
@@ -34,7 +35,7 @@ from vfbandits.protocol.instructions import (
     Note,
     Send,
 )
-from vfbandits.protocol.messages import Answer, Ask, Hello, Refused
+from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
 from vfbandits.service.change import Changes
 from vfbandits.service.decisions import Decisions
@@ -163,12 +164,7 @@ class ActiveService:
         counts = self.counts_by_peer[name]
         try:
             self._carry_out(self.role.join(name, hello, time.monotonic()))
-            while True:
-                message = await link.receive()
-                if isinstance(message, Answer):
-                    counts["answers"] += 1
-                    counts["bytes"] += len(message.values)
-                self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]
+            await link.listen(partial(self._hear, name, counts))
         except WireError as error:
             note(self._log, "message_refused", {"peer": name, "reason": str(error)})
         except LinkError as error:
@@ -178,6 +174,12 @@ class ActiveService:
                 del self._links[name]
                 self._carry_out(self.role.leave(name, time.monotonic()))
             await link.close()
+
+    def _hear(self, name: str, counts: "Counter[str]", message: Message) -> None:
+        if isinstance(message, Answer):
+            counts["answers"] += 1
+            counts["bytes"] += len(message.values)
+        self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]
 
     def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
         refuse_unless_allowed(

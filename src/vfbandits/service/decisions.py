@@ -116,8 +116,6 @@ class Decisions:
     def _own_rows(self, request: DecideRequest) -> PlainBlock:
         if not request.user or not request.arms:
             raise ArmError("a decision needs a user and at least one arm")
-        if len(set(request.arms)) < len(request.arms):
-            raise ArmError("arms must differ, got one twice")
         name, width = self._role.split.active, self._role.split.widths[0]
         per_arm = self._role.roster.terms.layout == "per_arm"
         ask = Ask(0, 0, 0, (request.user,), (request.arms,) if per_arm else ())

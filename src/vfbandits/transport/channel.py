@@ -46,6 +46,13 @@ class Link(Protocol):
         """The next message.  LinkError when the stream has ended, WireError if it is not ours."""
         ...
 
+    async def listen(self, take: Callable[[Message], None]) -> None:
+        """Hand each message to ``take`` the moment it comes, until the stream ends: LinkError.
+
+        What ``take`` raises is raised here.
+        """
+        ...
+
     async def close(self) -> None:
         """End the stream; what was sent before still arrives.  Twice is once."""
         ...

@@ -171,6 +171,11 @@ class MemoryLink:
             raise self._gone()
         return self._decode(data)
 
+    async def listen(self, take: Callable[[Message], None]) -> None:
+        """Hand each message to ``take``."""
+        while True:
+            take(await self.receive())
+
     async def close(self) -> None:
         """End the stream; what was sent before still arrives."""
         self._closed = True

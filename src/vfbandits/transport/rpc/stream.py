@@ -59,6 +59,8 @@ class StreamLink:
         self._closed = False
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._inbox, self._outbox = Waiting(), Waiting()
+        self._take: Callable[[Message], None] | None = None
+        self._refused: Exception | None = None
         self._reading = asyncio.ensure_future(self._read())
         self._writing = asyncio.ensure_future(self._write())
         # Even a task that is cancelled before it began must let go of those who wait for it.
@@ -92,6 +94,20 @@ class StreamLink:
         if data is None or self._closed:
             raise self._gone()
         return self._end.decode(data)
+
+    async def listen(self, take: Callable[[Message], None]) -> None:
+        """Hand each message to ``take`` the moment it comes; raises when the stream has ended.
+
+        What ``take`` raises ends the stream and is raised here.
+        """
+        while (data := self._inbox.take_at_once()) is not None:
+            take(self._end.decode(data))
+        self._take = take
+        try:
+            await asyncio.shield(self._over)
+        finally:
+            self._take = None
+        raise self._refused or self._gone()
 
     async def close(self) -> None:
         """End the stream, after what was sent before; an end that is slow to read may miss it."""
@@ -131,11 +147,23 @@ class StreamLink:
     async def _read(self) -> None:
         try:
             while isinstance(data := await self._end.stream.read(), bytes):
-                await self._inbox.put(data)
+                if self._take is None:
+                    await self._inbox.put(data)
+                elif not self._hand_over(self._take, data):
+                    return
         except grpc.aio.AioRpcError as error:
             self.lose(str(error_of(error)))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             self.lose(_ENDED)
+
+    def _hand_over(self, take: Callable[[Message], None], data: bytes) -> bool:
+        try:
+            take(self._end.decode(data))
+        except Exception as error:  # noqa: BLE001  (``listen`` raises it where it is handled)
+            self._refused = error
+            self.lose("a message was refused")
+            return False
+        return True
 
     async def _write(self) -> None:
         # Of a stream that takes nothing more, the reading side gets to know the reason.

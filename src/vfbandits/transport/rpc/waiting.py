@@ -51,10 +51,16 @@ class Waiting:
 
     async def take(self) -> bytes | None:
         """The next message; None, again and again, after the last."""
-        while not self._messages:
+        while (data := self.take_at_once()) is None:
             if self._ended:
                 return None
             await _in_line(self._takers)
+        return data
+
+    def take_at_once(self) -> bytes | None:
+        """The next message if there is one now."""
+        if not self._messages:
+            return None
         data = self._messages.popleft()
         self._size -= len(data)
         if self._putters:

@@ -110,6 +110,31 @@ def test_a_change_needs_everybody_and_otherwise_nothing_changes(tmp_path):
     assert session.is_lossless
 
 
+def test_a_change_is_finished_even_if_the_operator_hangs_up(tmp_path):
+    world = LiveWorld(tmp_path, widths=FIRST)
+    with world.federation() as federation:
+
+        async def whole():
+            async with Session(world, federation, world.central(LinUCB(beta=0.5))) as session:
+                await wait_until_connected(session)
+                await session.play(10)
+                federation.signal("news", signal.SIGSTOP)
+                operator = client_of(federation, "operator")
+                with pytest.raises(VFBanditsError):
+                    await operator.change(request_for(federation, 2), timeout_s=0.5)
+                await operator.close()
+                federation.signal("news", signal.SIGCONT)
+                async with asyncio.timeout(20.0):
+                    while (await session.status())["epoch"] < 2:  # noqa: ASYNC110  (it is far away)
+                        await asyncio.sleep(0.02)
+                await session.play(10)
+                return session
+
+        session = asyncio.run(whole())
+    assert session.is_lossless
+    assert session.contributors[-1] == ("shop", "bank", "news")
+
+
 def test_decisions_go_on_while_the_masks_change(tmp_path):
     world = LiveWorld(tmp_path, widths=FIRST)
     with world.federation() as federation:

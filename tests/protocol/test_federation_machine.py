@@ -288,7 +288,7 @@ class Tampering(Faults):
 
 
 STEPS = settings(max_examples=80 * MORE, stateful_step_count=40)
-MANY = settings(max_examples=2_000, stateful_step_count=60, derandomize=False, print_blob=True)
+MANY = settings(max_examples=1_000, stateful_step_count=60, derandomize=False, print_blob=True)
 
 
 class TestFaults(Faults.TestCase):
@@ -302,7 +302,7 @@ class TestTampering(Tampering.TestCase):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 class TestManyFaults(Faults.TestCase):
-    """With the next class, more than 100,000 steps."""
+    """With the next class, more than 100,000 messages heard."""
 
     settings = MANY
 

@@ -102,8 +102,8 @@ class Ask:
 class Answer:
     """Masked rows for one ask.  Seen by the active participant.
 
-    ``digest`` is of the row keys that were masked; ``missing`` counts the keys that the sender has
-    no features of, whose rows are zeros.
+    ``digest`` is of the row keys that were masked, the trial and the senders; ``missing`` counts
+    the keys that the sender has no features of, whose rows are zeros.
     """
 
     round: int

@@ -79,7 +79,7 @@ class ActiveService:
         self._is_stopping = False
         self._change: asyncio.Future[Changed] | None = None
         self._one_change = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._listener: Listener | None = None
         self._started = time.monotonic()
 
@@ -307,6 +307,13 @@ class ActiveService:
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
         """Move to another mask epoch, and perhaps another roster (operators)."""
         self._allow(peer, MAY_CHANGE)
+        # An operator that hangs up must not leave a change behind that nobody finishes.
+        changing = asyncio.get_running_loop().create_task(self._change_masks(request))
+        self._tasks.add(changing)
+        changing.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(changing)
+
+    async def _change_masks(self, request: ChangeRequest) -> ChangeReply:
         async with self._one_change:
             change, signed = self._changes.plan(self.role, request)
             self._change = asyncio.get_running_loop().create_future()

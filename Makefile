@@ -23,7 +23,7 @@ demo: $(READY) ## a federation of five processes, against a central bandit: plot
 
 test: $(READY) lint ## what CI runs
 	$(BIN)/python -m coverage run -m pytest -m "not long"
-	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store
+	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
 
 test-long: $(READY) ## a million updates, and thousands of fresh random worlds

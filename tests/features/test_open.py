@@ -169,7 +169,7 @@ def test_an_environment_without_the_url_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "package", "extra"),
     [
-        (FILE, "polars", "experiments"),
+        (FILE, "polars", "rpc"),
         ('kind = "sql"\nkey = ["u"]\nurl = "sqlite:///x"\ntable = "t"\n', "sqlalchemy", "sql"),
         ('kind = "redis"\nkey = ["u"]\nurl = "redis://x"\nprefix = "p"\n', "redis", "redis"),
     ],

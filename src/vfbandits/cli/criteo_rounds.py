@@ -25,8 +25,8 @@ def featurised(file: Path, folder: Path) -> Path:
     if (target / "facts.json").exists():
         return target
     # Polars is an extra, and slow to import.
-    from vfbandits.datasets.criteo_features import featurise  # noqa: PLC0415
-    from vfbandits.datasets.criteo_file import CriteoFile  # noqa: PLC0415
+    from vfbandits.datasets.criteo_features import featurise  # noqa: PLC0415  (slow to import)
+    from vfbandits.datasets.criteo_file import CriteoFile  # noqa: PLC0415  (slow to import)
 
     with Console(stderr=True).status("reading Criteo's file") as status:
         table = featurise(

@@ -34,8 +34,9 @@ def demo(
     rounds: Annotated[int, typer.Option(help="Decisions to make.", min=1)] = 2_000,
     mask: Annotated[MaskName, typer.Option(help="Family of masks.")] = MaskName.dense,
     aggregation: Annotated[
-        AggregationName, typer.Option(help="secure needs dense masks.", show_default="by mask")
-    ] = None,  # type: ignore[assignment]
+        AggregationName | None,
+        typer.Option(help="secure needs dense masks.", show_default="by mask"),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")
     ] = False,
@@ -67,10 +68,10 @@ def demo(
 
 def _build(folder: Path, mask: str, aggregation: str) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.core.policy import LinUCB  # noqa: PLC0415  (slow to import)
-    from vfbandits.protocol.roster import Terms  # noqa: PLC0415
-    from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415
-    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415
-    from vfbandits.service.settings import ModelSettings  # noqa: PLC0415
+    from vfbandits.protocol.roster import Terms  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.settings import ModelSettings  # noqa: PLC0415  (slow to import)
 
     terms = Terms(mask, aggregation)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
@@ -82,8 +83,8 @@ def _build(folder: Path, mask: str, aggregation: str) -> "tuple[LocalFederation,
 
 
 async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
-    from vfbandits.service.run import server_name, tls_files  # noqa: PLC0415
-    from vfbandits.transport.rpc.application import ApplicationClient  # noqa: PLC0415
+    from vfbandits.service.run import server_name, tls_files  # noqa: PLC0415  (slow to import)
+    from vfbandits.transport.rpc.application import ApplicationClient  # noqa: PLC0415  (slow to import)
 
     client = ApplicationClient(
         federation.address,
@@ -121,7 +122,7 @@ def _facts(tally: "Tally") -> str:
 
 
 async def _wait_for_all(client: "ApplicationClient") -> None:
-    from vfbandits.protocol.application import StatusRequest  # noqa: PLC0415
+    from vfbandits.protocol.application import StatusRequest  # noqa: PLC0415  (slow to import)
 
     limit = time.monotonic() + CONNECT_S
     while time.monotonic() < limit:
@@ -160,7 +161,7 @@ def _show(tally: "Tally", mask: str, aggregation: str) -> None:
 
 def _write(tally: "Tally", out: Path) -> None:
     """Regret of the federation beside that of the active participant alone: CSV and a picture."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
 
     out.mkdir(parents=True, exist_ok=True)
     lines = ["round,federation,alone"]

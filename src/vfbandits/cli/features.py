@@ -50,7 +50,7 @@ def fit(
     The file holds means and scales, or ranges, and the names of categories: facts about private
     data, which stay here. The federation is told its digest and its width.
     """
-    require("polars", extra="experiments", to="reading a feature file")
+    require("polars", extra="rpc", to="reading a feature file")
     from vfbandits.features.table_file import read_table  # noqa: PLC0415  (an extra)
 
     numbers, categories = _names(columns), _names(one_hot)

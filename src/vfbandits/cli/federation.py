@@ -150,7 +150,7 @@ def _change(
 ) -> "Outcome":
     require("grpc", extra="rpc", to="asking a federation")
     from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_change import change_members, next_roster  # noqa: PLC0415
+    from vfbandits.service.live_change import change_members, next_roster  # noqa: PLC0415  (slow to import)
 
     if envelopes is not None and roster_out is not None:
         raise ConfigError("first --roster-out, then, when masks are dealt, --envelopes; got both")

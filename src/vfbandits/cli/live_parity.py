@@ -37,7 +37,7 @@ async def _run(
 ) -> "LiveReport":
     require("grpc", extra="rpc", to="asking a federation")
     from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_parity import live_parity  # noqa: PLC0415
+    from vfbandits.service.live_parity import live_parity  # noqa: PLC0415  (slow to import)
 
     async with connect(config, roles=(APPLICATION, ACTIVE)) as session:
         return await live_parity(session, rounds=rounds, trial=trial, n_arms=arms, on_round=tell)

@@ -59,7 +59,7 @@ def rotate(
     """
     require("grpc", extra="rpc", to="asking a federation")
     from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_change import rotate as rotate_masks  # noqa: PLC0415
+    from vfbandits.service.live_change import rotate as rotate_masks  # noqa: PLC0415  (slow to import)
 
     async def run() -> int:
         async with connect(config, roles=(OPERATOR,)) as session:

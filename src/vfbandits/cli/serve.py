@@ -27,7 +27,7 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
     """
     require("grpc", extra="rpc", to="serving")
     from vfbandits.service.log import log_refused_peers, start_logging  # noqa: PLC0415  (an extra)
-    from vfbandits.service.settings import load_active  # noqa: PLC0415
+    from vfbandits.service.settings import load_active  # noqa: PLC0415  (slow to import)
 
     settings = load_active(config)
     if insecure:
@@ -52,8 +52,8 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     """
     require("grpc", extra="rpc", to="serving")
     from vfbandits.service.log import start_logging  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.run import run_passive  # noqa: PLC0415
-    from vfbandits.service.settings import load_passive  # noqa: PLC0415
+    from vfbandits.service.run import run_passive  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.settings import load_passive  # noqa: PLC0415  (slow to import)
 
     settings = load_passive(config)
     if insecure:

@@ -179,7 +179,7 @@ class ActiveService:
         if isinstance(message, Answer):
             counts["answers"] += 1
             counts["bytes"] += len(message.values)
-        self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]
+        self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]  # the role refuses others
 
     def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
         refuse_unless_allowed(

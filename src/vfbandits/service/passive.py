@@ -105,7 +105,7 @@ class PassiveService:
             await link.send(self._role.hello())
             while not self._stopping:
                 message = await self._idly(link.receive())
-                await self._carry_out(link, self._role.hear(message))  # type: ignore[arg-type]
+                await self._carry_out(link, self._role.hear(message))  # type: ignore[arg-type]  # it refuses
                 if self._role.is_welcome:
                     waits.reset()
         finally:

@@ -17,5 +17,5 @@ TOO_LATE: Final = "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != S
 
 os.environ[SUITES_VARIABLE] = SUITES
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-# With one message in flight the core's older poller passes it on about a fifth sooner.
+# With one message in flight the core's older poller passes it on sooner.
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")

@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "vfbandits needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments,rpc,sql,redis]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments,rpc,http,otel,sql,redis]'
 	@touch $@
 
 demo: $(READY) ## a federation of five processes, against a central bandit: plot and table in out/demo

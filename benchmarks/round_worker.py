@@ -15,6 +15,7 @@ from benchmarks.latencies import Play, measure_rounds
 from benchmarks.live_federation import LiveFederation, Shape
 from benchmarks.raw_fan_out import RawFanOut
 from benchmarks.raw_streams import RawStreams
+from vfbandits.service.event_loop import run
 from vfbandits.simulate.threads import one_thread
 
 
@@ -38,7 +39,7 @@ def main() -> None:
         if kind == "federation":
             only_gather = settings.pop("only_gather")
             ours = LiveFederation(Shape(**settings))
-            asyncio.run(serve(ours, ours.gather if only_gather else ours.decide))
+            run(serve(ours, ours.gather if only_gather else ours.decide))  # as services do
         elif kind == "streams":
             streams = RawStreams(settings["n_answerers"], settings["size_bytes"])
             asyncio.run(serve(streams, streams.round))

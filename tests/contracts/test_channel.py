@@ -155,6 +155,83 @@ def test_what_a_listener_raises_comes_out_where_it_listens(kind, tmp_path):
     run(test)
 
 
+def test_a_link_that_serves_answers_each_message_in_order_and_hears_of_the_end(kind, tmp_path):
+    async def test():
+        ended = asyncio.Event()
+
+        async def answer(message):
+            await asyncio.sleep(0)
+            return [Ping(message.number), Ping(message.number + 1)]
+
+        async def handler(link):
+            await link.send(Ping(0))
+            with pytest.raises(LinkError):
+                await link.serve(answer)
+            ended.set()
+
+        async with network(kind, tmp_path, handler, "bank") as net:
+            link = await net.dialer("bank").dial(timeout_s=SECONDS)
+            for number in range(0, 100, 2):
+                await link.send(Pong(1 + number))
+            assert [(await link.receive()).number for _ in range(101)] == list(range(101))
+            await link.close()
+            await asyncio.wait_for(ended.wait(), SECONDS)
+
+    run(test)
+
+
+def test_what_an_answerer_raises_comes_out_where_it_serves(kind, tmp_path):
+    async def test():
+        raised = asyncio.get_running_loop().create_future()
+
+        async def refuse(message):
+            raise WireError(f"no {type(message).__name__} here")
+
+        async def handler(link):
+            try:
+                await link.serve(refuse)
+            except WireError as error:
+                raised.set_result(str(error))
+                await link.close()
+
+        async with network(kind, tmp_path, handler, "bank") as net:
+            link = await net.dialer("bank").dial(timeout_s=SECONDS)
+            await link.send(Pong(1))
+            assert await asyncio.wait_for(raised, SECONDS) == "no Pong here"
+            await link.close()
+
+    run(test)
+
+
+def test_an_answer_under_way_goes_out_though_serving_is_cancelled(kind, tmp_path):
+    async def test():
+        begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def answer(message):
+            begun.set()
+            await may_go_on.wait()
+            return [Ping(message.number)]
+
+        async def handler(link):
+            serving = asyncio.ensure_future(link.serve(answer))
+            await begun.wait()
+            serving.cancel()
+            asyncio.get_running_loop().call_later(0.05, may_go_on.set)
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            await link.close()
+
+        async with network(kind, tmp_path, handler, "bank") as net:
+            link = await net.dialer("bank").dial(timeout_s=SECONDS)
+            await link.send(Pong(7))
+            assert await asyncio.wait_for(link.receive(), SECONDS) == Ping(7)
+            with pytest.raises(LinkError):
+                await asyncio.wait_for(link.receive(), SECONDS)
+            await link.close()
+
+    run(test)
+
+
 def test_each_end_knows_the_other(kind, tmp_path):
     async def test():
         collector = Collector()

@@ -1,6 +1,5 @@
 """``vfb serve``: one role of a federation as a process, until a signal ends it."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.features.extra import require
+from vfbandits.service.event_loop import run
 
 serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation as a process.")
 
@@ -36,7 +36,7 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
     with log_refused_peers(settings.place.name):
         from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
 
-        asyncio.run(
+        run(
             run_active(
                 settings, on_ready=lambda port: typer.echo(f"ready: listening on port {port}")
             )
@@ -59,7 +59,7 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     if insecure:
         settings = replace(settings, place=replace(settings.place, insecure=True))
     start_logging()
-    asyncio.run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
+    run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,16 @@ from vfbandits.errors import WireError
 from vfbandits.protocol.messages import DTYPE, Answer
 from vfbandits.protocol.rows import refuse_out_of_bounds
 
+_COMPARED = (
+    "round",
+    "attempt",
+    "epoch",
+    "digest of the rows in their order",
+    "rows",
+    "columns",
+    "bytes",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -79,17 +89,29 @@ class Gathering:
             raise WireError(f"wanted an answer of {', '.join(self.asked)}, got one of {sender!r}")
         if sender in self.came or sender in self.failed:
             raise WireError(f"wanted one answer to round {self.round}, got another of {sender!r}")
-        for what, ours, theirs in (
-            ("round", self.round, answer.round),
-            ("attempt", self.attempt, answer.attempt),
-            ("epoch", wanted.epoch, answer.epoch),
-            ("digest of the rows in their order", wanted.digest, answer.digest),
-            ("rows", wanted.n_rows[sender], answer.n_rows),
-            ("columns", wanted.n_columns[sender], answer.n_columns),
-            ("bytes", 8 * answer.n_rows * answer.n_columns, len(answer.values)),
-        ):
-            if ours != theirs:
-                raise WireError(f"{what}: wanted {_shown(ours)}, got {_shown(theirs)}")
+        size = 8 * answer.n_rows * answer.n_columns
+        ours: tuple[int | bytes, ...] = (
+            self.round,
+            self.attempt,
+            wanted.epoch,
+            wanted.digest,
+            wanted.n_rows[sender],
+            wanted.n_columns[sender],
+            size,
+        )
+        theirs: tuple[int | bytes, ...] = (
+            answer.round,
+            answer.attempt,
+            answer.epoch,
+            answer.digest,
+            answer.n_rows,
+            answer.n_columns,
+            len(answer.values),
+        )
+        if ours != theirs:
+            place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+            wrong = f"wanted {_shown(ours[place])}, got {_shown(theirs[place])}"
+            raise WireError(f"{_COMPARED[place]}: {wrong}")
         rows = np.frombuffer(answer.values, dtype=DTYPE).reshape(answer.n_rows, answer.n_columns)
         if not wanted.secure:
             refuse_out_of_bounds(rows, wanted.bound)

@@ -68,7 +68,8 @@ class Rounds:
     @property
     def next_deadline(self) -> float | None:
         """The earliest deadline of those that are open."""
-        return min((opened.gathering.deadline for opened in self._open.values()), default=None)
+        # Each round is given as long as the one before it, so the oldest comes first.
+        return next((opened.gathering.deadline for opened in self._open.values()), None)
 
     def askable(self) -> tuple[str, ...]:
         """Those that a new round would ask."""

@@ -81,8 +81,10 @@ class Batches:
         if batch is None:  # complete before ``start`` could tell its number
             self._early[gathered.round] = gathered
             return
-        places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
-        parts = np.split(gathered.contexts, places) if len(batch) > 1 else [gathered.contexts]
+        parts = [gathered.contexts]
+        if len(batch) > 1:
+            places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
+            parts = np.split(gathered.contexts, places)
         share = gathered.bytes_received // len(batch)
         for waiting, rows in zip(batch, parts, strict=True):
             if not waiting.contexts.done():

@@ -9,6 +9,7 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from vfbandits.errors import (
@@ -28,13 +29,13 @@ from vfbandits.protocol.instructions import (
     Resend,
     StoreShare,
 )
-from vfbandits.protocol.messages import Answer, Ask, Declined
+from vfbandits.protocol.messages import Answer, Ask, Declined, Message
 from vfbandits.protocol.passive import HeldShare, PassiveParticipant
 from vfbandits.service.log import Logger, note
 from vfbandits.service.outbox import Outbox
 from vfbandits.service.settings import Backoff
 from vfbandits.service.shares import ShareFiles
-from vfbandits.transport.channel import Dialer, Link
+from vfbandits.transport.channel import Dialer
 from vfbandits.transport.rpc.codec import decode_to_active, encode
 
 SLOW_LOOKUP = ("sql", "redis")
@@ -103,13 +104,16 @@ class PassiveService:
         link = await self._idly(self._dialer.dial(timeout_s=self._backoff.dial_s))
         try:
             await link.send(self._role.hello())
-            while not self._stopping:
-                message = await self._idly(link.receive())
-                await self._carry_out(link, self._role.hear(message))  # type: ignore[arg-type]  # it refuses
-                if self._role.is_welcome:
-                    waits.reset()
+            await self._idly(link.serve(partial(self._answer, waits)))
         finally:
             await link.close()
+
+    async def _answer(self, waits: "Waits", message: Message) -> list[Message]:
+        replies: list[Message] = []
+        await self._carry_out(replies, self._role.hear(message))  # type: ignore[arg-type]  # it refuses
+        if self._role.is_welcome:
+            waits.reset()
+        return replies
 
     async def _idly(self, waiting: Awaitable[T]) -> T:
         """Wait for something that ``stop`` may cut short."""
@@ -119,16 +123,19 @@ class PassiveService:
         finally:
             self._is_idle = False
 
-    async def _carry_out(self, link: Link, instructions: Sequence[PassiveInstruction]) -> None:
+    async def _carry_out(
+        self, replies: list[Message], instructions: Sequence[PassiveInstruction]
+    ) -> None:
+        """Do as the role says, and note what it says to send."""
         for todo in instructions:
             if isinstance(todo, Fetch):
-                await self._carry_out(link, await self._fetch(todo.ask))
+                await self._carry_out(replies, await self._fetch(todo.ask))
             elif isinstance(todo, Reply):
-                await link.send(todo.message)
+                replies.append(todo.message)
             elif isinstance(todo, Keep):
                 self._needed_outbox().keep(todo.stamp, todo.senders, encode(todo.answer))
             elif isinstance(todo, Resend):
-                await link.send(self._again(todo))
+                replies.append(self._again(todo))
             elif isinstance(todo, StoreShare):
                 self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
             elif isinstance(todo, DropShares):

@@ -5,7 +5,7 @@ handler.  A ``Dialer`` is a passive participant's.  Both give a ``Link``: messag
 once, until one end closes.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -24,6 +24,9 @@ class Peer:
     role: str
     certificate: str
     address: str = ""
+
+
+Answerer: TypeAlias = Callable[[Message], Awaitable[Sequence[Message]]]
 
 
 class Link(Protocol):
@@ -50,6 +53,13 @@ class Link(Protocol):
         """Hand each message to ``take`` the moment it comes, until the stream ends: LinkError.
 
         What ``take`` raises is raised here.
+        """
+        ...
+
+    async def serve(self, answer: Answerer) -> None:
+        """Send what ``answer`` has to say to a message before the next is read: the shortest way.
+
+        It ends as ``listen`` does.  If it is cancelled, an answer under way still goes out.
         """
         ...
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from vfbandits.errors import LinkError, VFBanditsError
 from vfbandits.protocol.messages import Message
 from vfbandits.protocol.roster import ACTIVE, PASSIVE
-from vfbandits.transport.channel import Handler, Peer
+from vfbandits.transport.channel import Answerer, Handler, Peer
 from vfbandits.transport.rpc.codec import decode_to_active, decode_to_passive, encode
 
 ADDRESS = "memory"
@@ -175,6 +175,20 @@ class MemoryLink:
         """Hand each message to ``take``."""
         while True:
             take(await self.receive())
+
+    async def serve(self, answer: Answerer) -> None:
+        """Answer each message before the next is read."""
+        while True:
+            answering = asyncio.ensure_future(self._answer(answer, await self.receive()))
+            try:
+                await asyncio.shield(answering)
+            except asyncio.CancelledError:
+                await answering
+                raise
+
+    async def _answer(self, answer: Answerer, message: Message) -> None:
+        for reply in await answer(message):
+            await self.send(reply)
 
     async def close(self) -> None:
         """End the stream; what was sent before still arrives."""

@@ -2,20 +2,22 @@
 
 Two tasks talk to gRPC, one for each direction, and two queues stand between them and the link.
 So a ``send`` or ``receive`` can be cancelled, as by a timeout, and nothing is lost: to cancel a
-call into gRPC would end the stream.
+call into gRPC would end the stream.  A link that only answers needs neither queue: what comes is
+answered by the task that reads, in the same turn of the event loop.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import grpc
 
 from vfbandits.errors import LinkError
 from vfbandits.protocol.messages import Message
-from vfbandits.transport.channel import Peer
+from vfbandits.transport.channel import Answerer, Peer
 from vfbandits.transport.rpc.codec import encode
 from vfbandits.transport.rpc.status import error_of
 from vfbandits.transport.rpc.waiting import Waiting
@@ -59,7 +61,9 @@ class StreamLink:
         self._closed = False
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._inbox, self._outbox = Waiting(), Waiting()
-        self._take: Callable[[Message], None] | None = None
+        self._handle: Callable[[bytes], Awaitable[None]] | None = None
+        # Held while something is answered or written: gRPC takes one write at a time.
+        self._turn = asyncio.Lock()
         self._refused: Exception | None = None
         self._reading = asyncio.ensure_future(self._read())
         self._writing = asyncio.ensure_future(self._write())
@@ -100,14 +104,16 @@ class StreamLink:
 
         What ``take`` raises ends the stream and is raised here.
         """
-        while (data := self._inbox.take_at_once()) is not None:
-            take(self._end.decode(data))
-        self._take = take
+        await self._handle_all(partial(self._hand_over, take))
+
+    async def serve(self, answer: Answerer) -> None:
+        """Answer each message before the next is read; raises when the stream has ended."""
         try:
-            await asyncio.shield(self._over)
+            await self._handle_all(partial(self._reply, answer))
         finally:
-            self._take = None
-        raise self._refused or self._gone()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S), self._turn:
+                    pass
 
     async def close(self) -> None:
         """End the stream, after what was sent before; an end that is slow to read may miss it."""
@@ -144,32 +150,46 @@ class StreamLink:
                 # The other end has all that we sent when it ends the stream too.
                 await asyncio.wait((self._reading,))
 
+    async def _handle_all(self, handle: Callable[[bytes], Awaitable[None]]) -> None:
+        """Let ``handle`` have what has come, and what comes, from the task that reads."""
+        while (data := self._inbox.take_at_once()) is not None:
+            await handle(data)
+        self._handle = handle
+        try:
+            await asyncio.shield(self._over)
+        finally:
+            self._handle = None
+        raise self._refused or self._gone()
+
+    async def _hand_over(self, take: Callable[[Message], None], data: bytes) -> None:
+        take(self._end.decode(data))
+
+    async def _reply(self, answer: Answerer, data: bytes) -> None:
+        async with self._turn:
+            for reply in await answer(self._end.decode(data)):
+                await self._end.stream.write(encode(reply))
+
     async def _read(self) -> None:
         try:
             while isinstance(data := await self._end.stream.read(), bytes):
-                if self._take is None:
+                if self._handle is None:
                     await self._inbox.put(data)
-                elif not self._hand_over(self._take, data):
-                    return
+                else:
+                    await self._handle(data)
         except grpc.aio.AioRpcError as error:
             self.lose(str(error_of(error)))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             self.lose(_ENDED)
-
-    def _hand_over(self, take: Callable[[Message], None], data: bytes) -> bool:
-        try:
-            take(self._end.decode(data))
-        except Exception as error:  # noqa: BLE001  (``listen`` raises it where it is handled)
+        except Exception as error:  # noqa: BLE001  (raised where the messages are handled)
             self._refused = error
             self.lose("a message was refused")
-            return False
-        return True
 
     async def _write(self) -> None:
         # Of a stream that takes nothing more, the reading side gets to know the reason.
         with suppress(grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             while (data := await self._outbox.take()) is not None:
-                await self._end.stream.write(data)
+                async with self._turn:
+                    await self._end.stream.write(data)
 
     def _gone(self) -> LinkError:
         gone = f"the link to {self._peer.name!r} is gone: {_ENDED}"

@@ -10,6 +10,8 @@
     ├── MaskError           a mask or a share does not fit
     ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
     ├── UnknownDecisionError  a reward names a decision that is not open
+    │   └── UnknownEventError  there is no event of this id, or it is no longer kept
+    ├── ConflictError       what is asked for contradicts what was said before
     ├── RewardError         a reward is not a number, or contradicts an earlier one
     ├── NumericalError      the state is no longer finite
     ├── DatasetError        a data file is not what it should be
@@ -57,6 +59,14 @@ class SecureSumError(VFBanditsError, ValueError):
 
 class UnknownDecisionError(VFBanditsError, LookupError):
     """A reward names a decision that is not open."""
+
+
+class UnknownEventError(UnknownDecisionError):
+    """There is no event of this id, or it is no longer kept."""
+
+
+class ConflictError(VFBanditsError, ValueError):
+    """What is asked for contradicts what was said before."""
 
 
 class RewardError(VFBanditsError, ValueError):

@@ -71,7 +71,7 @@ def _build(folder: Path, mask: str, aggregation: str) -> "tuple[LocalFederation,
     from vfbandits.protocol.roster import Terms  # noqa: PLC0415  (slow to import)
     from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415  (slow to import)
     from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.settings import ModelSettings  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.model_settings import ModelSettings  # noqa: PLC0415  (slow to import)
 
     terms = Terms(mask, aggregation)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)

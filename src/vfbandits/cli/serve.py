@@ -31,16 +31,25 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
 
     settings = load_active(config)
     if insecure:
-        settings = replace(settings, place=replace(settings.place, insecure=True))
+        http = None if settings.http is None else replace(settings.http, insecure=True)
+        place = replace(settings.place, insecure=True)
+        settings = replace(settings, place=place, http=http)
     start_logging()
     with log_refused_peers(settings.place.name):
-        from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
+        if settings.http is None:
+            from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
 
-        run(
-            run_active(
-                settings, on_ready=lambda port: typer.echo(f"ready: listening on port {port}")
-            )
-        )
+            run(run_active(settings, on_ready=_say_ready))
+        else:
+            require("uvicorn", extra="http", to="serving over HTTP")
+            from vfbandits.web.serve import run_served  # noqa: PLC0415  (an extra)
+
+            run(run_served(settings, on_ready=_say_ready))
+
+
+def _say_ready(port: int, http_port: int | None = None) -> None:
+    also = "" if http_port is None else f", HTTP on port {http_port}"
+    typer.echo(f"ready: listening on port {port}{also}")
 
 
 @serve_app.command()

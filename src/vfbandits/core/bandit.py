@@ -143,6 +143,11 @@ class Bandit:
         }
 
     @property
+    def n_decisions(self) -> int:
+        """How many decisions it has made."""
+        return self._n_decisions
+
+    @property
     def open_decisions(self) -> tuple[DecisionId, ...]:
         """Ids of the decisions that wait for a reward, oldest first."""
         return tuple(self._ledger)
@@ -167,15 +172,18 @@ class Bandit:
         arm_features: ArrayLike | None = None,
         decision_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
+        shown: int | None = None,
     ) -> Decision:
         """Choose an arm.
 
         ``contexts`` is (n_arms, dim) in layout "per_arm" and (dim,) in the others.  Arms may come
         and go from one round to the next; ``arms`` gives their ids, needed in "disjoint".
         Decisions are numbered unless ``decision_id`` names them; ``contributors`` is only noted.
+        Where the caller shows another arm than the one chosen, ``shown`` is its position: the
+        reward then teaches that one.
         """
         opened = self._learner.open_round(contexts, arms=arms, arm_features=arm_features)
-        return self._decide(opened, decision_id, contributors)
+        return self._decide(opened, decision_id, contributors, shown)
 
     def decide_many(
         self,
@@ -191,7 +199,7 @@ class Bandit:
         policy: the same arms, and scores up to rounding.
         """
         rounds = self._learner.open_rounds(contexts, arms=arms, arm_features=arm_features)
-        return [self._decide(opened, None, contributors) for opened in rounds]
+        return [self._decide(opened, None, contributors, None) for opened in rounds]
 
     def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn the reward of a decision.
@@ -297,16 +305,22 @@ class Bandit:
         return Observation(x, observation.model)
 
     def _decide(
-        self, opened: Round, decision_id: str | None, contributors: tuple[str, ...]
+        self,
+        opened: Round,
+        decision_id: str | None,
+        contributors: tuple[str, ...],
+        shown: int | None,
     ) -> Decision:
         number = self._n_decisions
         key = number if decision_id is None else self._ledger.new_name(decision_id)
         statistics = opened.statistics
+        if shown is not None and not 0 <= shown < len(statistics.means):
+            raise ArmError(f"shown is a position among {len(statistics.means)} arms, got {shown}")
         scored = self.policy.score(statistics, self._rng)
         magnitude = statistics.magnitude
         floor = self.floor + scored.uniform - self.floor * scored.uniform
         index, best = choose(scored, magnitude=magnitude, floor=floor, rng=self._rng)
-        self._ledger.enter(key, opened.observation(index))
+        self._ledger.enter(key, opened.observation(index if shown is None else shown))
         self._n_decisions = number + 1
         arm = index if opened.arms is None else opened.arms[index]
         law = Propensity(scored, best, magnitude, floor, (self.seed, number))

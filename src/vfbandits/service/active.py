@@ -37,11 +37,12 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.service.answer_times import AnswerTimes
 from vfbandits.service.change import Changes
 from vfbandits.service.decisions import Decisions
 from vfbandits.service.log import Logger, note
 from vfbandits.service.model import Model
-from vfbandits.service.settings import ModelSettings
+from vfbandits.service.model_settings import ModelSettings
 from vfbandits.transport.channel import Link, Listener, Peer
 
 HELLO_S = 5.0
@@ -69,6 +70,7 @@ class ActiveService:
         self.role = role
         self.counts: Counter[str] = Counter()
         self.counts_by_peer: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._times: defaultdict[str, AnswerTimes] = defaultdict(AnswerTimes)
         self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
         self._model_settings = model_settings
         self._changes = changes
@@ -176,10 +178,12 @@ class ActiveService:
             await link.close()
 
     def _hear(self, name: str, counts: "Counter[str]", message: Message) -> None:
+        now = time.monotonic()
         if isinstance(message, Answer):
             counts["answers"] += 1
             counts["bytes"] += len(message.values)
-        self._carry_out(self.role.hear(name, message, time.monotonic()))  # type: ignore[arg-type]  # the role refuses others
+            self._times[name].answered(message.round, now=now)
+        self._carry_out(self.role.hear(name, message, now))  # type: ignore[arg-type]  # the role refuses others
 
     def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
         refuse_unless_allowed(
@@ -218,6 +222,7 @@ class ActiveService:
             return
         if isinstance(todo.message, Ask):
             self.counts_by_peer[todo.to]["asks"] += 1
+            self._times[todo.to].asked(todo.message.round, now=time.monotonic())
         if not link.post(todo.message):
             # Too much waits for it: it has stopped reading, and must not hold up the others.
             self._spawn(link.close())
@@ -270,7 +275,6 @@ class ActiveService:
     def describe(self) -> dict[str, object]:
         """The federation as the active participant sees it."""
         roster = self.role.roster
-        seats = self.role.seats
         return {
             "federation": roster.federation,
             "roster": {"number": roster.number, "digest": roster.digest},
@@ -291,17 +295,21 @@ class ActiveService:
             "seconds_up": round(time.monotonic() - self._started, 3),
             "counts": dict(self.counts),
             "waiting_for_reward": len(self.decisions.model.bandit.open_decisions),
-            "participants": {
-                name: {
-                    "width": width,
-                    "connected": name in seats or name == roster.active.name,
-                    "circuit": "open"
-                    if name in seats and seats[name].circuit.is_open
-                    else "closed",
-                    **self.counts_by_peer.get(name, {}),
-                }
-                for name, width in roster.split.items()
-            },
+            "participants": self.participants(),
+        }
+
+    def participants(self) -> dict[str, dict[str, object]]:
+        """Each participant: whether it is there, what was asked of it, what came, how soon."""
+        roster, seats = self.role.roster, self.role.seats
+        return {
+            name: {
+                "width": width,
+                "connected": name in seats or name == roster.active.name,
+                "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
+                **self.counts_by_peer.get(name, {}),
+                **_latency(self._times.get(name)),
+            }
+            for name, width in roster.split.items()
         }
 
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
@@ -332,6 +340,12 @@ class ActiveService:
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.decisions.row_bytes(self.role))
+
+
+def _latency(times: AnswerTimes | None) -> dict[str, float]:
+    if times is None or times.mean_s is None:
+        return {}
+    return {"latency_ms": round(1e3 * times.mean_s, 3)}
 
 
 async def _refuse(link: Link, error: VFBanditsError) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
 from vfbandits.errors import ArmError, ContextError
 from vfbandits.features.open import Features
@@ -24,7 +25,7 @@ from vfbandits.protocol.trial import trial_block
 from vfbandits.service.batch import Batches, Contexts, Waiting
 from vfbandits.service.fleeting import FleetingBandit
 from vfbandits.service.model import Model
-from vfbandits.service.settings import ModelSettings
+from vfbandits.service.model_settings import ModelSettings
 
 MOST_TRIALS = 4
 
@@ -47,6 +48,22 @@ class Decisions:
         self._features = features
         self._carry_out = carry_out
         self._trials: dict[int, FleetingBandit] = {}
+        self.others: list[Model] = []
+
+    @property
+    def split(self) -> Split:
+        """Whose columns are which."""
+        return self._role.split
+
+    @property
+    def is_blockwise(self) -> bool:
+        """Whether every participant keeps its own columns."""
+        return self._role.roster.terms.mask != "dense"
+
+    @property
+    def is_per_arm(self) -> bool:
+        """Whether there is a context for each arm, or one of the user."""
+        return self._role.roster.terms.layout == "per_arm"
 
     @staticmethod
     def row_bytes(role: ActiveParticipant) -> int:
@@ -56,7 +73,7 @@ class Decisions:
     async def decide(self, request: DecideRequest) -> DecideReply:
         """Choose an arm for a user."""
         started = time.perf_counter()
-        arm_features = self._arm_features(request)
+        arm_features = self.arm_features(request)
         async with self.contexts(request) as contexts:
             epoch = self._role.epoch
             decision = await self._decide_on(contexts, request, arm_features)
@@ -85,15 +102,16 @@ class Decisions:
 
     async def move(self, matrix: Matrix, *, epoch: int, note: bytes) -> None:
         """Carry what was learnt to another epoch; trials end with the old one."""
-        await self.model.move(matrix, epoch=epoch, note=note)
+        # The first leads: should the process die before the others have it, they get it from there.
+        for model in (self.model, *self.others):
+            await model.move(matrix, epoch=epoch, note=note)
         self._trials.clear()
 
     async def _decide_on(
         self, contexts: Contexts, request: DecideRequest, arm_features: Matrix | None
     ) -> Decision:
-        per_arm = self._role.roster.terms.layout == "per_arm"
         return await self._model_for(request.trial).decide(
-            contexts.rows if per_arm else contexts.rows[0],
+            contexts.rows if self.is_per_arm else contexts.rows[0],
             arms=request.arms,
             arm_features=arm_features,
             decision_id=request.decision_id or uuid4().hex,
@@ -117,8 +135,7 @@ class Decisions:
         if not request.user or not request.arms:
             raise ArmError("a decision needs a user and at least one arm")
         name, width = self._role.split.active, self._role.split.widths[0]
-        per_arm = self._role.roster.terms.layout == "per_arm"
-        ask = Ask(0, 0, 0, (request.user,), (request.arms,) if per_arm else ())
+        ask = Ask(0, 0, 0, (request.user,), (request.arms,) if self.is_per_arm else ())
         if request.trial:
             return trial_block(request.trial, name, ask.keys(), width=width)
         if request.own:
@@ -130,7 +147,8 @@ class Decisions:
             )
         return self._features.block(ask.keys()).values
 
-    def _arm_features(self, request: DecideRequest) -> Matrix | None:
+    def arm_features(self, request: DecideRequest) -> Matrix | None:
+        """What the request says of the arms, checked."""
         arm_dim = self._role.roster.terms.arm_dim
         if not arm_dim:
             if request.arm_features:

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,9 +28,45 @@ from vfbandits.errors import (
     VFBanditsError,
 )
 from vfbandits.service.group_commit import GroupCommit
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.service.group_lookup import GroupLookup
+from vfbandits.store.book import Book
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Event,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
 from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is logged of a decision beside what the bandit learns from; see ``Decided``."""
+
+    arm: ArmId
+    index: int
+    probability: float | None
+    group: str = "policy"
+    due: float | None = None
+    held: bool = False
+    note: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What the caller makes of a decision.
+
+    ``index`` is the arm that is shown whatever is chosen, if any; ``keep`` says what is logged of
+    a decision that was just made.
+    """
+
+    index: int | None
+    keep: Callable[[Decision], Kept]
 
 
 class DurableBandit:
@@ -68,6 +105,7 @@ class DurableBandit:
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
+        self._lookup = GroupLookup(journal)
         self._log_probabilities = log_probabilities
         self._clock = clock
         self._is_closed = False
@@ -116,6 +154,11 @@ class DurableBandit:
         return self._model.bandit
 
     @property
+    def book(self) -> Book:
+        """The events that wait for a reward, for reading; as far ahead as the model is."""
+        return self._model.book
+
+    @property
     def epoch(self) -> int:
         """Of the masks that contexts must be behind."""
         return self._model.epoch
@@ -124,6 +167,16 @@ class DurableBandit:
     def note(self) -> bytes:
         """What the last ``move`` left for the caller."""
         return self._model.note
+
+    @property
+    def broken_by(self) -> str | None:
+        """Why nothing is taken any more; None while all is well."""
+        return "it is closed" if self._is_closed else self._commit.broken_by
+
+    @property
+    def position(self) -> int:
+        """Of the last event in the log, once all that is under way is durable."""
+        return self._commit.position
 
     @property
     def since_snapshot(self) -> int:
@@ -144,6 +197,7 @@ class DurableBandit:
         decision_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
         user: str | None = None,
+        showing: Showing | None = None,
     ) -> Decision:
         """Choose an arm, as ``Bandit.decide``; returns when the decision is durable."""
         self._refuse_unless_well()
@@ -157,17 +211,23 @@ class DurableBandit:
             arm_features=arm_features,
             decision_id=decision_id,
             contributors=contributors,
+            shown=None if showing is None else showing.index,
         )
         with self._or_break_off():
-            event = self._decided(decision, user)
+            kept = self._plain(decision) if showing is None else showing.keep(decision)
+            event = self._decided(decision, user, kept)
+            self._model.book.apply(event)
         await self._log(event)
         return decision
 
-    async def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+    async def reward(
+        self, decision: Decision | DecisionId, value: float, *, reward_id: str | None = ""
+    ) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
-        False, and nothing is changed, when this very reward was learnt before; a different one
-        is refused.  Both answers, too, wait until the first reward is durable.
+        ``reward_id`` is only logged; None for one that nobody sent.  False, and nothing is
+        changed, when this very reward was learnt before; a different one is refused.  Both
+        answers, too, wait until the first reward is durable.
         """
         self._refuse_unless_well()
         key = decision.id if isinstance(decision, Decision) else decision
@@ -178,7 +238,8 @@ class DurableBandit:
             await self._commit.flush()
             raise
         if is_new:
-            await self._log(Rewarded(key, as_reward(value), self._clock()))
+            self._model.book.learnt(key)
+            await self._log(Rewarded(key, as_reward(value), self._clock(), reward_id))
         else:
             await self._commit.flush()
         return is_new
@@ -188,7 +249,37 @@ class DurableBandit:
         self._refuse_unless_well()
         key = decision.id if isinstance(decision, Decision) else decision
         self._model.bandit.forget(key)
+        self._model.book.close(key)
         await self._log(Forgotten(key))
+
+    async def flush(self) -> None:
+        """Wait until all that was said so far is durable."""
+        await self._commit.flush()
+
+    async def record(self, event: Activated | Reported | Configured) -> None:
+        """Log what the book takes note of and the model does not learn from."""
+        self._refuse_unless_well()
+        self._model.book.apply(event)
+        await self._log(event)
+
+    async def find(self, decision_id: DecisionId) -> list[Event]:
+        """All that the log has of a decision; returns when that is durable."""
+        self._refuse_unless_well()
+        await self._commit.flush()
+        found = await self._lookup.find(decision_id)
+        return [event for _, event in found]
+
+    async def moves(self) -> list[Moved]:
+        """The changes of masks that the log still has, in order."""
+        after = self._journal.compacted_to
+        return await asyncio.to_thread(
+            lambda: [e for _, e in self._journal.read(after=after) if isinstance(e, Moved)]
+        )
+
+    async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
+        """The last events of the log, or those behind its compaction if there are fewer."""
+        after = max(self._journal.compacted_to, self._journal.last_position - n_events)
+        return await asyncio.to_thread(lambda: list(self._journal.read(after=after)))
 
     async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
         """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
@@ -225,24 +316,33 @@ class DurableBandit:
             return
         self._is_closed = True
         await self._commit.close()
+        await self._lookup.close()
         async with self._one_snapshot:
             await asyncio.to_thread(self._journal.close)
 
-    def _decided(self, decision: Decision, user: str | None) -> Decided:
+    def _plain(self, decision: Decision) -> Kept:
+        probability = decision.probability if self._log_probabilities else None
+        return Kept(decision.arm, decision.index, probability)
+
+    def _decided(self, decision: Decision, user: str | None, kept: Kept) -> Decided:
         bandit = self._model.bandit
         x, model = bandit.observation(decision)
         return Decided(
             decision_id=decision.id,
-            arm=decision.arm,
-            index=decision.index,
+            arm=kept.arm,
+            index=kept.index,
             x=x,
             model=model,
-            probability=decision.probability if self._log_probabilities else None,
+            probability=kept.probability,
             contributors=decision.contributors,
             epoch=self._model.epoch,
             user=user,
             at=self._clock(),
             root=bandit.has_root,
+            group=kept.group,
+            due=kept.due,
+            held=kept.held,
+            note=kept.note,
         )
 
     async def _log(self, event: Event) -> None:

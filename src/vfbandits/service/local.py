@@ -30,7 +30,10 @@ STOP_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a local federation is made of; the first of ``widths`` is the active participant."""
+    """What a local federation is made of; the first of ``widths`` is the active participant.
+
+    ``tables`` are added to its file, such as [http].
+    """
 
     widths: Mapping[str, int]
     terms: Terms
@@ -40,6 +43,7 @@ class Plan:
     federation: str = "local"
     journal: bool = True
     insecure: bool = False
+    tables: str = ""
 
 
 class LocalFederation:
@@ -129,6 +133,8 @@ class LocalFederation:
                 text += f"\n[model]\n{self.plan.model}\n[patience]\n{self.plan.patience}\n"
             if name in self.plan.features:
                 text += f"\n[features]\n{self.plan.features[name]}\n"
+            if role == ACTIVE:
+                text += f"\n{self.plan.tables}"
             self.config(name).write_text(text, encoding="utf-8")
 
     def _common(self, name: str, role: str) -> str:

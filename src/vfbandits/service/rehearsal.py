@@ -14,7 +14,7 @@ import numpy as np
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.bandit import Bandit
 from vfbandits.protocol.application import DecideRequest, RewardRequest
-from vfbandits.service.settings import ModelSettings
+from vfbandits.service.model_settings import ModelSettings
 from vfbandits.transport.rpc.application import ApplicationClient
 
 NOISE = 0.05

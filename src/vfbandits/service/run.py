@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -15,6 +16,7 @@ from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.service.active import ActiveService
+from vfbandits.service.campaigns import DEFAULT, catch_up
 from vfbandits.service.change import Changes, load_envelopes, load_seats
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.fleeting import FleetingBandit
@@ -26,8 +28,9 @@ from vfbandits.service.pki import Identity
 from vfbandits.service.pki_files import read_certificate, read_file
 from vfbandits.service.settings import ActiveSettings, PassiveSettings, Place
 from vfbandits.service.shares import ShareFiles
+from vfbandits.store.journal import Journal
 from vfbandits.store.key import read_key
-from vfbandits.store.open_journal import open_journal
+from vfbandits.store.open_journal import is_database, open_journal
 from vfbandits.store.snapshot import write_whole
 from vfbandits.transport.rpc.client import RpcDialer
 from vfbandits.transport.rpc.server import RpcListener
@@ -77,10 +80,14 @@ async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
     place = settings.place
     service = build_active(settings, logger_for(place.name, place.role))
-    listener = RpcListener(place.address, tls=_tls(place), calls=service)
-    on_ready(await service.start(listener))
-    await _signalled()
+    on_ready(await service.start(listener_of(place, service)))
+    await signalled()
     await service.stop()
+
+
+def listener_of(place: Place, service: ActiveService) -> RpcListener:
+    """The port of an active participant."""
+    return RpcListener(place.address, tls=_tls(place), calls=service)
 
 
 def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
@@ -130,7 +137,7 @@ async def run_passive(settings: PassiveSettings, *, on_ready: Callable[[], None]
     service = build_passive(settings, logger_for(place.name, place.role))
     on_ready()
     serving = asyncio.create_task(service.run())
-    stopping = asyncio.create_task(_signalled())
+    stopping = asyncio.create_task(signalled())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     service.stop()
@@ -169,12 +176,28 @@ def _tls(place: Place) -> TlsFiles | None:
     return None if place.insecure else tls_files(Identity.load(place.identity, place.name))
 
 
-async def _signalled() -> None:
+async def signalled() -> None:
     """Return when the process is asked to end."""
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     await asked.wait()
+
+
+async def open_models(settings: ActiveSettings, service: ActiveService) -> dict[str, DurableBandit]:
+    """The models of all campaigns, the default first, at the same mask epoch."""
+    lead = service.decisions.model
+    if not isinstance(lead, DurableBandit):
+        raise ConfigError("campaigns need a log, so journal must be true")
+    models = {DEFAULT: lead}
+    for plan in settings.campaigns:
+        if plan.name != DEFAULT:
+            make = partial(plan.model.build, service.role.roster)
+            journal = _journal(settings, plan.name)
+            models[plan.name] = DurableBandit.open(journal, make, epoch=lead.epoch, note=lead.note)
+            await catch_up(models[plan.name], lead)
+    service.decisions.others = [model for name, model in models.items() if name != DEFAULT]
+    return models
 
 
 def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Model:
@@ -183,10 +206,20 @@ def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Mode
 
     if not settings.journal:
         return FleetingBandit(make, epoch=FIRST_EPOCH, note=signed)
+    return DurableBandit.open(_journal(settings, DEFAULT), make, epoch=FIRST_EPOCH, note=signed)
+
+
+def _journal(settings: ActiveSettings, campaign: str) -> Journal:
+    """The log of a campaign: a file of its own, or one of its name in the database."""
     key = None if settings.journal_key is None else read_key(settings.journal_key)
-    target = settings.journal_target or str(settings.place.state / "journal.db")
-    journal = open_journal(target, key=key)
-    return DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=signed)
+    target, state = settings.journal_target, settings.place.state
+    if target and is_database(target):
+        return open_journal(target, name=campaign, key=key)
+    if campaign == DEFAULT:
+        return open_journal(target or state / "journal.db", key=key)
+    folder = state / "campaigns"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return open_journal(folder / f"{campaign}.db", key=key)
 
 
 def _envelopes(settings: ActiveSettings, roster: Roster, epoch: int) -> dict[str, bytes]:

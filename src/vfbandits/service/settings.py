@@ -7,14 +7,12 @@ paths start at the file's own folder.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vfbandits.core.bandit import Bandit
-from vfbandits.core.policy import Policy
-from vfbandits.core.policy.registry import POLICIES
 from vfbandits.errors import ConfigError, SettingError
 from vfbandits.features.settings import FeatureSettings
 from vfbandits.protocol.active import Patience
-from vfbandits.protocol.roster import ROLES, Roster
-from vfbandits.store.policy_table import policy_from
+from vfbandits.protocol.roster import ROLES
+from vfbandits.service.http_settings import CampaignPlan, HttpSettings, campaigns_from, http_from
+from vfbandits.service.model_settings import ModelSettings, model_from
 from vfbandits.store.table import Table, load_document
 
 
@@ -29,32 +27,6 @@ class Place:
     state: Path
     address: str
     insecure: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """The bandit at the active participant; its width comes from the roster."""
-
-    policy: Policy
-    ridge: float = 1.0
-    discount: float = 1.0
-    floor: float = 0.0
-    seed: int | None = None
-
-    def build(self, roster: Roster, *, seed: int | None = None) -> Bandit:
-        """A bandit that has learnt nothing, for the roster's layout and width."""
-        terms = roster.terms
-        return Bandit(
-            self.policy,
-            dim=roster.split.dim,
-            layout=terms.layout,
-            arm_dim=terms.arm_dim or None,
-            intercept=terms.intercept,
-            ridge=self.ridge,
-            discount=self.discount,
-            floor=self.floor,
-            seed=self.seed if seed is None else seed,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +46,8 @@ class ActiveSettings:
     journal_target: str = ""
     journal_key: Path | None = None
     snapshot_every: int = 50_000
+    http: HttpSettings | None = None
+    campaigns: tuple[CampaignPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +99,26 @@ def load_active(path: Path) -> ActiveSettings:
     """The settings of an active participant."""
     place, table = load_place(path)
     _refuse_role(path, place, "active")
+    folder = path.parent.resolve()
+    model = model_from(table.child("model"))
+    http = http_from(table.child("http"), folder) if table.has("http") else None
     envelopes, key = table.text("envelopes", ""), table.text("journal_key", "")
     settings = ActiveSettings(
         place,
-        _model(table.child("model")),
+        model,
         _patience(table.child("patience")),
         _features(table, path, needed=False),
-        path.parent.resolve() / envelopes if envelopes else None,
+        folder / envelopes if envelopes else None,
         journal=table.flag("journal", default=True),
         journal_target=table.text("journal_target", ""),
-        journal_key=path.parent.resolve() / key if key else None,
+        journal_key=folder / key if key else None,
         snapshot_every=table.whole("snapshot_every", 50_000),
+        http=http,
+        campaigns=tuple(campaigns_from(table.child("campaigns"), model)),
     )
     table.close()
+    if http is not None and not settings.journal:
+        raise ConfigError(f"{path.name}: [http] answers from the log, so journal must be true")
     return settings
 
 
@@ -166,23 +147,6 @@ def _refuse_role(path: Path, place: Place, wanted: str) -> None:
         raise ConfigError(
             f"{path.name}: wanted the file of role {wanted!r}, got that of {place.role!r}"
         )
-
-
-def _model(table: Table) -> ModelSettings:
-    name = table.text("policy", "linucb")
-    if name not in POLICIES:
-        raise table.wrong("policy", f"one of {', '.join(POLICIES)}", name)
-    seed = table.whole("seed", -1)
-    parameters = table.rest(tuple(POLICIES[name].__dataclass_fields__))
-    settings = ModelSettings(
-        policy_from(name, parameters),
-        ridge=table.number("ridge", 1.0),
-        discount=table.number("discount", 1.0),
-        floor=table.number("floor", 0.0),
-        seed=None if seed < 0 else seed,
-    )
-    table.close()
-    return settings
 
 
 def _patience(table: Table) -> Patience:

@@ -2,7 +2,7 @@
 
 An encrypted record is::
 
-    2 u8 | kind u8 | zero u16 | salt, 16 bytes | the plain record, encrypted | CRC-32 u32
+    128 u8 | kind u8 | zero u16 | salt, 16 bytes | the plain record, encrypted | CRC-32 u32
 
 and an encrypted snapshot::
 
@@ -13,7 +13,8 @@ position, and before a position is written a second time another salt is drawn. 
 salt of its own and counts its pieces.  Log, position and kind are authenticated, so nothing can be
 swapped, or put into another log.  The checksum outside tells damage from a key that does not fit.
 
-Seen without the key: how many events there are, of which kind and size, and when they came.
+Seen without the key: how many events there are, of which kind and size, when they came, and which
+belong to the same decision (``names.py``).
 """
 
 import os
@@ -21,6 +22,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -28,12 +30,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.events import Event
-from vfbandits.store.key import JournalKey
+from vfbandits.store.key import KEY_BYTES, JournalKey
+from vfbandits.store.names import Names
 from vfbandits.store.record import decode, is_whole
 from vfbandits.store.snapshot import open_sealed, seal_snapshot
 
 IDENTITY_BYTES = 16
-SEALED = 2  # beside record.VERSION
+SEALED = 128  # no record.VERSION will come to that
 _SALT_BYTES = 16
 _TAG_BYTES = 16
 _HEAD = struct.Struct("<BBH")
@@ -57,6 +60,11 @@ class Codec:
         self._salt = os.urandom(_SALT_BYTES)
         self._sealed_to = 0
         self._ciphers: dict[bytes, AESGCM] = {}
+        self.names = Names(
+            blake2b(identity, digest_size=KEY_BYTES).digest()
+            if key is None
+            else key.name_secret(identity)
+        )
 
     def seal(self, records: Sequence[bytes], *, after: int) -> list[bytes]:
         """Plain records as the log keeps them, at the positions behind ``after``."""
@@ -149,11 +157,12 @@ class Codec:
     def _cipher(self, salt: bytes) -> AESGCM:
         if self._key is None:
             raise JournalError("the log is not encrypted")
-        if salt not in self._ciphers:
+        cipher = self._ciphers.get(salt)
+        if cipher is None:
             if len(self._ciphers) >= _MOST_CIPHERS:
                 self._ciphers.clear()
-            self._ciphers[salt] = self._key.cipher(self._identity, salt)
-        return self._ciphers[salt]
+            cipher = self._ciphers[salt] = self._key.cipher(self._identity, salt)
+        return cipher
 
 
 def refuse_other_key(

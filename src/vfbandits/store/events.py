@@ -21,12 +21,12 @@ class Decided:
     decision_id
         Text that the application gave, or the bandit's own number.
     arm, index
-        The chosen arm, and its position in the caller's order.
+        The arm that is shown, and its position in the caller's order.
     x, model
         What the decision left to learn from (``core.reward.Observation``): the chosen masked
         context, and the arm whose own model it teaches; None where all arms share one.
     probability
-        With which the arm was chosen, if that was asked for.
+        With which the arm was shown, if that was asked for.
     contributors
         Participants whose features counted; the others' blocks were zeros.
     epoch
@@ -37,6 +37,14 @@ class Decided:
         When, in seconds since 1970; nothing is derived from it.
     root
         Whether the state keeps a root of its inverse from this decision on.
+    group
+        Why this arm: "policy", or the reason for which another one is shown than the policy's.
+    due
+        When the wait for a reward ends, in seconds since 1970; None if it never does.
+    held
+        Whether it must be activated before a reward may come.
+    note
+        What the caller keeps with it, such as the answer that was given.
     """
 
     decision_id: DecisionId
@@ -50,15 +58,23 @@ class Decided:
     user: str | None = field(default=None, repr=False)
     at: float = 0.0
     root: bool = False
+    group: str = "policy"
+    due: float | None = None
+    held: bool = False
+    note: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A reward was learnt: it was the first for its decision, which was open."""
+    """A reward was learnt: it was the first for its decision, which was open.
+
+    ``reward_id`` is what the application called it; None if nobody sent it: the default, or a sum.
+    """
 
     decision_id: DecisionId
     value: float
     at: float = 0.0
+    reward_id: str | None = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,4 +97,36 @@ class Forgotten:
     decision_id: DecisionId
 
 
-Event: TypeAlias = Decided | Rewarded | Moved | Forgotten
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """A decision that was held is shown now; its reward may come until ``due``."""
+
+    decision_id: DecisionId
+    due: float | None
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A reward came that is not learnt, or not yet.
+
+    ``why`` is "counted" (it is part of a sum), "late", "ignored" (an earlier one counts) or
+    "logged" (the model is frozen).
+    """
+
+    decision_id: DecisionId
+    value: float
+    reward_id: str
+    why: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """Settings changed; ``settings`` are all of them, in the caller's form."""
+
+    settings: bytes
+    at: float = 0.0
+
+
+Event: TypeAlias = Decided | Rewarded | Moved | Forgotten | Activated | Reported | Configured

@@ -18,6 +18,7 @@ from vfbandits.core.move import Move, Remask
 from vfbandits.core.reward import Observation
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SettingError, SnapshotError, VFBanditsError
+from vfbandits.store.book import Book
 from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
 from vfbandits.store.journal import Damage, Journal
 
@@ -32,14 +33,15 @@ def remask(matrix: Matrix) -> Remask:
 
 
 class Model:
-    """A bandit, and the mask epoch it is in, at one position of its log."""
+    """A bandit, the mask epoch it is in, and its book, at one position of its log."""
 
-    __slots__ = ("bandit", "epoch", "make_move", "note", "position")
+    __slots__ = ("bandit", "book", "epoch", "make_move", "note", "position")
 
     def __init__(
         self, bandit: Bandit, *, epoch: int = 0, note: bytes = b"", make_move: MakeMove = remask
     ) -> None:
         self.bandit = bandit
+        self.book = Book(most=bandit.options["max_open"])
         self.epoch = epoch
         self.note = note
         self.position = 0
@@ -71,7 +73,11 @@ class Model:
     def snapshot(self) -> Snapshot:
         """The model as it is now: later changes do not show in it."""
         inner = self.bandit.snapshot()
-        kept = {"epoch": self.epoch, "note": base64.b64encode(self.note).decode()}
+        kept = {
+            "epoch": self.epoch,
+            "note": base64.b64encode(self.note).decode(),
+            "book": self.book.pack(),
+        }
         arrays = {  # those of the learner are its own, and change with the next reward
             name: array.copy(order="K") if name.startswith("learner/") else array
             for name, array in inner.arrays.items()
@@ -88,6 +94,7 @@ class Model:
             raise SnapshotError(f"the snapshot needs base64 at 'note': {error}") from error
         bandit = Bandit.restore(snapshot)
         model = cls(bandit, epoch=kept.integer("epoch"), note=note, make_move=make_move)
+        model.book.unpack(kept.child("book"))
         model.position = position
         return model
 
@@ -96,13 +103,18 @@ class Model:
             case Decided():
                 seen = Observation(event.x, event.model)
                 self.bandit.recall(event.decision_id, seen, root=event.root)
+                self.book.apply(event)
             case Rewarded():
                 if not self.bandit.reward(event.decision_id, event.value):
                     raise JournalError(f"decision {event.decision_id!r} has its reward already")
+                self.book.learnt(event.decision_id)
             case Moved():
                 self.move(self.plan_move(event.matrix, event.epoch), event)
             case Forgotten():
                 self.bandit.forget(event.decision_id)
+                self.book.close(event.decision_id)
+            case _:
+                self.book.apply(event)
 
 
 @dataclass(frozen=True, slots=True)

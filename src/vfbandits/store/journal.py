@@ -12,6 +12,8 @@ What every journal promises, and ``tests/contracts/test_journal.py`` checks:
 * One writer at a time: a second one is refused when it opens the log.  Readers come and go.
 * A log that was made with a key is encrypted, all of it, and opens with that key only.
 
+* ``find`` sees what is durable, and appends do not wait for it.
+
 A journal may be used from several threads.
 """
 
@@ -20,9 +22,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.events import Event
+from vfbandits.store.names import Found
 from vfbandits.store.record import is_whole
 
 SNAPSHOTS_KEPT = 2
@@ -68,6 +72,17 @@ class JournalReader(Protocol):
 
     def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Events behind ``after`` and up to ``compacted_to``, as far as they were kept."""
+        ...
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision, in order, each with its position.
+
+        None if there never were any, or compaction has dropped them.
+        """
+        ...
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """The same for several decisions, at once; every id is in the answer."""
         ...
 
     def snapshot_positions(self) -> list[int]:

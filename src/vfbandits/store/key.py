@@ -20,6 +20,7 @@ from vfbandits.store.snapshot import sync_folder
 KEY_BYTES = 32
 CHECK_BYTES = 16
 _CHECK, _CIPHER = b"vfbandits journal, which key", b"vfbandits journal, contents"
+_NAMES = b"vfbandits journal, names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,10 @@ class JournalKey:
     def cipher(self, identity: bytes, salt: bytes) -> AESGCM:
         """AES-256-GCM under a key of its own for each log and each ``salt``."""
         return AESGCM(self._derive(_CIPHER + identity, salt=salt, size=KEY_BYTES))
+
+    def name_secret(self, identity: bytes) -> bytes:
+        """The secret behind the numbers by which one log's events are found."""
+        return self._derive(_NAMES, salt=identity, size=KEY_BYTES)
 
     def _derive(self, info: bytes, *, salt: bytes, size: int) -> bytes:
         return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt, info=info).derive(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.codec import IDENTITY_BYTES, Codec, refuse_other_key
@@ -20,6 +21,7 @@ from vfbandits.store.journal import (
     superfluous,
 )
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found, sorted_out
 from vfbandits.store.record import encode
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class MemoryDisk:
     capacity: int | None = None
     records: list[bytes | None] = field(default_factory=list, repr=False)
     snapshots: dict[int, bytes] = field(default_factory=dict, repr=False)
+    names: dict[int, list[int]] = field(default_factory=dict, repr=False)
     compacted_to: int = 0
     is_taken: bool = False
     identity: bytes = field(default_factory=lambda: os.urandom(IDENTITY_BYTES), repr=False)
@@ -91,7 +94,11 @@ class MemoryJournal:
             if capacity is not None and self.last_position + len(records) > capacity:
                 self._has_failed = True
                 raise JournalError(f"the log cannot be written: it is full at {capacity} records")
+            names = enumerate(self._codec.names.of_events(events), start=self.last_position + 1)
             self._disk.records.extend(self._codec.seal(records, after=self.last_position))
+            for position, name in names:
+                if name is not None:
+                    self._disk.names.setdefault(name, []).append(position)
             return self.last_position
 
     def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
@@ -108,6 +115,20 @@ class MemoryJournal:
         for position, record in enumerate(kept, start=after + 1):
             if record is not None:
                 yield position, self._codec.open(record, position)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        self._refuse_unless_open()
+        names, records = {self._codec.names.of(key) for key in ids}, self._disk.records
+        with self._guard:
+            positions = sorted(p for name in names for p in self._disk.names.get(name, ()))
+            found = [(position, records[position - 1]) for position in positions]
+        opened = [(position, self._codec.open(record, position)) for position, record in found]
+        return sorted_out(opened, ids)
 
     def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
         """Keep a snapshot, the one before it, and the first."""
@@ -151,6 +172,7 @@ class MemoryJournal:
             disk.compacted_to = position
             for old in [older for older in disk.snapshots if older < position]:
                 del disk.snapshots[old]
+            self._drop_lost_names()
             return kept.count(None) - before.count(None)
 
     def close(self) -> None:
@@ -164,8 +186,18 @@ class MemoryJournal:
         torn = damaged_end((position, records[position - 1]) for position in positions)
         del records[len(records) - len(torn) :]
         if torn:
+            self._drop_lost_names()
             _log.warning("%d damaged records dropped, log ends at %d", len(torn), len(records))
         return len(torn)
+
+    def _drop_lost_names(self) -> None:
+        records = self._disk.records
+        there = {position for position, record in enumerate(records, start=1) if record is not None}
+        self._disk.names = {
+            name: kept
+            for name, positions in self._disk.names.items()
+            if (kept := [position for position in positions if position in there])
+        }
 
     def _drop_lost_snapshots(self) -> int:
         lost = [position for position in self._disk.snapshots if position > self.last_position]

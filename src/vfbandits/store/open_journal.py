@@ -70,6 +70,15 @@ def open_reader(
     return PostgresReader(place, name=name, key=key)
 
 
+def is_database(target: str | os.PathLike[str]) -> bool:
+    """Whether the address is that of a database, which holds several logs by name.
+
+    >>> is_database("postgresql://db.internal/vfb"), is_database("state/journal.db")
+    (True, False)
+    """
+    return not isinstance(_resolve(target), Path)
+
+
 def _resolve(target: str | os.PathLike[str]) -> str | Path:
     """A path, or the URL of a database."""
     if not isinstance(target, str):

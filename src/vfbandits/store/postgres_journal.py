@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import cast
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
 from vfbandits.store.events import Event
@@ -23,11 +24,12 @@ from vfbandits.store.journal import (
     refuse_future,
 )
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found
 from vfbandits.store.postgres_address import PostgresAddress
 from vfbandits.store.postgres_link import PostgresLink
 from vfbandits.store.postgres_reader import TIMEOUT_S
 from vfbandits.store.postgres_rows import SNAPSHOT_PATIENCE, PostgresRows
-from vfbandits.store.postgres_tables import FEW, Writer, make_log
+from vfbandits.store.postgres_tables import FEW, Batch, Writer, make_log
 from vfbandits.store.record import encode
 
 WAIT_S = 2.0
@@ -84,10 +86,11 @@ class PostgresJournal:
             self._link = PostgresLink(address, log=log, timeout_s=timeout_s)
             stack.callback(self._link.close)
             make_log(self._link, name, key)
-            # Its own connection, so that events need not wait for a large snapshot.
-            side = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            # Their own connections, so that events need not wait for a large snapshot.
+            side, finder = self._link.twin(), self._link.twin()
             stack.callback(side.close)
-            self._rows = PostgresRows(side, name, key)
+            stack.callback(finder.close)
+            self._rows = PostgresRows(side, finder, name, key)
             self._writer = _lead(self._link, self._rows.id, wait_s)
             self._last = self._recover()
             self._closing = stack.pop_all()
@@ -126,6 +129,14 @@ class PostgresJournal:
     def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Events that compaction has kept."""
         return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._rows.find_many(ids)
 
     def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
         """Write a snapshot; appends go on meanwhile."""
@@ -173,13 +184,15 @@ class PostgresJournal:
             self._last += len(events)
             self._has_failed = False
 
-    def _sealed(self, events: Sequence[Event]) -> Iterator[list[bytes]]:
+    def _sealed(self, events: Sequence[Event]) -> Iterator[Batch]:
+        codec = self._rows.codec
         for start in range(0, len(events), FEW):
+            some = events[start : start + FEW]
             try:
-                records = [encode(event) for event in events[start : start + FEW]]
+                records = [encode(event) for event in some]
             except JournalError as error:
                 raise _UnwritableError(str(error)) from error
-            yield self._rows.codec.seal(records, after=self._last + start)
+            yield Batch(codec.names.of_events(some), codec.seal(records, after=self._last + start))
 
     def _recover(self) -> int:
         """Drop a damaged end, and count it; returns the last good position."""

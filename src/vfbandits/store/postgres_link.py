@@ -79,6 +79,10 @@ class PostgresLink:
                 self._connection.close()  # whatever it was in the middle of
                 raise
 
+    def twin(self) -> "PostgresLink":
+        """Another connection to the same place, which reconnects: nobody waits for this one."""
+        return PostgresLink(self._address, log=self.log, timeout_s=self._timeout_s, reconnects=True)
+
     def close(self) -> None:
         """Hang up; safe to call twice."""
         with self._guard, self._translated("closed"):

@@ -1,11 +1,14 @@
 """A PostgreSQL log for reading: many processes at once, whether its writer is at work or not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.store.events import Event
 from vfbandits.store.journal import Damage
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found
 from vfbandits.store.postgres_address import PostgresAddress
 from vfbandits.store.postgres_link import PostgresLink
 from vfbandits.store.postgres_rows import PostgresRows
@@ -28,16 +31,16 @@ class PostgresReader:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         address = PostgresAddress.of(url)
-        self._link = PostgresLink(
-            address, log=f"{name!r} at {address.place}", timeout_s=timeout_s, reconnects=True
-        )
-        try:
-            self._rows = PostgresRows(self._link, name, key)
+        log = f"{name!r} at {address.place}"
+        with ExitStack() as stack:
+            link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            stack.callback(link.close)
+            finder = link.twin()
+            stack.callback(finder.close)
+            self._rows = PostgresRows(link, finder, name, key)
             acknowledged, _, last = self._rows.ends()
-        except BaseException:
-            self._link.close()
-            raise
-        self._n_missing = max(0, acknowledged - last)
+            self._n_missing = max(0, acknowledged - last)
+            self._closing = stack.pop_all()
 
     @property
     def last_position(self) -> int:
@@ -62,6 +65,14 @@ class PostgresReader:
         """Events that compaction has kept."""
         return self._rows.remains(after)
 
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._rows.find_many(ids)
+
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots."""
         return self._rows.snapshot_positions()
@@ -76,4 +87,4 @@ class PostgresReader:
 
     def close(self) -> None:
         """Hang up."""
-        self._link.close()
+        self._closing.close()

@@ -4,7 +4,7 @@
 
     vfb_journal         one row for each log: name, identity, check of the key, where it ends,
                         how far it was compacted, and the term of its writer
-    vfb_event           one row for each event
+    vfb_event           one row for each event, and by which number it is found
     vfb_snapshot        snapshots in parts
     vfb_damaged         events that were dropped from the end
     vfb_lost_snapshot   snapshots of positions that were lost
@@ -15,20 +15,39 @@ They are made in the first schema of the search path, which the URL may set.
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.codec import Codec, refuse_other_key
 from vfbandits.store.events import Event
 from vfbandits.store.journal import newest_whole
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found
 from vfbandits.store.postgres_link import PostgresLink
-from vfbandits.store.rows import ROWS_AT_ONCE, Row, backwards, sparse, unbroken
+from vfbandits.store.rows import (
+    ROWS_AT_ONCE,
+    NamedRow,
+    Row,
+    backwards,
+    found,
+    sparse,
+    unbroken,
+)
 
-VERSION = 1
+VERSION = 2
 SNAPSHOT_PATIENCE = 20.0
 
+# The offset keeps the planner from anything but one search of the index for each number, even
+# while it has no statistics yet.
+FIND = """
+    SELECT found.position, found.record
+    FROM unnest(%s::bigint[]) AS wanted (name), LATERAL (
+        SELECT journal, position, record FROM vfb_event WHERE name = wanted.name OFFSET 0
+    ) AS found
+    WHERE found.journal = %s ORDER BY found.position
+"""
 _FORWARDS = """
-    SELECT position, record FROM vfb_event
+    SELECT position, record, name FROM vfb_event
     WHERE journal = %s AND position > %s ORDER BY position LIMIT %s
 """
 _BACKWARDS = """
@@ -45,10 +64,16 @@ _ENDS = """
 
 
 class PostgresRows:
-    """Reads one log of a database; ``link`` is this object's own from now on."""
+    """Reads one log of a database; the links are this object's own from now on.
 
-    def __init__(self, link: PostgresLink, name: str, key: JournalKey | None) -> None:
+    ``finder`` is for ``find_many`` only, which so need not wait for a large snapshot.
+    """
+
+    def __init__(
+        self, link: PostgresLink, finder: PostgresLink, name: str, key: JournalKey | None
+    ) -> None:
         self.link = link
+        self._finder = finder
         self.n_damaged = 0
         self.id, version, identity, check = _find(link, name)
         if version != VERSION:
@@ -84,6 +109,15 @@ class PostgresRows:
 
         return backwards(page, last=self.ends()[2])
 
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        names = list({self.codec.names.of(decision_id) for decision_id in ids})
+        with self._finder.used("read") as connection:
+            # Not prepared: a plan that was made for a short log would be kept for a long one.
+            cursor = connection.execute(FIND, (names, self.id), binary=True, prepare=False)
+            rows = cast("list[Row]", cursor.fetchall())
+        return found(rows, self.codec, ids)
+
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots, newest first."""
         sql = "SELECT DISTINCT position FROM vfb_snapshot WHERE journal = %s ORDER BY 1 DESC"
@@ -108,8 +142,8 @@ class PostgresRows:
                 self.n_damaged += passed_over
                 return found
 
-    def _page(self, after: int) -> Sequence[Row]:
-        return cast("list[Row]", self.link.rows(_FORWARDS, self.id, after, ROWS_AT_ONCE))
+    def _page(self, after: int) -> Sequence[NamedRow]:
+        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_AT_ONCE))
 
 
 def _find(link: PostgresLink, name: str) -> tuple[int, int, bytes, bytes | None]:

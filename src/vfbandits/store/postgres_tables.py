@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from vfbandits.errors import JournalError
 from vfbandits.store.codec import IDENTITY_BYTES
@@ -35,9 +35,12 @@ _TABLES = (
     """CREATE TABLE vfb_event (
         journal integer NOT NULL,
         position bigint NOT NULL,
+        name bigint,
         record bytea NOT NULL,
         PRIMARY KEY (journal, position)
     )""",
+    # Without the log: names of two logs have nothing in common.
+    "CREATE INDEX vfb_event_name ON vfb_event (name)",
     """CREATE TABLE vfb_snapshot (
         journal integer NOT NULL,
         position bigint NOT NULL,
@@ -52,6 +55,7 @@ _TABLES = (
     # Neither floats nor what is encrypted can be compressed.
     "ALTER TABLE vfb_event ALTER COLUMN record SET STORAGE EXTERNAL",
     "ALTER TABLE vfb_snapshot ALTER COLUMN data SET STORAGE EXTERNAL",
+    f"COMMENT ON TABLE vfb_journal IS 'vfbandits {VERSION}'",
 )
 _FENCE = """
     UPDATE vfb_journal SET last_position = last_position + %s
@@ -62,14 +66,23 @@ _APPEND_FEW = """
         UPDATE vfb_journal SET last_position = last_position + %b
         WHERE id = %b AND term = %b AND last_position = %b RETURNING id
     )
-    INSERT INTO vfb_event (journal, position, record)
-    SELECT fence.id, added.position, added.record
-    FROM fence, unnest(%b::bigint[], %b::bytea[]) AS added (position, record)
+    INSERT INTO vfb_event (journal, position, name, record)
+    SELECT fence.id, %b + added.place, added.name, added.record
+    FROM fence,
+        unnest(%b::bigint[], %b::bytea[]) WITH ORDINALITY AS added (name, record, place)
 """
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = struct.pack("!h", -1)
-_EVENT_ROW = struct.Struct("!hiiiqi")
+_EVENT_ROW = struct.Struct("!hiiiqiqi")
+_NAMELESS_ROW = struct.Struct("!hiiiqii")
 _PART_ROW = struct.Struct("!hiiiqiii")
+
+
+class Batch(NamedTuple):
+    """Records as the log keeps them, and the numbers by which they are found."""
+
+    names: list[int | None]
+    records: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,38 +94,38 @@ class Writer:
     term: int
 
     def append(
-        self, connection: TimedConnection, batches: Iterable[list[bytes]], *, after: int, count: int
+        self, connection: TimedConnection, batches: Iterable[Batch], *, after: int, count: int
     ) -> None:
         """Add ``count`` records behind ``after``, which must be the end of the log.
 
         Batches are of ``FEW`` records, and are made while the server stores those before.
         """
         if count <= FEW:
-            (records,) = batches
-            if sum(map(len, records)) <= FEW_BYTES:
-                self._append_few(connection, records, after)
+            (batch,) = batches
+            if sum(map(len, batch.records)) <= FEW_BYTES:
+                self._append_few(connection, batch, after)
                 return
-            batches = [records]
+            batches = [batch]
         self._append_many(connection, batches, after, count)
 
-    def _append_few(self, connection: TimedConnection, records: list[bytes], after: int) -> None:
-        positions = list(range(after + 1, after + 1 + len(records)))
-        values = (len(records), self.id, self.term, after, positions, records)
-        if connection.execute(_APPEND_FEW, values).rowcount != len(records):
+    def _append_few(self, connection: TimedConnection, batch: Batch, after: int) -> None:
+        count = len(batch.records)
+        values = (count, self.id, self.term, after, after, batch.names, batch.records)
+        if connection.execute(_APPEND_FEW, values).rowcount != count:
             raise self._deposed()
 
     def _append_many(
-        self, connection: TimedConnection, batches: Iterable[list[bytes]], after: int, count: int
+        self, connection: TimedConnection, batches: Iterable[Batch], after: int, count: int
     ) -> None:
         with connection.transaction():
             if connection.execute(_FENCE, (count, self.id, self.term, after)).rowcount != 1:
                 raise self._deposed()
-            sql = "COPY vfb_event (journal, position, record) FROM STDIN (FORMAT binary)"
+            sql = "COPY vfb_event (journal, position, name, record) FROM STDIN (FORMAT binary)"
             with connection.cursor() as cursor, cursor.copy(sql) as copy:
                 copy.write(_COPY_HEAD)
-                for records in batches:
-                    copy.write(_event_rows(self.id, records, after))
-                    after += len(records)
+                for batch in batches:
+                    copy.write(_event_rows(self.id, batch, after))
+                    after += len(batch.records)
                 copy.write(_COPY_END)
 
     def save_snapshot(self, connection: TimedConnection, position: int, data: bytes) -> None:
@@ -132,7 +145,7 @@ class Writer:
         with connection.transaction():
             lost = [position for position in self._snapshots(connection) if position > last]
             for statement in (
-                "INSERT INTO vfb_damaged SELECT * FROM vfb_event "
+                "INSERT INTO vfb_damaged SELECT journal, position, record FROM vfb_event "
                 "WHERE journal = %s AND position > %s",
                 "DELETE FROM vfb_event WHERE journal = %s AND position > %s",
                 "INSERT INTO vfb_lost_snapshot SELECT * FROM vfb_snapshot "
@@ -192,6 +205,7 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
     with link.used("opened") as connection:
         if not _has_tables(connection):
             _make_tables(connection)
+        _refuse_other_tables(connection, link.log)
         connection.execute(
             "INSERT INTO vfb_journal (name, version, identity, key_check) VALUES (%s, %s, %s, %s) "
             "ON CONFLICT DO NOTHING",
@@ -216,11 +230,25 @@ def _has_tables(connection: TimedConnection) -> bool:
     return connection.execute(sql).rowcount > 0
 
 
-def _event_rows(journal: int, records: list[bytes], after: int) -> bytes:
+def _refuse_other_tables(connection: TimedConnection, log: str) -> None:
+    sql = "SELECT obj_description('vfb_journal'::regclass, 'pg_class')"
+    if connection.execute(sql).fetchall() != [(f"vfbandits {VERSION}",)]:
+        raise JournalError(
+            f"the log {log} needs tables of version {VERSION}, got those of another version: "
+            "use another schema or database, or drop the tables that begin with vfb_"
+        )
+
+
+def _event_rows(journal: int, batch: Batch, after: int) -> bytes:
     """Rows in the binary form of COPY."""
     pieces: list[bytes] = []
-    for position, record in enumerate(records, start=after + 1):
-        pieces += (_EVENT_ROW.pack(3, 4, journal, 8, position, len(record)), record)
+    rows = zip(batch.names, batch.records, strict=True)
+    for position, (name, record) in enumerate(rows, start=after + 1):
+        if name is None:
+            head = _NAMELESS_ROW.pack(4, 4, journal, 8, position, -1, len(record))
+        else:
+            head = _EVENT_ROW.pack(4, 4, journal, 8, position, 8, name, len(record))
+        pieces += (head, record)
     return b"".join(pieces)
 
 

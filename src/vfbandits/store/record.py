@@ -23,21 +23,30 @@ import numpy as np
 from vfbandits.core.arrays import Vector
 from vfbandits.core.decision import ArmId, DecisionId
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Event,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
 
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<BBHII")
 _CHECKSUM = struct.Struct("<I")
 _FLOAT = np.dtype("<f8")
 _REWARD = struct.Struct("<d")
-_DECIDED, _REWARDED, _MOVED, _FORGOTTEN = range(1, 5)
+_DECIDED, _REWARDED, _MOVED, _FORGOTTEN, _ACTIVATED, _REPORTED, _CONFIGURED = range(1, 8)
 
 
 def encode(event: Event) -> bytes:
     """The record of an event.
 
     >>> encode(Forgotten("order-17")).hex(" ", 4)
-    '01040000 0c000000 00000000 5b226f72 6465722d 3137225d 01c261b5'
+    '02040000 0c000000 00000000 5b226f72 6465722d 3137225d 296b7fed'
     """
     try:
         kind, fields, floats, rest = _parts(event)
@@ -64,7 +73,7 @@ def decode(record: object, position: int) -> Event:
     if version != VERSION:
         raise JournalError(
             f"record {position} of the log must have version {VERSION}, got {version}: "
-            "was it written by a newer vfbandits?"
+            "was it written by another vfbandits?"
         )
     start = _HEAD.size + n_text
     stop = start + n_floats * _FLOAT.itemsize
@@ -83,9 +92,10 @@ def _parts(event: Event) -> tuple[int, str, bytes, bytes]:
     """
     if isinstance(event, Decided):
         x = event.x.astype(_FLOAT, copy=False).tobytes()
-        return _DECIDED, _spell_decided(event), x, b""
+        return _DECIDED, _spell_decided(event), x, event.note
     if isinstance(event, Rewarded):
-        fields = f"[{_spell_id(event.decision_id)},{_spell_number(event.at)}]"
+        reward_id = "null" if event.reward_id is None else _quote(_text(event.reward_id))
+        fields = f"[{_spell_id(event.decision_id)},{_spell_number(event.at)},{reward_id}]"
         return _REWARDED, fields, _REWARD.pack(float(event.value)), b""
     if isinstance(event, Moved):
         rows, columns = event.matrix.shape
@@ -93,13 +103,24 @@ def _parts(event: Event) -> tuple[int, str, bytes, bytes]:
         return _MOVED, f"[{_whole(event.epoch)},{rows},{columns}]", matrix, event.note
     if isinstance(event, Forgotten):
         return _FORGOTTEN, f"[{_spell_id(event.decision_id)}]", b"", b""
-    raise TypeError("an event is a Decided, Rewarded, Moved or Forgotten")
+    if isinstance(event, Configured):
+        return _CONFIGURED, f"[{_spell_number(event.at)}]", b"", event.settings
+    return _spell_rare(event)
+
+
+def _spell_rare(event: object) -> tuple[int, str, bytes, bytes]:
+    if isinstance(event, Activated):
+        when = (_spell_due(event.due), _spell_number(event.at))
+        return _ACTIVATED, f"[{_spell_id(event.decision_id)},{','.join(when)}]", b"", b""
+    if isinstance(event, Reported):
+        words = (_quote(_text(event.reward_id)), _quote(_text(event.why)), _spell_number(event.at))
+        fields = f"[{_spell_id(event.decision_id)},{','.join(words)}]"
+        return _REPORTED, fields, _REWARD.pack(float(event.value)), b""
+    raise TypeError("an event is one of those in events.py")
 
 
 def _spell_decided(event: Decided) -> str:
     model, probability, user = event.model, event.probability, event.user
-    if not isinstance(event.root, bool):
-        raise TypeError(f"root is true or false, got {type(event.root).__name__}")
     fields = (
         _spell_id(event.decision_id),
         _spell_id(event.arm),
@@ -110,13 +131,26 @@ def _spell_decided(event: Decided) -> str:
         str(_whole(event.epoch)),
         "null" if user is None else _quote(_text(user)),
         _spell_number(event.at),
-        "true" if event.root else "false",
+        _spell_flag(event.root),
+        _quote(_text(event.group)),
+        _spell_due(event.due),
+        _spell_flag(event.held),
     )
     return f"[{','.join(fields)}]"
 
 
 def _spell_id(value: object) -> str:
     return _quote(value) if isinstance(value, str) else str(int(_id(value)))
+
+
+def _spell_flag(value: object) -> str:
+    if not isinstance(value, bool):
+        raise TypeError(f"a flag is true or false, got {type(value).__name__}")
+    return "true" if value else "false"
+
+
+def _spell_due(due: float | None) -> str:
+    return "null" if due is None else _spell_number(due)
 
 
 def _spell_number(value: object) -> str:
@@ -133,31 +167,59 @@ def _spell_texts(values: tuple[str, ...]) -> str:
 
 def _event(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event:
     if kind == _DECIDED:
-        name, arm, index, model, probability, contributors, epoch, user, at, root = fields
-        return Decided(
-            decision_id=_id(name),
-            arm=_id(arm),
-            index=_whole(index),
-            x=floats,
-            model=None if model is None else _id(model),
-            probability=None if probability is None else _number(probability),
-            contributors=_texts(contributors),
-            epoch=_whole(epoch),
-            user=None if user is None else _text(user),
-            at=_number(at),
-            root=root is True,
-        )
+        return _decided(fields, floats, rest)
     if kind == _REWARDED:
-        name, at = fields
+        name, at, reward_id = fields
         (value,) = floats
-        return Rewarded(_id(name), float(value), _number(at))
+        source = None if reward_id is None else _text(reward_id)
+        return Rewarded(_id(name), float(value), _number(at), source)
     if kind == _MOVED:
         epoch, rows, columns = (_whole(field) for field in fields)
         return Moved(epoch, floats.reshape(rows, columns), rest)
     if kind == _FORGOTTEN:
         (name,) = fields
         return Forgotten(_id(name))
+    return _rare(kind, fields, floats, rest)
+
+
+def _rare(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event:
+    if kind == _ACTIVATED:
+        name, due, at = fields
+        return Activated(_id(name), _due(due), _number(at))
+    if kind == _REPORTED:
+        name, reward_id, why, at = fields
+        (value,) = floats
+        return Reported(_id(name), float(value), _text(reward_id), _text(why), _number(at))
+    if kind == _CONFIGURED:
+        (at,) = fields
+        return Configured(rest, _number(at))
     raise ValueError(f"there is no kind {kind}")
+
+
+def _decided(fields: list[object], floats: Vector, rest: bytes) -> Decided:
+    name, arm, index, model, probability, contributors, epoch, user, at, *more = fields
+    root, group, due, held = more
+    return Decided(
+        decision_id=_id(name),
+        arm=_id(arm),
+        index=_whole(index),
+        x=floats,
+        model=None if model is None else _id(model),
+        probability=None if probability is None else _number(probability),
+        contributors=_texts(contributors),
+        epoch=_whole(epoch),
+        user=None if user is None else _text(user),
+        at=_number(at),
+        root=root is True,
+        group=_text(group),
+        due=_due(due),
+        held=held is True,
+        note=rest,
+    )
+
+
+def _due(value: object) -> float | None:
+    return None if value is None else _number(value)
 
 
 def _id(value: object) -> DecisionId | ArmId:

@@ -11,7 +11,6 @@ A commit ends with an fsync of the write-ahead log (``synchronous=FULL``).  All 
 their owner only: they hold masked contexts.
 """
 
-import itertools
 import logging
 import os
 import sqlite3
@@ -19,6 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
@@ -30,14 +30,16 @@ from vfbandits.store.journal import (
     refuse_future,
 )
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found
 from vfbandits.store.record import encode
 from vfbandits.store.snapshot import sync_folder
 from vfbandits.store.snapshot_files import SnapshotFiles
-from vfbandits.store.sqlite_reader import BUSY_TIMEOUT_S
 from vfbandits.store.sqlite_rows import (
     APPLICATION,
+    BUSY_TIMEOUT_S,
     VERSION,
     SqliteRows,
+    connect_reader,
     is_empty,
     make_tables,
     translated,
@@ -82,6 +84,10 @@ class SqliteJournal:
             stack.callback(self._db.close)
             _prepare(self._db, self._path, key, whole(checkpoint_pages, "checkpoint_pages"))
             self._rows = SqliteRows(self._db, self._path, key)
+            # Its own connection, so that events need not wait for those who look something up.
+            side = connect_reader(self._path)
+            stack.callback(side.close)
+            self._side = SqliteRows(side, self._path, key)
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             self._snapshots.clear_parts()
             self._last = self._recover()
@@ -114,7 +120,8 @@ class SqliteJournal:
                 return self._last
             with self._rows.translated("written"):
                 self._has_failed = True  # until it is known to have gone well
-                self._insert(self._rows.codec.seal(records, after=self._last))
+                names = self._rows.codec.names.of_events(events)
+                self._insert(names, self._rows.codec.seal(records, after=self._last))
                 self._lock.note(self._last)
                 self._has_failed = False
             return self._last
@@ -126,6 +133,14 @@ class SqliteJournal:
     def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Events that compaction has kept."""
         return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._side.find_many(ids)
 
     def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
         """Write a snapshot file; appends go on meanwhile."""
@@ -165,13 +180,14 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let the next writer in."""
-        with self._rows.guard, self._rows.translated("closed"):
+        with self._rows.guard, self._side.guard, self._rows.translated("closed"):
             self._closing.close()
 
-    def _insert(self, records: list[bytes]) -> None:
+    def _insert(self, names: list[int | None], records: list[bytes]) -> None:
+        positions = range(self._last + 1, self._last + 1 + len(records))
         with self._transaction():
-            numbered = zip(itertools.count(self._last + 1), records, strict=False)
-            self._db.executemany("INSERT INTO event VALUES (?, ?)", numbered)
+            rows = zip(positions, names, records, strict=True)
+            self._db.executemany("INSERT INTO event VALUES (?, ?, ?)", rows)
         self._last += len(records)
 
     @contextmanager

@@ -1,21 +1,20 @@
 """An SQLite log for reading, whether its writer is at work or not; nothing is changed or locked."""
 
 import os
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
 from vfbandits.store.events import Event
 from vfbandits.store.journal import Damage
 from vfbandits.store.key import JournalKey
+from vfbandits.store.names import Found
 from vfbandits.store.snapshot_files import SnapshotFiles
-from vfbandits.store.sqlite_rows import SqliteRows, is_empty, translated
+from vfbandits.store.sqlite_rows import SqliteRows, connect_reader, is_empty, translated
 from vfbandits.store.write_lock import lock_path, noted_in
-
-BUSY_TIMEOUT_S = 5.0
 
 
 class SqliteReader:
@@ -27,11 +26,11 @@ class SqliteReader:
     def __init__(self, path: str | os.PathLike[str], *, key: JournalKey | None = None) -> None:
         self._path = Path(path)
         with ExitStack() as stack, translated(self._path, "opened"):
-            self._db = _connect(self._path)
-            stack.callback(self._db.close)
-            if is_empty(self._db, self._path):
+            db = connect_reader(self._path)
+            stack.callback(db.close)
+            if is_empty(db, self._path):
                 raise JournalError(f"{self._path} must be a log of events, got an empty file")
-            self._rows = SqliteRows(self._db, self._path, key)
+            self._rows = SqliteRows(db, self._path, key)
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             noted = noted_in(lock_path(self._path)) or 0  # before the end is looked up
             self._n_missing = max(0, noted - self._rows.last())
@@ -60,6 +59,14 @@ class SqliteReader:
         """Events that compaction has kept."""
         return self._rows.remains(after)
 
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._rows.find_many(ids)
+
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots."""
         return self._snapshots.positions()
@@ -78,24 +85,3 @@ class SqliteReader:
         """Close the file."""
         with self._rows.guard, self._rows.translated("closed"):
             self._closing.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    real = path.resolve(strict=True)
-    db = _open(f"{real.as_uri()}?mode=ro")
-    try:
-        db.execute("PRAGMA schema_version").fetchall()
-    except sqlite3.OperationalError:
-        # On a read-only disk SQLite cannot make the files that it shares with a writer; without
-        # a write-ahead log there is none.
-        db.close()
-        if real.with_name(f"{real.name}-wal").exists() or os.access(real.parent, os.W_OK):
-            raise
-        db = _open(f"{real.as_uri()}?immutable=1")
-    return db
-
-
-def _open(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-    )

@@ -2,29 +2,45 @@
 
 ::
 
-    event(position, record)     one row for each event
-    damaged(position, record)   what was dropped from the end
-    log                         one row: identity, check of the key, how far it was compacted
+    event(position, name, record)   one row for each event, and by which number it is found
+    damaged(position, record)       what was dropped from the end
+    log                             one row: identity, check of the key, how far it was compacted
 """
 
+import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
+from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.store.codec import IDENTITY_BYTES, Codec, refuse_other_key
 from vfbandits.store.events import Event
 from vfbandits.store.key import JournalKey
-from vfbandits.store.rows import ROWS_AT_ONCE, Row, backwards, sparse, unbroken
+from vfbandits.store.names import Found
+from vfbandits.store.rows import (
+    ROWS_AT_ONCE,
+    NamedRow,
+    Row,
+    backwards,
+    found,
+    sparse,
+    unbroken,
+)
 
 APPLICATION = 0x76666231  # "vfb1", as `file` shows it
-VERSION = 1
+VERSION = 2
+BUSY_TIMEOUT_S = 5.0
 
 _SCHEMA = f"""
-    CREATE TABLE event (position INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT;
+    CREATE TABLE event (
+        position INTEGER PRIMARY KEY, name INTEGER, record BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX event_name ON event (name);
     CREATE TABLE damaged (position INTEGER NOT NULL, record BLOB) STRICT;
     CREATE TABLE log (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -35,7 +51,11 @@ _SCHEMA = f"""
     PRAGMA application_id = {APPLICATION};
     PRAGMA user_version = {VERSION}
 """
-_FORWARDS = "SELECT position, record FROM event WHERE position > ? ORDER BY position LIMIT ?"
+FIND = """
+    SELECT position, record FROM event
+    WHERE name IN (SELECT value FROM json_each(?)) ORDER BY position
+"""
+_FORWARDS = "SELECT position, record, name FROM event WHERE position > ? ORDER BY position LIMIT ?"
 _BACKWARDS = """
     SELECT position, record FROM event
     WHERE position < ? AND position > (SELECT compacted_to FROM log)
@@ -76,7 +96,16 @@ class SqliteRows:
 
     def backwards(self) -> Iterator[Row]:
         """Rows from the last one down, as they are, to where the log was compacted."""
-        return backwards(lambda before: self._rows(_BACKWARDS, before), last=self.last())
+
+        def page(before: int) -> list[Row]:
+            return cast("list[Row]", self._rows(_BACKWARDS, before, ROWS_AT_ONCE))
+
+        return backwards(page, last=self.last())
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        wanted = json.dumps([self.codec.names.of(decision_id) for decision_id in ids])
+        return found(cast("list[Row]", self._rows(FIND, wanted)), self.codec, ids)
 
     @contextmanager
     def translated(self, done: str) -> Iterator[None]:
@@ -84,12 +113,12 @@ class SqliteRows:
         with translated(self.path, done):
             yield
 
-    def _page(self, after: int) -> list[Row]:
-        return self._rows(_FORWARDS, after)
+    def _page(self, after: int) -> list[NamedRow]:
+        return cast("list[NamedRow]", self._rows(_FORWARDS, after, ROWS_AT_ONCE))
 
-    def _rows(self, sql: str, start: int) -> list[Row]:
+    def _rows(self, sql: str, *values: int | str) -> list[tuple[object, ...]]:
         with self.guard, self.translated("read"):
-            return self._db.execute(sql, (start, ROWS_AT_ONCE)).fetchall()
+            return self._db.execute(sql, values).fetchall()
 
     def _number(self, sql: str) -> int:
         with self.guard, self.translated("read"):
@@ -103,6 +132,28 @@ def translated(path: Path, done: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise JournalError(f"the log {path} cannot be {done}: {error}") from error
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing; what is committed elsewhere shows in it."""
+    real = path.resolve(strict=True)
+    db = _open(f"{real.as_uri()}?mode=ro")
+    try:
+        db.execute("PRAGMA schema_version").fetchall()
+    except sqlite3.OperationalError:
+        # On a read-only disk SQLite cannot make the files that it shares with a writer; without
+        # a write-ahead log there is none.
+        db.close()
+        if real.with_name(f"{real.name}-wal").exists() or os.access(real.parent, os.W_OK):
+            raise
+        db = _open(f"{real.as_uri()}?immutable=1")
+    return db
+
+
+def _open(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
 
 
 def is_empty(db: sqlite3.Connection, path: Path) -> bool:

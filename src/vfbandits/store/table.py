@@ -28,6 +28,10 @@ class Table:
         """Whether ``key`` is there and not taken yet."""
         return key in self._values
 
+    def keys(self) -> list[str]:
+        """Those that were not taken yet."""
+        return list(self._values)
+
     def take(self, key: str, default: object) -> object:
         """Whatever stands under ``key``."""
         self._asked.append(key)

@@ -1,0 +1,131 @@
+"""``vfb keys``: who may call the HTTP interface."""
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.say import say
+from vfbandits.errors import SettingError
+from vfbandits.features.extra import require
+
+if TYPE_CHECKING:
+    from vfbandits.web.key_file import KeyRecord
+
+MOST_DAYS = 36_500
+
+keys_app = typer.Typer(
+    name="keys",
+    help="API keys for the HTTP interface: create, list, revoke them.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+KeyFile = Annotated[Path, typer.Option("--file", help="The file of keys, 0600.")]
+
+
+class ScopeName(StrEnum):
+    """What a key is good for."""
+
+    rank = "rank"
+    reward = "reward"
+    read = "read"
+    admin = "admin"
+
+
+def create(
+    *,
+    file: KeyFile,
+    name: Annotated[str, typer.Option(help="Whose it is, for logs and limits.")],
+    scope: Annotated[
+        list[ScopeName], typer.Option(help="What it may do; admin: all. May come more than once.")
+    ],
+    campaign: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A campaign that it is for. May come more than once.", show_default="all"
+        ),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(help="How long it is valid.", show_default="until revoked")
+    ] = None,
+) -> None:
+    """Make a key and print it, this once: the file keeps a hash of it only.
+
+    The standard output has the key and nothing else.  A running server takes it within a second.
+    """
+    _require()
+    from vfbandits.web.key_file import add_key  # noqa: PLC0415  (an extra)
+    from vfbandits.web.keys import make_key  # noqa: PLC0415  (an extra)
+
+    key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
+    add_key(file, key.record)
+    say(key.text)
+    note = f"made key {key.record.id} in {file}; keep what is printed, it is not shown again"
+    Console(stderr=True).print(Text(note), soft_wrap=True)
+
+
+def show_all(*, file: KeyFile) -> None:
+    """Print which keys there are; the keys themselves nobody knows but their owners."""
+    _require()
+    from vfbandits.web.key_file import now, read_keys  # noqa: PLC0415  (an extra)
+
+    records, moment = read_keys(file), now()
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("id", no_wrap=True)
+    for heading in ("name", "scopes", "campaigns", "created", "expires"):
+        table.add_column(heading, overflow="fold")
+    for record in records:
+        table.add_row(*map(Text, _row(record, moment)))
+    Console().print(table)
+
+
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As the list has it.")],
+    *,
+    file: KeyFile,
+) -> None:
+    """Make a key worthless.  A running server knows within a second."""
+    _require()
+    from vfbandits.web.key_file import remove_key  # noqa: PLC0415  (an extra)
+
+    remove_key(file, key_id)
+    say(f"revoked key {key_id}")
+
+
+keys_app.command()(in_one_line(create))
+keys_app.command("list")(in_one_line(show_all))
+keys_app.command()(in_one_line(revoke))
+
+
+def _require() -> None:
+    for package in ("msgspec", "structlog"):
+        require(package, extra="http", to="the HTTP interface")
+
+
+def _end(days: int | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 1 <= days <= MOST_DAYS:
+        raise SettingError(f"--days must be between 1 and {MOST_DAYS}, got {days}")
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+
+
+def _row(record: "KeyRecord", moment: datetime) -> tuple[str, ...]:
+    campaigns = "all" if record.campaigns is None else ", ".join(record.campaigns)
+    expires = "never" if record.expires is None else _minute(record.expires)
+    if record.has_expired(moment):
+        expires = f"expired {expires}"
+    scopes = ", ".join(record.scopes)
+    return (record.id, record.name, scopes, campaigns, _minute(record.created), expires)
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}Z"

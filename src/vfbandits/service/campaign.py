@@ -1,0 +1,313 @@
+"""A campaign: one model that is asked, told rewards, and waits for them; many may share a server.
+
+Event ids are idempotency keys.  The same id gets the same answer, from the log if need be, and the
+random draws behind a decision come from the id, so that the same events give the same decisions.
+"""
+
+import asyncio
+import heapq
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Protocol
+from uuid import uuid4
+
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.context import Split
+from vfbandits.core.reward import as_reward
+from vfbandits.errors import ArmError, ConflictError, UnknownEventError
+from vfbandits.protocol.application import DecideRequest
+from vfbandits.service.batch import Contexts
+from vfbandits.service.campaign_settings import FROZEN, SUM, CampaignSettings
+from vfbandits.service.deciding import Asked, Deciding, Outcome
+from vfbandits.service.draws import EventDraws
+from vfbandits.service.durable import DurableBandit, Showing
+from vfbandits.service.history import History, refuse_other_value
+from vfbandits.service.observer import Heard, Observer
+from vfbandits.service.tracer import NoTracer, Tracer
+from vfbandits.store.book import COUNTED, Entry, total
+from vfbandits.store.events import Activated, Configured, Reported
+
+AT_ONCE = 1_000
+NO_TRACER = NoTracer()
+
+
+class ContextSource(Protocol):
+    """Where the masked contexts of a decision come from."""
+
+    @property
+    def split(self) -> Split:
+        """Whose columns are which."""
+        ...
+
+    @property
+    def is_blockwise(self) -> bool:
+        """Whether every participant keeps its own columns."""
+        ...
+
+    @property
+    def is_per_arm(self) -> bool:
+        """Whether there is a context for each arm, or one of the user."""
+        ...
+
+    def contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
+        """The contexts of one decision, to be used before the masks change."""
+        ...
+
+    def arm_features(self, request: DecideRequest) -> Matrix | None:
+        """What the request says of the arms, checked."""
+        ...
+
+
+class Campaign:
+    """One model with its log; ``encode`` makes the answer that is kept and given."""
+
+    def __init__(
+        self,
+        name: str,
+        model: DurableBandit,
+        source: ContextSource,
+        settings: CampaignSettings,
+        *,
+        encode: Callable[[Outcome], bytes],
+        tracer: Tracer = NO_TRACER,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self._source = source
+        self._encode = encode
+        self._observers: tuple[Observer, ...] = ()
+        self._tracer = tracer
+        self._clock = clock
+        self._draws = EventDraws(model.bandit.seed)
+        self._under_way: dict[str, asyncio.Future[bytes]] = {}
+        kept = model.book.settings
+        self.settings = CampaignSettings.unpack(kept) if kept else settings
+        self._adopt()
+        self._due = [
+            (entry.due, str(key))
+            for key, entry in model.book.entries.items()
+            if entry.due is not None
+        ]
+        heapq.heapify(self._due)
+
+    @property
+    def config_version(self) -> int:
+        """How often the settings were changed."""
+        return self.model.book.n_settings
+
+    @property
+    def layout(self) -> str:
+        """Of the contexts: "per_arm", "outer" or "disjoint"."""
+        return self.model.bandit.layout.layout
+
+    @property
+    def n_waiting(self) -> int:
+        """Events that wait for a reward."""
+        return len(self.model.book.entries)
+
+    def _adopt(self) -> None:
+        bandit = self.model.bandit
+        bandit.policy, bandit.floor = self.settings.policy, self.settings.floor
+        bandit.draw_from(self._draws.generator)
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    async def rank(self, asked: Asked) -> bytes:
+        """Decide, durably; the answer is the one that this event got before, if it did."""
+        if asked.event_id is None:
+            return await self._rank(uuid4().hex, asked)
+        under_way = self._under_way.get(asked.event_id)
+        if under_way is None:
+            under_way = asyncio.ensure_future(self._rank_once(asked.event_id, asked))
+            self._under_way[asked.event_id] = under_way
+            under_way.add_done_callback(lambda _: self._under_way.pop(str(asked.event_id), None))
+        # Whoever hangs up must not take the answer from others that ask for the same event.
+        return await asyncio.shield(under_way)
+
+    async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
+        past = History.of(await self.model.find(event_id))
+        if past is None:
+            return await self._rank(event_id, asked)
+        if not past.decided.note:
+            raise ConflictError(f"event {event_id!r} was decided through another interface")
+        return past.decided.note
+
+    async def _rank(self, event_id: str, asked: Asked) -> bytes:
+        started = time.perf_counter()
+        if not asked.arms:
+            raise ArmError("a decision needs at least one arm that is not excluded, got none")
+        request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
+        with self._tracer.span(
+            "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
+        ):
+            deciding = await self._decide(event_id, asked, request)
+        heapq.heappush(self._due, (deciding.due, event_id))
+        if self._observers:
+            seen = deciding.seen(self.name, time.perf_counter() - started)
+            for observer in self._observers:
+                observer.ranked(seen)
+        return deciding.answer
+
+    async def _decide(self, event_id: str, asked: Asked, request: DecideRequest) -> Deciding:
+        arm_features = self._source.arm_features(request)
+        async with AsyncExitStack() as stack:
+            with self._tracer.span("contexts") as span:
+                contexts = await stack.enter_async_context(self._source.contexts(request))
+                span.set(contributors=len(contexts.contributors))
+            deciding = self._deciding(event_id, asked, contexts)
+            self._draws.seed(event_id)
+            with self._tracer.span("decide and log", model_version=self.model.book.n_learnt):
+                await self.model.decide(
+                    contexts.rows if self._source.is_per_arm else contexts.rows[0],
+                    arms=asked.arms,
+                    arm_features=arm_features,
+                    decision_id=event_id,
+                    contributors=contexts.contributors,
+                    user=asked.user,
+                    showing=Showing(deciding.forced, deciding.keep),
+                )
+        return deciding
+
+    def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
+        settings, model = self.settings, self.model
+        share = self._draws.share(event_id) if settings.holdback else 1.0
+        return Deciding(
+            event_id,
+            asked,
+            settings,
+            contexts,
+            at=self._clock(),
+            share=share,
+            config_version=self.config_version,
+            epoch=model.epoch,
+            model=model,
+            split=self._source.split,
+            is_blockwise=self._source.is_blockwise,
+            encode=self._encode,
+        )
+
+    async def activate(self, event_id: str) -> bool:
+        """The arm is shown now: the wait for a reward begins.  False if it had begun before."""
+        entry = self.model.book.entries.get(event_id)
+        if entry is None:
+            past = await self._past(event_id)
+            if past.held:
+                raise ConflictError(f"event {event_id!r} was not activated in time")
+            return False
+        if not entry.held:
+            await self.model.flush()
+            return False
+        now = self._clock()
+        if entry.due is not None and now > entry.due:
+            raise ConflictError(f"event {event_id!r} was not activated in time")
+        due = now + self.settings.reward_wait_s
+        heapq.heappush(self._due, (due, event_id))
+        await self.model.record(Activated(event_id, due, now))
+        return True
+
+    # --- rewards ----------------------------------------------------------------------------------
+
+    async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
+        """Take a reward; returns what became of it, durably (``web.types.RewardStatus``)."""
+        value = as_reward(value)
+        entry = self.model.book.entries.get(event_id)
+        now = self._clock()
+        if entry is None or (entry.due is not None and now > entry.due):
+            return await self._reward_closed(event_id, value, reward_id, now)
+        if entry.held:
+            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
+        if self.settings.mode == FROZEN:
+            return await self._reward_logged(event_id, value, reward_id, entry)
+        if self.settings.aggregation == SUM or entry.reports:
+            return await self._count(event_id, value, reward_id, entry)
+        await self.model.reward(event_id, value, reward_id=reward_id)
+        self._tell(event_id, entry, "learnt", value)
+        return "learnt"
+
+    async def _count(self, event_id: str, value: float, reward_id: str, entry: Entry) -> str:
+        if reward_id in entry.reports:
+            refuse_other_value(event_id, entry.reports[reward_id], value, reward_id)
+            await self.model.flush()
+            return "repeated"
+        await self.model.record(Reported(event_id, value, reward_id, COUNTED, self._clock()))
+        self._tell(event_id, entry, COUNTED, value)
+        return COUNTED
+
+    async def _reward_logged(
+        self, event_id: str, value: float, reward_id: str, entry: Entry
+    ) -> str:
+        if (await self._past(event_id)).has(reward_id, value):
+            return "repeated"
+        await self.model.record(Reported(event_id, value, reward_id, "logged", self._clock()))
+        self._tell(event_id, entry, "logged", value)
+        return "logged"
+
+    async def _reward_closed(self, event_id: str, value: float, reward_id: str, now: float) -> str:
+        past = await self._past(event_id)
+        if past.has(reward_id, value):
+            return "repeated"
+        why = "ignored" if past.due is None or now <= past.due else "late"
+        await self.model.record(Reported(event_id, value, reward_id, why, now))
+        decided = past.decided
+        entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
+        self._tell(event_id, entry, why, value)
+        return why
+
+    async def settle(self) -> int:
+        """End the waits that are over: learn sums and defaults; returns how many ended."""
+        now = self._clock()
+        over: list[tuple[str, Entry]] = []
+        while self._due and self._due[0][0] <= now and len(over) < AT_ONCE:
+            _, event_id = heapq.heappop(self._due)
+            entry = self.model.book.entries.get(event_id)
+            # Activation gives an event a later end, which stands in the heap as well.
+            if entry is not None and entry.due is not None and entry.due <= now:
+                over.append((event_id, entry))
+        await asyncio.gather(*(self._end(event_id, entry) for event_id, entry in over))
+        return len(over)
+
+    async def _end(self, event_id: str, entry: Entry) -> None:
+        value, status = self.settings.default_reward, "default"
+        if entry.reports:
+            value, status = total(entry.reports), "summed"
+        if value is None or entry.held or self.settings.mode == FROZEN:
+            value, status = None, "forgotten"
+            await self.model.forget(event_id)
+        else:
+            await self.model.reward(event_id, value, reward_id=None)
+        self._tell(event_id, entry, status, math.nan if value is None else value)
+
+    def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> None:
+        now = self._clock()
+        waited = now - entry.at
+        seen = Heard(self.name, event_id, str(entry.arm), entry.group, status, value, now, waited)
+        for observer in self._observers:
+            observer.heard(seen)
+
+    # --- looking and changing ---------------------------------------------------------------------
+
+    async def history(self, event_id: str) -> History:
+        """All that is known of an event."""
+        return await self._past(event_id)
+
+    async def configure(self, changes: dict[str, object]) -> CampaignSettings:
+        """Change settings, durably; decisions that follow are made and logged under them."""
+        settings = self.settings.changed(changes)
+        if settings != self.settings:
+            self.settings = settings
+            self._adopt()
+            await self.model.record(Configured(settings.pack(), self._clock()))
+        return settings
+
+    def observe(self, observers: Iterable[Observer]) -> None:
+        """Tell these as well, from now on."""
+        self._observers = (*self._observers, *observers)
+
+    async def _past(self, event_id: str) -> History:
+        past = History.of(await self.model.find(event_id))
+        if past is None:
+            raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
+        return past

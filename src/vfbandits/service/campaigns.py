@@ -1,0 +1,92 @@
+"""The campaigns of one server: independent models on the contexts of one federation."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from vfbandits.errors import JournalError, UnknownEventError
+from vfbandits.service.campaign import Campaign
+from vfbandits.service.durable import DurableBandit
+from vfbandits.service.log import Logger
+
+DEFAULT = "default"
+SETTLE_EVERY_S = 0.25
+
+
+class Campaigns:
+    """Campaigns by name; the one named "default" is what ``/v1/rank`` means."""
+
+    def __init__(self, campaigns: Iterable[Campaign], *, log: Logger, snapshot_every: int) -> None:
+        self._by_name = {campaign.name: campaign for campaign in campaigns}
+        self._log = log
+        self._snapshot_every = snapshot_every
+        self._ticking: asyncio.Task[None] | None = None
+        self.is_stopping = False
+
+    def __iter__(self) -> Iterator[Campaign]:
+        """All of them, the default first."""
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Campaign:
+        """The campaign of this name."""
+        if name not in self._by_name:
+            known = ", ".join(self._by_name)
+            raise UnknownEventError(f"campaign must be one of {known}, got {name!r}")
+        return self._by_name[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        return list(self._by_name)
+
+    def problems(self) -> list[str]:
+        """Why no traffic should come, if there is a reason."""
+        if self.is_stopping:
+            return ["the server is stopping"]
+        broken = [(campaign.name, campaign.model.broken_by) for campaign in self]
+        return [f"campaign {name!r}: {reason}" for name, reason in broken if reason is not None]
+
+    def start(self) -> None:
+        """Begin to end waits that are over, and to take snapshots."""
+        self._ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
+
+    async def stop(self) -> None:
+        """Take nothing more, and finish what is under way."""
+        self.is_stopping = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        for campaign in self:
+            await campaign.model.close()
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(SETTLE_EVERY_S)
+            for campaign in self:
+                try:
+                    while await campaign.settle():
+                        pass
+                    if self._snapshot_every <= campaign.model.since_snapshot:
+                        await campaign.model.snapshot()
+                except JournalError as error:
+                    # It is not ready from now on, which ``problems`` says; the others go on.
+                    facts = {"campaign": campaign.name, "reason": str(error)}
+                    self._log.error("campaign_failed", **facts)
+                    await asyncio.sleep(1.0)
+
+
+async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
+    """Bring a model that missed a change of masks to the leader's epoch, by the leader's log.
+
+    A change goes to the default campaign's log first: should the process die before the others
+    have it, they get it here.
+    """
+    if model.epoch == leader.epoch:
+        return
+    for moved in await leader.moves():
+        if model.epoch < moved.epoch <= leader.epoch:
+            await model.move(moved.matrix, epoch=moved.epoch, note=moved.note)
+    if model.epoch != leader.epoch:
+        raise JournalError(
+            f"a campaign's log is at mask epoch {model.epoch}, wanted {leader.epoch}: the default "
+            "campaign's log no longer has the changes between them"
+        )

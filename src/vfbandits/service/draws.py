@@ -1,0 +1,46 @@
+"""Random draws that belong to an event: the same id, the same draws."""
+
+from hashlib import blake2b
+
+import numpy as np
+
+_ODD = 1
+_SHARE = b"share"
+
+
+class EventDraws:
+    """A generator that is set anew for every event; one object, since making one takes longer.
+
+    >>> draws = EventDraws(7)
+    >>> draws.seed("a")
+    >>> first = draws.generator.random()
+    >>> draws.seed("b")
+    >>> second = draws.generator.random()
+    >>> draws.seed("a")
+    >>> draws.generator.random() == first, first == second
+    (True, False)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.generator = np.random.default_rng(seed)
+        self._key = blake2b(str(seed).encode(), digest_size=32).digest()
+
+    def seed(self, event_id: str) -> None:
+        """Make the draws those of this event."""
+        drawn = blake2b(event_id.encode(errors="surrogatepass"), key=self._key, digest_size=32)
+        digest = drawn.digest()
+        self.generator.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {
+                "state": int.from_bytes(digest[:16]),
+                "inc": int.from_bytes(digest[16:]) | _ODD,
+            },
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+    def share(self, event_id: str) -> float:
+        """A number in [0, 1) of the event's own, which no draw of the generator depends on."""
+        text = event_id.encode(errors="surrogatepass")
+        digest = blake2b(text, key=self._key, person=_SHARE, digest_size=7).digest()
+        return int.from_bytes(digest) / 2.0**56

@@ -1,0 +1,132 @@
+"""Settings of the HTTP interface and of the campaigns behind it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vfbandits.errors import ConfigError
+from vfbandits.service.campaign_settings import CampaignSettings
+from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.model_settings import ModelSettings, model_from
+from vfbandits.store.table import Table
+from vfbandits.transport.rpc.options import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where applications call, and who may.
+
+    Attributes
+    ----------
+    address
+        ``host:port``; port 0 takes a free one.
+    certificate, private_key
+        Of the server.  Without them the address must be on loopback.
+    clients
+        The authority of client certificates, for mutual TLS.
+    keys
+        The file of API keys; ``vfb keys create`` makes one.
+    insecure
+        Neither keys nor certificates: on loopback, for trying things out.
+    rate, burst
+        How many requests a second a caller may send on average, and at once.
+    body_limit_bytes
+        The largest body that is taken.
+    traces
+        Where OpenTelemetry traces go; empty for none.
+    """
+
+    address: str
+    certificate: Path | None = None
+    private_key: Path | None = None
+    clients: Path | None = None
+    keys: Path | None = None
+    insecure: bool = False
+    rate: float = 10_000.0
+    burst: float = 20_000.0
+    body_limit_bytes: int = 1 << 20
+    traces: str = ""
+
+    def refuse_unless_safe(self) -> None:
+        """No key, no start; and nothing in plain beyond this machine."""
+        if not is_loopback(self.address) and self.certificate is None:
+            raise ConfigError(
+                "[http]: wanted a certificate and a private_key, since the address "
+                f"{self.address!r} can be reached from other machines, got none"
+            )
+        if self.insecure and not is_loopback(self.address):
+            raise ConfigError(f"[http]: insecure needs an address on loopback, got {self.address}")
+        if self.keys is None and self.clients is None and not self.insecure:
+            raise ConfigError(
+                "[http]: wanted keys (a file, see `vfb keys create`) or clients (an authority "
+                "of client certificates), got neither; on loopback --insecure does without"
+            )
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigError("[http]: certificate and private_key go together, got one of them")
+        if self.clients is not None and self.certificate is None:
+            raise ConfigError("[http]: clients need a certificate of the server too, got none")
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignPlan:
+    """A campaign before it is opened."""
+
+    name: str
+    model: ModelSettings
+    settings: CampaignSettings
+
+
+def http_from(table: Table, folder: Path) -> HttpSettings:
+    """The table [http]."""
+    if not table.has("address"):
+        raise ConfigError("[http]: wanted an address, such as '127.0.0.1:8080', got none")
+
+    def path(key: str) -> Path | None:
+        value = table.text(key, "")
+        return folder / value if value else None
+
+    settings = HttpSettings(
+        table.text("address", ""),
+        path("certificate"),
+        path("private_key"),
+        path("clients"),
+        path("keys"),
+        insecure=table.flag("insecure", default=False),
+        rate=table.number("rate", 10_000.0),
+        burst=table.number("burst", 20_000.0),
+        body_limit_bytes=table.whole("body_limit_bytes", 1 << 20),
+        traces=table.text("traces", ""),
+    )
+    table.close()
+    return settings
+
+
+def campaigns_from(table: Table, model: ModelSettings) -> list[CampaignPlan]:
+    """The tables [campaigns.NAME]; the default one has the model of [model]."""
+    plans = []
+    for name in dict.fromkeys((DEFAULT, *table.keys())):
+        child = table.child(name)
+        if child.has("model") and name == DEFAULT:
+            raise ConfigError("[campaigns.default]: its model stands under [model]")
+        own = model if name == DEFAULT else model_from(child.child("model"))
+        plans.append(CampaignPlan(name, own, _campaign(child, own)))
+    table.close()
+    return plans
+
+
+def _campaign(table: Table, model: ModelSettings) -> CampaignSettings:
+    first = CampaignSettings(model.policy, model.floor)
+    default: float | None = None
+    if table.flag("learn_default", default=True):
+        default = table.number("default_reward", 0.0)
+    settings = CampaignSettings(
+        model.policy,
+        model.floor,
+        mode=table.text("mode", first.mode),
+        holdback=table.number("holdback", first.holdback),
+        reward_wait_s=table.number("reward_wait_s", first.reward_wait_s),
+        default_reward=default,
+        aggregation=table.text("aggregation", first.aggregation),
+        activation_wait_s=table.number("activation_wait_s", first.activation_wait_s),
+    )
+    table.close()
+    return settings

@@ -1,0 +1,118 @@
+"""What is known of the events that wait for a reward: a part of the fold, beside the model.
+
+The bandit keeps what an open decision left to learn from.  The book keeps the rest: until when its
+reward is waited for, what came so far, and the settings in force.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.snapshot import Record
+from vfbandits.errors import SnapshotError
+from vfbandits.store.events import Activated, Configured, Decided, Event, Reported
+
+COUNTED = "counted"
+
+
+@dataclass(slots=True)
+class Entry:
+    """One event that waits; ``reports`` are the rewards that came, by their ids."""
+
+    arm: ArmId
+    group: str
+    at: float
+    due: float | None
+    held: bool
+    reports: dict[str, float] = field(default_factory=dict)
+
+
+class Book:
+    """The events that wait, oldest first: at most ``most``, as the bandit keeps them.
+
+    >>> import numpy as np
+    >>> book = Book(most=10)
+    >>> book.apply(Decided("a", "tea", 0, np.ones(2), due=60.0))
+    >>> book.entries["a"].due
+    60.0
+    >>> book.close("a")
+    >>> len(book.entries)
+    0
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self.most = most
+        self.entries: OrderedDict[DecisionId, Entry] = OrderedDict()
+        self.settings = b""
+        self.n_settings = 0
+        self.n_learnt = 0
+
+    def apply(self, event: Event) -> None:
+        """Take note of an event; those that do not concern the book change nothing."""
+        if isinstance(event, Decided):
+            entry = Entry(event.arm, event.group, event.at, event.due, event.held)
+            self.entries[event.decision_id] = entry
+            if len(self.entries) > self.most:
+                self.entries.popitem(last=False)
+        elif isinstance(event, Activated):
+            activated = self.entries.get(event.decision_id)
+            if activated is not None:
+                activated.held, activated.due = False, event.due
+        elif isinstance(event, Reported):
+            reported = self.entries.get(event.decision_id)
+            if reported is not None and event.why == COUNTED:
+                reported.reports[event.reward_id] = event.value
+        elif isinstance(event, Configured):
+            self.settings = event.settings
+            self.n_settings += 1
+
+    def learnt(self, decision_id: DecisionId) -> None:
+        """The model has the event's reward."""
+        self.n_learnt += 1
+        self.close(decision_id)
+
+    def close(self, decision_id: DecisionId) -> None:
+        """Nothing is waited for any more."""
+        self.entries.pop(decision_id, None)
+
+    def pack(self) -> dict[str, object]:
+        """For a snapshot."""
+        return {
+            "settings": self.settings.decode(),
+            "n_settings": self.n_settings,
+            "n_learnt": self.n_learnt,
+            "entries": [
+                [key, e.arm, e.group, e.at, e.due, e.held, list(e.reports.items())]
+                for key, e in self.entries.items()
+            ],
+        }
+
+    def unpack(self, record: Record) -> None:
+        """Take what a snapshot holds."""
+        self.settings = record.text("settings").encode()
+        self.n_settings = record.integer("n_settings")
+        self.n_learnt = record.integer("n_learnt")
+        for packed in record.items("entries"):
+            key, entry = _entry(packed)
+            self.entries[key] = entry
+
+
+def _entry(packed: object) -> tuple[DecisionId, Entry]:
+    match packed:
+        case [
+            int() | str() as key,
+            int() | str() as arm,
+            str(group),
+            int() | float() as at,
+            int() | float() | None as due,
+            bool(held),
+            list(reports),
+        ]:
+            return key, Entry(arm, group, at, due, held, dict(reports))
+    raise SnapshotError("an entry of the book has an id, an arm, times and reports")
+
+
+def total(reports: Mapping[str, float]) -> float:
+    """The sum of rewards, in an order that does not depend on when they came."""
+    return float(sum(reports[key] for key in sorted(reports)))

@@ -1,0 +1,100 @@
+"""The application behind HTTP: routes by the table of operations, errors as problems."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TypeAlias
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from vfbandits.service.tracer import Tracer
+from vfbandits.web.guard import require
+from vfbandits.web.handlers import Handlers
+from vfbandits.web.metrics import Metrics
+from vfbandits.web.openapi import openapi_document
+from vfbandits.web.openapi_paths import OPERATIONS, Operation
+from vfbandits.web.refuse import on_error
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the application is made of beside its handlers."""
+
+    metrics: Metrics
+    tracer: Tracer
+    pages: Iterable[BaseRoute] = ()
+
+
+def build_app(handlers: Handlers, parts: Parts) -> ASGIApp:
+    """All routes, without a guard before them."""
+    deeds = _deeds(handlers, parts)
+    routes: list[BaseRoute] = [
+        Route(
+            operation.path.replace("{event_id}", "{event_id:path}"),
+            _endpoint(operation, deeds[operation.deed], parts),
+            methods=[operation.method],
+        )
+        for operation in sorted(OPERATIONS, key=_first_the_longer)
+    ]
+    errors = {HTTPException: on_error, Exception: on_error}
+    return Starlette(routes=[*routes, *parts.pages], exception_handlers=errors)
+
+
+def _first_the_longer(operation: Operation) -> int:
+    """``/v1/events/x/reward`` would fit ``/v1/events/{event_id}`` as well."""
+    return -operation.path.count("/")
+
+
+def _deeds(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
+    document = msgspec.json.encode(openapi_document(version("vfbandits")))
+
+    async def metrics(request: Request) -> Response:
+        require(request.scope, "read")
+        return Response(parts.metrics.render(), media_type=parts.metrics.content_type)
+
+    async def openapi(request: Request) -> Response:
+        del request
+        return Response(document, media_type="application/json")
+
+    return {
+        "rank": handlers.rank,
+        "rank_batch": handlers.rank_batch,
+        "reward": handlers.reward,
+        "reward_batch": handlers.reward_batch,
+        "activate": handlers.activate,
+        "event": handlers.event,
+        "model": handlers.model,
+        "config": handlers.config,
+        "change_config": handlers.change_config,
+        "campaigns": handlers.list_campaigns,
+        "healthz": handlers.healthz,
+        "readyz": handlers.readyz,
+        "metrics": metrics,
+        "openapi": openapi,
+    }
+
+
+def _endpoint(operation: Operation, handler: Handler, parts: Parts) -> Handler:
+    """The handler, timed, counted, and with its errors told as problems."""
+    path, method, metrics, tracer = operation.path, operation.method, parts.metrics, parts.tracer
+
+    async def endpoint(request: Request) -> Response:
+        started = time.perf_counter()
+        try:
+            with tracer.incoming(request.headers):
+                response = await handler(request)
+        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+            response = await on_error(request, error)
+        metrics.http(path, method, response.status_code, time.perf_counter() - started)
+        return response
+
+    return endpoint

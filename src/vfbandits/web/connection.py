@@ -1,0 +1,90 @@
+"""What both clients need to reach a server: its address, the key, the certificates."""
+
+import math
+import re
+import ssl
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Final, TypeAlias
+
+import httpx
+
+from vfbandits.errors import SettingError
+
+# A little less than the 5 s after which servers commonly close an idle connection.
+KEPT_S: Final = 4.0
+LIMITS: Final = httpx.Limits(
+    max_connections=100, max_keepalive_connections=100, keepalive_expiry=KEPT_S
+)
+
+Verify: TypeAlias = str | PathLike[str] | ssl.SSLContext | None
+Certificate: TypeAlias = tuple[str | PathLike[str], str | PathLike[str]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where a client's calls go.
+
+    Attributes
+    ----------
+    base_url
+        Of the server, such as ``https://bandit.internal:8443``; a path before ``/v1`` may follow.
+    key
+        API key; None if the server asks for none, or knows the client by its certificate.
+    verify
+        Certificate authority to trust (a file), or a whole TLS context; None for the system's.
+        The server's certificate is always checked.
+    cert
+        Certificate and key (files) that say who the client is, for mutual TLS.
+    """
+
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+    timeout_s: float = 5.0
+    retries: int = 3
+    verify: Verify = field(default=None, repr=False)
+    cert: Certificate = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no call could be made with."""
+        _check_address(self.base_url)
+        # A key that no header can hold would be quoted by the error that says so.
+        if self.key is not None and not re.fullmatch(r"[!-~]+", self.key):
+            raise SettingError("a key is printable ASCII without spaces, got another")
+        if not (self.timeout_s > 0.0 and math.isfinite(self.timeout_s)):
+            raise SettingError(f"timeout_s must be positive and finite, got {self.timeout_s}")
+        if self.retries < 0:
+            raise SettingError(f"retries must not be negative, got {self.retries}")
+
+    def headers(self) -> dict[str, str]:
+        """Of every call."""
+        accepted = {"accept": "application/json, application/problem+json"}
+        return accepted if self.key is None else {**accepted, "authorization": f"Bearer {self.key}"}
+
+    def tls(self) -> ssl.SSLContext:
+        """Whom to trust and who we are."""
+        if self.verify is None and self.cert is None and self.base_url.startswith("http:"):
+            # It trusts nobody, and is not needed: reading whom the system trusts takes 50 ms.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if isinstance(self.verify, ssl.SSLContext):
+                context = self.verify
+            else:
+                context = ssl.create_default_context(cafile=self.verify)
+            if self.cert is not None:
+                context.load_cert_chain(*self.cert)
+        except OSError as error:
+            raise SettingError("verify and cert must name PEM files, got others") from error
+        return context
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL:
+        # Not its cause: that may quote a password.
+        raise SettingError("base_url must be an address, got something else") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SettingError(f"base_url must begin with http:// or https://, got {url.scheme!r}")
+    if url.userinfo or url.query or url.fragment:
+        raise SettingError("base_url must have no user, query or fragment; a key goes into key=")

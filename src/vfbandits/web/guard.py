@@ -1,0 +1,134 @@
+"""Stands before the application: who asks, and how much."""
+
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vfbandits.web.body_limit import BodyLimit
+from vfbandits.web.caller import CALLER, EVERYBODY, Caller, Right
+from vfbandits.web.keys import KeyRing
+from vfbandits.web.limits import Buckets, Limits, Rate, network_of
+from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
+from vfbandits.web.refuse import address_of, log_refusal, response_to
+
+PROBES: Final = frozenset({"/healthz", "/readyz"})
+_BEARER: Final = "bearer "
+_POLICY_VIOLATION: Final = 1008
+_LOG_RATE: Final = Rate(10.0, burst=100)
+
+
+class Guard:
+    """Wraps an application: knows who asks, and refuses those who may not, or ask too much.
+
+    A key comes as ``Authorization: Bearer <key>`` or as ``X-API-Key``; never in the address, which
+    ends up in logs.  Whoever asks stands in the request's scope afterwards; what they may do is
+    for each route to ``require``.  A caller whom something before us put there, such as the owner
+    of a client certificate, stays.
+
+    Attributes
+    ----------
+    ring
+        The keys; None to take everybody for an administrator, which is for loopback only.
+    limits
+        Of addresses, callers and bodies.  Probes of health are never counted.
+    public
+        Paths that need no key.
+    public_below
+        Beginnings of paths that need none, such as "/static/".
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        ring: KeyRing | None,
+        limits: Limits,
+        *,
+        public: frozenset[str] = PROBES,
+        public_below: tuple[str, ...] = (),
+    ) -> None:
+        self._app = BodyLimit(app, limits.body_bytes, log=self._log)
+        self._ring = ring
+        self._limits = limits
+        self._public = public
+        self._public_below = public_below
+        # Whoever is refused all day long must not fill the disk with our log.
+        self._log_lines = Buckets(_LOG_RATE)
+        self._unlogged = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        if scope["type"] == "http":
+            try:
+                self._admit(scope)
+            except Refusal as refusal:
+                self._log(scope, refusal)
+                await response_to(scope, refusal)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if path in PROBES:
+            return
+        self._limits.addresses.admit(network_of(address_of(scope)), "one address")
+        if path in self._public or path.startswith(self._public_below):
+            return
+        caller = scope.get(CALLER) or self._known(scope)
+        self._limits.callers.admit(caller.name, "one caller")
+        scope[CALLER] = caller
+
+    def _known(self, scope: Scope) -> Caller:
+        if self._ring is None:
+            return EVERYBODY
+        key = _presented(scope)
+        if not key:
+            raise Unauthorized("wanted an API key as Authorization: Bearer <key>, got none")
+        return self._ring.check(key)
+
+    def _log(self, scope: Scope, refusal: Refusal) -> None:
+        if self._log_lines.take(network_of(address_of(scope))) > 0.0:
+            self._unlogged += 1
+            return
+        log_refusal(scope, refusal, unlogged=self._unlogged)
+        self._unlogged = 0
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Whoever sent this request; Unauthorized if nobody has looked."""
+    caller = scope.get(CALLER)
+    if not isinstance(caller, Caller):
+        raise Unauthorized("wanted a request with a key, got one without")
+    return caller
+
+
+def require(scope: Scope, right: Right, campaign: str | None = None) -> Caller:
+    """The caller, if it has ``right`` in ``campaign``; otherwise Forbidden.
+
+    Without a campaign the right is wanted in the server as a whole, which a caller that is limited
+    to some campaigns never has.  Call it before looking whether there is such a campaign: then
+    a refusal tells nothing about it.
+    """
+    caller = caller_of(scope)
+    if not caller.has(right):
+        had = ", ".join(sorted(caller.scopes))
+        raise Forbidden(f"wanted a caller with the scope {right!r}, got one with {had}")
+    if not caller.sees(campaign):
+        what = "all campaigns" if campaign is None else f"campaign {campaign!r}"
+        raise Forbidden(f"wanted a caller that may ask about {what}, got one limited to others")
+    return caller
+
+
+def _presented(scope: Scope) -> str:
+    """The key that a request shows; empty if there is none."""
+    plain = ""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            text: str = value.decode("latin-1")
+            if text[: len(_BEARER)].lower() == _BEARER:
+                return text[len(_BEARER) :].strip()
+        elif name == b"x-api-key":
+            plain = value.decode("latin-1").strip()
+    return plain

@@ -1,0 +1,214 @@
+"""What each route does: a request is read, a campaign asked, an answer written."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vfbandits.errors import VFBanditsError
+from vfbandits.service.campaign import Campaign
+from vfbandits.service.campaigns import DEFAULT, Campaigns
+from vfbandits.service.history import History
+from vfbandits.web import types
+from vfbandits.web.asking import asked_of
+from vfbandits.web.caller import Right
+from vfbandits.web.guard import require
+from vfbandits.web.problem import problem_of
+from vfbandits.web.refusals import Unsupported
+
+JSON = "application/json"
+S = TypeVar("S", bound=msgspec.Struct)
+
+_encode = msgspec.json.Encoder().encode
+_rank = msgspec.json.Decoder(types.RankRequest).decode
+_ranks = msgspec.json.Decoder(types.BatchRankRequest).decode
+_reward = msgspec.json.Decoder(types.RewardRequest).decode
+_rewards = msgspec.json.Decoder(types.BatchRewardRequest).decode
+_change = msgspec.json.Decoder(types.ConfigChange).decode
+_answer = msgspec.json.Decoder(types.RankResponse).decode
+
+
+class Handlers:
+    """Handlers of one server; ``participants`` are as the active participant sees them."""
+
+    def __init__(
+        self,
+        campaigns: Campaigns,
+        *,
+        model_facts: Callable[[], "ModelFacts"],
+    ) -> None:
+        self._campaigns = campaigns
+        self._model_facts = model_facts
+
+    async def rank(self, request: Request) -> Response:
+        """POST /v1/rank."""
+        campaign = self._campaign(request, "rank")
+        asked = asked_of(await _body(request, _rank), layout=campaign.layout)
+        return Response(await campaign.rank(asked), media_type=JSON)
+
+    async def rank_batch(self, request: Request) -> Response:
+        """POST /v1/rank/batch: those that come together are gathered together."""
+        campaign = self._campaign(request, "rank")
+        batch = await _body(request, _ranks)
+        results = await asyncio.gather(*(_ranked(campaign, one) for one in batch.requests))
+        return _json(types.BatchRankResponse(results))
+
+    async def reward(self, request: Request) -> Response:
+        """POST /v1/events/{event_id}/reward."""
+        campaign = self._campaign(request, "reward")
+        event_id = request.path_params["event_id"]
+        body = await _body(request, _reward)
+        status = await campaign.reward(event_id, body.value, reward_id=body.reward_id)
+        return _json(types.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
+
+    async def reward_batch(self, request: Request) -> Response:
+        """POST /v1/rewards/batch: in their order, and durable together."""
+        campaign = self._campaign(request, "reward")
+        batch = await _body(request, _rewards)
+        results = await asyncio.gather(*(_rewarded(campaign, one) for one in batch.rewards))
+        return _json(types.BatchRewardResponse(results))
+
+    async def activate(self, request: Request) -> Response:
+        """POST /v1/events/{event_id}/activate."""
+        event_id = request.path_params["event_id"]
+        activated = await self._campaign(request, "rank").activate(event_id)
+        return _json(types.ActivateResponse(event_id, activated))
+
+    async def event(self, request: Request) -> Response:
+        """GET /v1/events/{event_id}."""
+        campaign = self._campaign(request, "read")
+        past = await campaign.history(request.path_params["event_id"])
+        return _json(event_of(past))
+
+    async def model(self, request: Request) -> Response:
+        """GET /v1/model."""
+        return _json(self._model_facts().of(self._campaign(request, "read")))
+
+    async def config(self, request: Request) -> Response:
+        """GET /v1/config."""
+        return _json(_config_of(self._campaign(request, "read")))
+
+    async def change_config(self, request: Request) -> Response:
+        """PATCH /v1/config."""
+        campaign = self._campaign(request, "admin")
+        change = await _body(request, _change)
+        await campaign.configure(
+            {name: value for name, value in msgspec.structs.asdict(change).items()
+             if value is not msgspec.UNSET}
+        )  # fmt: skip
+        return _json(_config_of(campaign))
+
+    async def list_campaigns(self, request: Request) -> Response:
+        """GET /v1/campaigns."""
+        require(request.scope, "read")
+        return _json(types.CampaignsResponse(self._campaigns.names))
+
+    async def healthz(self, request: Request) -> Response:
+        """GET /healthz: the process lives."""
+        del request
+        return _json(types.Health("ok"))
+
+    async def readyz(self, request: Request) -> Response:
+        """GET /readyz: it may be sent traffic."""
+        del request
+        problems = self._campaigns.problems()
+        if problems:
+            return _json(types.Health("unavailable", problems), status=503)
+        return _json(types.Health("ok"))
+
+    def _campaign(self, request: Request, right: Right) -> Campaign:
+        name = request.path_params.get("campaign", DEFAULT)
+        require(request.scope, right, name)
+        return self._campaigns[name]
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What all campaigns share: the federation's terms, and who is there."""
+
+    mask: str
+    aggregation: str
+    participants: list[types.ParticipantView]
+
+    def of(self, campaign: Campaign) -> types.ModelResponse:
+        """A campaign's model, as far as it may be shown."""
+        model = campaign.model
+        bandit = model.bandit
+        return types.ModelResponse(
+            campaign=campaign.name,
+            policy=str(campaign.settings.described["name"]),
+            layout=campaign.layout,
+            dim=bandit.dim,
+            mask=self.mask,
+            aggregation=self.aggregation,
+            epoch=model.epoch,
+            version=model.book.n_learnt,
+            decisions=bandit.n_decisions,
+            waiting=campaign.n_waiting,
+            norm=bandit.estimate_norm(),
+            log_position=model.position,
+            participants=self.participants,
+        )
+
+
+def event_of(past: History) -> types.EventResponse:
+    """An event as it stands."""
+    decided = past.decided
+    reports = [types.Report(came.value, name, came.at) for name, came in past.came.items()]
+    return types.EventResponse(
+        event_id=str(decided.decision_id),
+        user=decided.user or "",
+        arm=str(decided.arm),
+        group=decided.group,
+        status=past.status,  # type: ignore[arg-type]  # one of them
+        at=decided.at,
+        due=past.due,
+        reward=past.learnt,
+        rewards=reports,
+        answer=_answer(decided.note) if decided.note else None,
+    )
+
+
+def _config_of(campaign: Campaign) -> types.ConfigResponse:
+    settings = campaign.settings
+    return types.ConfigResponse(
+        campaign=campaign.name,
+        version=campaign.config_version,
+        mode=settings.mode,  # type: ignore[arg-type]  # one of the three
+        holdback=settings.holdback,
+        reward_wait_s=settings.reward_wait_s,
+        default_reward=settings.default_reward,
+        aggregation=settings.aggregation,  # type: ignore[arg-type]  # one of the two
+        activation_wait_s=settings.activation_wait_s,
+        floor=settings.floor,
+        policy=settings.described,
+    )
+
+
+async def _ranked(campaign: Campaign, one: types.RankRequest) -> types.RankResult:
+    try:
+        answer = await campaign.rank(asked_of(one, layout=campaign.layout))
+    except VFBanditsError as error:
+        return types.RankResult(problem=problem_of(error))
+    return types.RankResult(_answer(answer))
+
+
+async def _rewarded(campaign: Campaign, one: types.EventReward) -> types.RewardResult:
+    try:
+        status = await campaign.reward(one.event_id, one.value, reward_id=one.reward_id)
+    except VFBanditsError as error:
+        return types.RewardResult(problem=problem_of(error))
+    return types.RewardResult(types.RewardResponse(one.event_id, status))  # type: ignore[arg-type]  # one of them
+
+
+async def _body(request: Request, decode: Callable[[bytes], S]) -> S:
+    kind = request.headers.get("content-type", JSON)
+    if kind.split(";", 1)[0].strip().lower() != JSON:
+        raise Unsupported(f"wanted a body of {JSON}, got {kind!r}")
+    return decode(await request.body())
+
+
+def _json(answer: msgspec.Struct, *, status: int = 200) -> Response:
+    return Response(_encode(answer), status_code=status, media_type=JSON)

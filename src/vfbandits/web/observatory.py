@@ -1,0 +1,133 @@
+"""What the dashboard knows: it looks on, counts in bounded memory, and is asked for a view."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from vfbandits.errors import SettingError
+from vfbandits.service.observer import Heard, Ranked
+from vfbandits.store.events import Event
+from vfbandits.web import observatory_build as build
+from vfbandits.web.observatory_campaign import Campaign
+from vfbandits.web.observatory_measure import rewards_of
+from vfbandits.web.observatory_replay import as_seen
+from vfbandits.web.observatory_series import step_of
+from vfbandits.web.observatory_view import DashboardView
+
+MOST_MINUTES = 24 * 60
+
+
+class Observatory:
+    """An observer of all campaigns of a server.
+
+    To be told of a decision or a reward takes a few microseconds and no more as time goes on:
+    counts are kept in five-second buckets for five minutes, in minutes for an hour, in quarters
+    of an hour for a day.  Of each campaign the last 200 decisions are kept whole, and the
+    estimates of the last 100,000 until their reward comes.
+
+    Parameters
+    ----------
+    federation
+        Its name, for the page.
+    campaigns
+        Names that can be chosen before anything was decided; others appear when they are seen.
+    participants
+        What is known of each participant's link: width, connected, circuit, asks, answers, bytes,
+        latency_ms, as far as there is such a thing.
+    waiting
+        How many events of a campaign wait for a reward.
+    norm
+        The length of a campaign's theta.  Asked for at most once in five seconds.
+    clock
+        Seconds since 1970.
+
+    >>> sky = Observatory("retail", ["ads"], clock=lambda: 100.0)
+    >>> sky.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
+    >>> sky.view("ads", minutes=5).rewards.policy.mean
+    1.0
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        campaigns: Iterable[str] = (),
+        *,
+        participants: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
+        waiting: Callable[[str], int] = lambda _: 0,
+        norm: Callable[[str], float | None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._federation = federation
+        self._campaigns = {name: Campaign() for name in campaigns}
+        self._participants = participants
+        self._waiting = waiting
+        self._norm = norm
+        self._clock = clock
+
+    @property
+    def campaigns(self) -> list[str]:
+        """Their names."""
+        return list(self._campaigns)
+
+    def ranked(self, seen: Ranked) -> None:
+        """A decision was made."""
+        bucket = self._campaign(seen.campaign).ranked(seen)
+        if bucket is not None and bucket.norm is None:
+            bucket.norm = self._norm(seen.campaign)
+
+    def heard(self, seen: Heard) -> None:
+        """A reward came, or will not."""
+        self._campaign(seen.campaign).heard(seen)
+
+    def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
+        """Take the end of a campaign's log, in its order, so that charts go on after a restart.
+
+        To be called before anything is decided.  What the log does not hold stays empty.
+        """
+        kept = self._campaign(campaign)
+        for seen in as_seen(campaign, events, self._participants()):
+            if isinstance(seen, Ranked):
+                kept.ranked(seen)
+            else:
+                kept.heard(seen)
+
+    def view(self, campaign: str = "", *, minutes: int) -> DashboardView:
+        """The last minutes of a campaign, of the first one if it has no name.
+
+        Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
+        a frozen model.  Their intervals are the normal approximation of the mean at 95 %.
+        """
+        if not 1 <= minutes <= MOST_MINUTES:
+            raise SettingError(f"minutes are 1 to {MOST_MINUTES}, got {minutes}")
+        name = campaign or next(iter(self._campaigns), "")
+        if name and name not in self._campaigns:
+            raise SettingError(f"a campaign is one of {self.campaigns}, got {name!r}")
+        kept = self._campaigns.get(name, Campaign())
+        now = self._clock()
+        step_s, _ = step_of(minutes)
+        steps, before = kept.series.steps(now, minutes=minutes)
+        total = build.whole(steps)
+        waiting = self._waiting(name) if name else 0
+        return DashboardView(
+            federation=self._federation,
+            campaigns=self.campaigns,
+            campaign=name,
+            now=now,
+            minutes=minutes,
+            step_s=step_s,
+            times=[float(step.start) for step in steps],
+            totals=build.totals(total, per_second=build.lately(kept.series, now), waiting=waiting),
+            rewards=rewards_of(total, steps, before),
+            per_second=build.rates(steps, now, step_s),
+            p50_ms=[build.milliseconds(step, 0.5) for step in steps],
+            p99_ms=[build.milliseconds(step, 0.99) for step in steps],
+            arms=build.arms(total, steps),
+            participants=build.participants(total, self._participants()),
+            drift=build.drift(steps),
+            last=kept.decisions(),
+        )
+
+    def _campaign(self, name: str) -> Campaign:
+        found = self._campaigns.get(name)
+        if found is None:
+            found = self._campaigns[name] = Campaign()
+        return found

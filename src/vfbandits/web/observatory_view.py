@@ -1,0 +1,175 @@
+"""What the dashboard is told: the JSON of ``GET /v1/dashboard``.
+
+Lists over time have one entry for each of ``times``; null where there was nothing to measure.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean of n rewards, and its 95 % interval by the normal approximation (n of 2 or more)."""
+
+    n: int
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Lift(msgspec.Struct, frozen=True):
+    """How much better the policy did than the baseline, with 95 % intervals.
+
+    ``relative`` is the difference as a share of the baseline's mean; it is null when the baseline's
+    own interval holds zero.
+    """
+
+    difference: float
+    low: float
+    high: float
+    relative: float | None = None
+    relative_low: float | None = None
+    relative_high: float | None = None
+
+
+class Band(msgspec.Struct, frozen=True):
+    """Means over time with the ends of their intervals; a point looks back over twelve steps."""
+
+    mean: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class Rewards(msgspec.Struct, frozen=True):
+    """Rewards that were settled in the window: the policy's and the baseline's.
+
+    The baseline is the holdback if anything of it was rewarded, else the shadow group.
+    """
+
+    policy: Mean
+    baseline: Mean
+    baseline_group: Literal["holdback", "shadow"] | None
+    lift: Lift | None
+    policy_series: Band
+    baseline_series: Band
+
+
+class ArmSeries(msgspec.Struct, frozen=True):
+    """An arm's share of the decisions, in all and over time; ``name`` is null for the others."""
+
+    name: str | None
+    decisions: int
+    share: list[float | None]
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """The window in numbers.
+
+    Attributes
+    ----------
+    decisions, per_second
+        How many in the window; and lately, over the last ten seconds that are complete.
+    p50_ms, p99_ms
+        Time that a decision took, within a fifth.
+    degraded, agreement, shadow_agreement
+        Shares of the decisions: a participant was missing; the policy chose the baseline; the same
+        of the shadow group alone.
+    received_bytes, waiting
+        What participants sent; and events that wait for a reward now.
+    groups, statuses
+        Decisions by group, rewards by what became of them.
+    """
+
+    decisions: int
+    per_second: float
+    p50_ms: float | None
+    p99_ms: float | None
+    degraded: float | None
+    agreement: float | None
+    shadow_agreement: float | None
+    received_bytes: int
+    waiting: int
+    groups: dict[str, int]
+    statuses: dict[str, int]
+
+
+class Participant(msgspec.Struct, frozen=True):
+    """A participant in the window, and its link now.
+
+    Attributes
+    ----------
+    share
+        Of the explained prediction: the sum of its |part| over that of all; null where the mask
+        hides the parts.
+    availability
+        Share of the decisions in which its features counted.
+    width, connected, circuit, asks, answers, bytes, latency_ms
+        As its link tells, since it was made; null where it has none.
+    """
+
+    name: str
+    share: float | None
+    availability: float | None
+    contributed: int
+    missing: int
+    width: int | None = None
+    connected: bool | None = None
+    circuit: str | None = None
+    asks: int | None = None
+    answers: int | None = None
+    bytes: int | None = None
+    latency_ms: float | None = None
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """How far rewards were from the estimates (reward - estimate), and the model's norm."""
+
+    residual: list[float | None]
+    rmse: list[float | None]
+    norm: list[float | None]
+
+
+class LastDecision(msgspec.Struct, frozen=True):
+    """One decision and why: its score is estimate + bonus, the estimate the sum of its parts."""
+
+    event_id: str
+    user: str
+    at: float
+    arm: str
+    choice: str
+    baseline: str
+    group: str
+    estimate: float | None
+    bonus: float | None
+    parts: dict[str, float] | None
+    probability: float | None
+    contributors: list[str]
+    missing: list[str]
+    n_arms: int
+    model_version: int
+    latency_ms: float | None
+    received_bytes: int
+    reward: float | None
+    status: str | None
+    waited_s: float | None
+
+
+class DashboardView(msgspec.Struct, frozen=True):
+    """A campaign as it can be looked at; ``last`` has the newest decision first."""
+
+    federation: str
+    campaigns: list[str]
+    campaign: str
+    now: float
+    minutes: int
+    step_s: int
+    times: list[float]
+    totals: Totals
+    rewards: Rewards
+    per_second: list[float | None]
+    p50_ms: list[float | None]
+    p99_ms: list[float | None]
+    arms: list[ArmSeries]
+    participants: list[Participant]
+    drift: Drift
+    last: list[LastDecision]

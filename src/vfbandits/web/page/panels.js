@@ -1,0 +1,182 @@
+// Tiles, the two tables, and the answer to "why this arm".
+
+import {
+  NOTHING, byId, bytes, count, dayAndTime, make, milliseconds, number, percent, settle, short, signed, span, timeOfDay,
+} from "./words.js";
+
+function tile(id, figure, unit, ...notes) {
+  const card = byId(`tile-${id}`);
+  const value = make("span", "", {}, figure);
+  const units = unit ? [make("small", "", {}, unit)] : [];
+  card.querySelector(".figure").replaceChildren(value, ...units);
+  card.querySelector(".note").replaceChildren(...notes);
+}
+
+export function drawTiles(view) {
+  const { totals, minutes } = view;
+  const settled = ["learnt", "default", "summed", "logged"].reduce((sum, key) => sum + (totals.statuses[key] ?? 0), 0);
+  tile("rate", short(totals.per_second), "/s", `${count(totals.decisions)} in ${span(minutes)}`);
+  tile("latency", milliseconds(totals.p99_ms).replace(/ (ms|s)$/, ""), totals.p99_ms === null ? "" : totals.p99_ms >= 10000 ? "s" : "ms", `median ${milliseconds(totals.p50_ms)}`);
+  tile("waiting", count(totals.waiting), "", `${count(settled)} settled in ${span(minutes)}`);
+  tile("degraded", percent(totals.degraded), "", totals.degraded === null ? "no decisions yet" : totals.degraded ? "a participant missing" : "all took part");
+  byId("tile-degraded").classList.toggle("warn", totals.degraded > 0.05);
+  const inShadow = totals.shadow_agreement !== null;
+  const agreement = inShadow ? totals.shadow_agreement : totals.agreement;
+  tile("agreement", percent(agreement), "", inShadow ? "shadow: with the baseline" : "with the baseline");
+  drawReward(view.rewards);
+}
+
+function drawReward({ policy, baseline, baseline_group: group, lift }) {
+  const shown = policy.n ? policy : baseline;
+  const half = shown.high === null ? "" : `± ${number(shown.high - shown.mean)}`;
+  if (!policy.n) {
+    const text = group ? `of the baseline (${group}); the policy has no rewards` : "no rewards yet";
+    tile("reward", number(shown.mean), half, text);
+    return;
+  }
+  const notes = [group ? `baseline ${number(baseline.mean)} (${group})` : "no baseline to compare with"];
+  if (lift) notes.push(make("span", `lift ${verdict(lift)}`, { title: "Difference to the baseline with its 95 % interval" }, `lift ${liftText(lift)}`));
+  tile("reward", number(policy.mean), half, ...notes);
+}
+
+function verdict(lift) {
+  if (lift.low > 0) return "good";
+  return lift.high < 0 ? "bad" : "";
+}
+
+function liftText(lift) {
+  if (lift.relative === null) return `${signed(lift.difference)} ± ${number((lift.high - lift.low) / 2)}`;
+  const sign = lift.relative > 0 ? "+" : "";
+  return `${sign}${percent(lift.relative)} ± ${percent((lift.relative_high - lift.relative_low) / 2)}`;
+}
+
+function bar(value, text, tone = "") {
+  const fill = make("i", tone);
+  fill.style.width = `${Math.max(0, Math.min(100, 100 * value))}%`;
+  return make("div", "meter", {}, make("span", "track", { "aria-hidden": "true" }, fill), make("span", "n", {}, text));
+}
+
+function linkState({ connected, circuit }) {
+  if (connected === null) return ["", ""];
+  if (!connected) return ["away", "not connected"];
+  return circuit && circuit !== "closed" ? ["shaky", `circuit ${circuit}`] : ["here", "connected"];
+}
+
+export function drawParticipants(view) {
+  const rows = view.participants.map((one) => {
+    const [state, says] = linkState(one);
+    const name = make("th", "who", { scope: "row" }, make("i", `dot ${state}`), make("span", "name", { title: one.name }, one.name));
+    if (says) name.append(make("small", "", {}, says));
+    const share = one.share === null ? make("span", "muted", {}, "hidden by the mask") : bar(one.share, percent(one.share));
+    const share_of = view.totals.decisions ? share : NOTHING;
+    const here = one.availability === null ? NOTHING : bar(one.availability, percent(one.availability), one.availability < 0.95 ? "low" : "");
+    const answers = one.asks === null ? NOTHING : `${count(one.answers)} / ${count(one.asks)}`;
+    const cells = [
+      ["Share of prediction", share_of, "wide"], ["Availability", here, "wide"], ["Latency", milliseconds(one.latency_ms), "n"],
+      ["Answers", answers, "n"], ["Received", bytes(one.bytes), "n"], ["Features", count(one.width), "n"],
+    ];
+    return make("tr", "", {}, name, ...cells.map(([label, value, kind]) => make("td", kind, { "data-label": label }, value)));
+  });
+  byId("participants").replaceChildren(...rows);
+  byId("participants-empty").hidden = rows.length > 0;
+  byId("participants").closest("table").hidden = rows.length === 0;
+  byId("participants-note").textContent = rows.length ? `last ${span(view.minutes)}; counts of links since the start` : "";
+}
+
+const kept = new Map();
+
+function decisionRow(one) {
+  const mark = `${one.reward} ${one.status}`;
+  const known = kept.get(one.event_id);
+  if (known && known.mark === mark && known.at === one.at) return known.row;
+  const arm = make("div", "", {}, make("span", "name", { title: one.arm }, one.arm));
+  if (one.group !== "policy") arm.append(make("small", "tag", {}, one.group));
+  if (one.missing.length) arm.append(make("small", "tag warn", { title: `missing: ${one.missing.join(", ")}` }, "degraded"));
+  const open = make("button", "link name", { type: "button", title: one.event_id, "aria-label": `Why ${one.arm}, event ${one.event_id}` }, one.event_id);
+  const reward = one.reward === null ? make("span", "muted", {}, one.status ?? "waiting") : number(one.reward);
+  const row = known?.row ?? make("tr");
+  row.dataset.event = one.event_id;
+  const cells = [
+    make("td", "time", { title: dayAndTime(one.at) }, timeOfDay(one.at)), make("td", "arm", {}, arm),
+    make("td", "user", { title: one.user }, make("span", "name", {}, one.user)),
+    make("td", "n estimate", {}, number(one.estimate)), make("td", "n bonus", {}, number(one.bonus)),
+    make("td", "n probability", {}, percent(one.probability)), make("td", "n reward", {}, reward),
+    make("td", "n latency", {}, milliseconds(one.latency_ms)), make("td", "event", {}, open),
+  ];
+  const focused = row.contains(document.activeElement);
+  row.replaceChildren(...cells);
+  if (focused) open.focus({ preventScroll: true });
+  kept.set(one.event_id, { mark, at: one.at, row });
+  return row;
+}
+
+export function drawDecisions(view, filter) {
+  const wanted = filter.trim().toLowerCase();
+  const shown = view.last.filter((one) => !wanted || [one.user, one.arm, one.event_id].some((text) => text.toLowerCase().includes(wanted)));
+  settle(byId("decisions"), shown.map(decisionRow));
+  const there = new Set(view.last.map((one) => one.event_id));
+  for (const id of kept.keys()) if (!there.has(id)) kept.delete(id);
+  const empty = byId("decisions-empty");
+  empty.hidden = shown.length > 0;
+  empty.textContent = view.last.length ? `None of the last ${view.last.length} matches “${filter.trim()}”.` : "No decisions yet. They appear here as soon as the application asks for one.";
+  byId("decisions").closest("table").hidden = shown.length === 0;
+  byId("decisions-count").textContent = !view.last.length ? "" : wanted ? `${shown.length} of ${view.last.length}` : `${view.last.length}`;
+}
+
+// Steps of a waterfall: each starts where the one before ended, sums start at zero.
+function waterfall(one) {
+  const steps = [];
+  let at = 0;
+  const parts = Object.entries(one.parts ?? {});
+  parts.forEach(([name, value]) => {
+    steps.push({ name, from: at, value, kind: "part" });
+    at += value;
+  });
+  steps.push({ name: "Estimate", from: 0, value: one.estimate, kind: parts.length ? "sum" : "part" });
+  steps.push({ name: "Bonus", from: one.estimate, value: one.bonus, kind: "bonus" });
+  steps.push({ name: "Score", from: 0, value: one.estimate + one.bonus, kind: "sum" });
+  return steps;
+}
+
+function drawWaterfall(one) {
+  const steps = waterfall(one);
+  const ends = steps.flatMap(({ from, value }) => [from, from + value]).concat(0);
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const place = (value) => (100 * (value - low)) / (high - low || 1);
+  return make("div", "waterfall", { role: "list", "aria-label": "Score, step by step" }, ...steps.map((step) => {
+    const fill = make("i", `${step.kind}${step.value < 0 ? " minus" : ""}`);
+    const zero = make("i", "zero");
+    zero.style.left = `${place(0)}%`;
+    fill.style.left = `${place(Math.min(step.from, step.from + step.value))}%`;
+    fill.style.width = `${Math.abs(place(step.from + step.value) - place(step.from))}%`;
+    const text = step.kind === "sum" ? number(step.value) : signed(step.value);
+    return make("div", `step ${step.kind}`, { role: "listitem" },
+      make("span", "name", { title: step.name }, step.name), make("span", "track", { "aria-hidden": "true" }, zero, fill), make("span", "n", {}, text));
+  }));
+}
+
+const GROUPS = {
+  policy: "the policy's choice",
+  holdback: "held back: the baseline is shown",
+  shadow: "shadow mode: the baseline is shown",
+};
+
+export function drawWhy(one) {
+  const arm = make("p", "chosen", {}, make("strong", "", {}, one.arm), make("span", "muted", {}, GROUPS[one.group] ?? one.group));
+  const knows = one.estimate !== null && one.bonus !== null;
+  const chart = knows ? drawWaterfall(one) : make("p", "muted", {}, "The log does not hold the score of this decision.");
+  const parts = [arm, chart];
+  if (knows && !one.parts) parts.push(make("p", "muted hint", {}, "Which participant the estimate comes from is hidden by the mask."));
+  const reward = one.reward === null ? (one.status ?? "waiting") : `${number(one.reward)} (${one.status}, after ${short(one.waited_s)} s)`;
+  const off = one.reward === null || !knows ? [] : [["Reward − estimate", signed(one.reward - one.estimate)]];
+  const facts = [
+    ["Reward", reward], ...off, ["Policy's choice", one.choice], ["Baseline", one.baseline || NOTHING],
+    ["Shown with probability", percent(one.probability)], ["Arms", count(one.n_arms)],
+    ["Took part", one.contributors.join(", ") || NOTHING], ...(one.missing.length ? [["Missing", one.missing.join(", ")]] : []),
+    ["User", one.user], ["Event", one.event_id], ["Time", dayAndTime(one.at)],
+    ["Model", `after ${count(one.model_version)} rewards`], ["Answered in", milliseconds(one.latency_ms)], ["Received", bytes(one.received_bytes)],
+  ];
+  const list = make("dl", "facts");
+  for (const [term, text] of facts) list.append(make("dt", "", {}, term), make("dd", "", {}, text));
+  byId("why-body").replaceChildren(...parts, list);
+}

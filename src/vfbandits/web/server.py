@@ -1,0 +1,76 @@
+"""An HTTP server within our event loop."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from vfbandits.errors import ConfigError
+from vfbandits.service.address import split_address
+from vfbandits.service.http_settings import HttpSettings
+from vfbandits.web.client_certificate import CertifiedProtocol
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 60
+GRACE_S = 5
+
+
+class HttpServer:
+    """Serves an application until it is stopped; signals are the caller's."""
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+        self._settings = settings
+        with_clients = settings.clients is not None
+        config = uvicorn.Config(
+            app,
+            http=CertifiedProtocol if with_clients else "httptools",
+            loop="none",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=settings.certificate,
+            ssl_keyfile=settings.private_key,
+            ssl_ca_certs=None if settings.clients is None else str(settings.clients),
+            ssl_cert_reqs=ssl.CERT_REQUIRED if with_clients else ssl.CERT_NONE,
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listen; returns the port.  ConfigError if the address cannot be had."""
+        host, port = split_address(self._settings.address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            reason = error.strerror
+            raise ConfigError(f"cannot listen on {self._settings.address!r}: {reason}") from None
+        self._task = asyncio.get_running_loop().create_task(self._server.serve([listening]))
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+                raise ConfigError(f"cannot listen on {self._settings.address!r}")
+            await asyncio.sleep(0.01)
+        return int(listening.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to whoever runs us."""
+        yield

@@ -1,0 +1,24 @@
+"""Debian's Chromium without a window, for tests of the page; a machine without one fails them."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+
+def chromium_path() -> str:
+    found = shutil.which("chromium")
+    if found is None:
+        raise RuntimeError("wanted the program 'chromium' on the path, found none: install it")
+    return found
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), headless=True)
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,98 @@
+"""A server's metrics after a little of everything, and how to read them."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from vfbandits.service.observer import Heard, Ranked
+from vfbandits.web.counters import STATUSES
+from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
+from vfbandits.web.metrics import Metrics
+
+NEWS = CampaignGauges(
+    "news",
+    waiting=7,
+    log_position=900,
+    unsnapshotted_events=40,
+    commits=30,
+    committed_events=120,
+    model_version=55,
+    model_norm=1.5,
+)
+BANK = ParticipantGauges(
+    "bank", is_connected=True, circuit_is_open=False, latency_s=0.002, bytes_received=4_096
+)
+
+
+def ranked(**changes):
+    given = {
+        "campaign": "news",
+        "event_id": "e1",
+        "user": "u1",
+        "at": 1_000.0,
+        "arm": "tea",
+        "choice": "tea",
+        "baseline": "coffee",
+        "group": "policy",
+        "estimate": 0.5,
+        "bonus": 0.1,
+        "parts": None,
+        "probability": 0.9,
+        "contributors": ("shop", "bank"),
+        "missing": (),
+        "n_arms": 2,
+        "model_version": 3,
+        "seconds": 0.004,
+        "bytes_received": 80,
+    }
+    return Ranked(**{**given, **changes})
+
+
+def heard(**changes):
+    given = {
+        "campaign": "news",
+        "event_id": "e1",
+        "arm": "tea",
+        "group": "policy",
+        "status": "learnt",
+        "value": 1.0,
+        "at": 1_030.0,
+        "waited_s": 30.0,
+    }
+    return Heard(**{**given, **changes})
+
+
+def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
+    readings = Readings(lambda: campaigns, lambda: participants, lambda: 2, lambda: True)
+    return Metrics(readings, release="1.2.3")
+
+
+def fed_metrics():
+    """Every metric has a value that came from somewhere."""
+    metrics = make_metrics()
+    metrics.ranked(ranked())
+    metrics.ranked(ranked(group="holdback", contributors=("shop",), missing=("bank",)))
+    for status in STATUSES:
+        metrics.heard(heard(status=status))
+    metrics.http("/v1/rank", "POST", 200, 0.004)
+    return metrics
+
+
+def families(metrics):
+    """What a scrape gives: families by the name that Prometheus knows them by."""
+    text = metrics.render().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        found[family.name + "_total" if family.type == "counter" else family.name] = family
+    return found
+
+
+def samples(metrics):
+    """What a scrape gives: value by name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families(metrics).values()
+        for sample in family.samples
+    }
+
+
+def value(metrics, name, **labels):
+    return samples(metrics)[name, frozenset(labels.items())]

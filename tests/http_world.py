@@ -1,0 +1,75 @@
+"""A federation on this machine whose active participant also serves HTTP: real processes."""
+
+import json
+import socket
+import time
+
+import httpx
+
+from vfbandits.protocol.roster import Terms
+from vfbandits.service.local import LocalFederation, Plan
+from vfbandits.service.rehearsal import Town
+
+READY_S = 30.0
+WIDTHS = {"shop": 3, "bank": 4}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class HttpWorld:
+    """``with HttpWorld(tmp_path) as world`` starts shop (active, HTTP) and bank (passive)."""
+
+    def __init__(
+        self, folder, *, terms=None, tables="", http="insecure = true\n", top="", widths=None
+    ):
+        widths = widths or WIDTHS
+        self.widths = widths
+        self.http_port = free_port()
+        self.url = f"http://127.0.0.1:{self.http_port}"
+        self.town = Town.invent(widths, n_users=8, n_arms=5, seed=0)
+        terms = terms or Terms("blockwise", "plain", "per_arm")
+        per_arm = terms.layout == "per_arm"
+        features = {
+            name: self.town.write_features(name, folder / f"{name}.parquet", per_arm=per_arm)
+            for name in widths
+        }
+        served = f'[http]\naddress = "127.0.0.1:{self.http_port}"\n{http}\n{tables}'
+        home = folder / "federation"
+        home.mkdir()
+        plan = Plan(widths, terms, features, tables=served)
+        self.local = LocalFederation(home, plan, port=free_port())
+        if top:  # keys that stand before the first table
+            config = self.local.config("shop")
+            config.write_text(top + config.read_text())
+
+    def __enter__(self):
+        self.local.__enter__()
+        self.wait_until_all_contribute()
+        return self
+
+    def __exit__(self, *error):
+        self.local.__exit__(*error)
+
+    def client(self, **more):
+        return httpx.Client(base_url=self.url, timeout=10.0, **more)
+
+    def rank(self, client, **more):
+        body = {"user": self.town.users[0], "arms": list(self.town.arms), **more}
+        return client.post("/v1/rank", json=body)
+
+    def wait_until_all_contribute(self):
+        """Until every participant is connected, so that no decision is degraded by chance."""
+        limit = time.monotonic() + READY_S
+        with self.client() as client:
+            while time.monotonic() < limit:
+                seen = client.get("/v1/model")
+                if seen.status_code != 200:
+                    return  # it wants a key: the test looks for itself
+                if all(one["connected"] for one in json.loads(seen.text)["participants"]):
+                    return
+                time.sleep(0.02)
+        raise TimeoutError("not all participants connected")

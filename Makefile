@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench lint docs clean
+.PHONY: help demo test test-long bench lint docs clean browser
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,12 +21,19 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## a federation of five processes, against a central bandit: plot and table in out/demo
 	$(BIN)/vfb demo --out out/demo
 
-test: $(READY) lint ## what CI runs
+# The page is tested in a real browser, and the registry of Python packages has none.
+browser:
+	@command -v chromium >/dev/null || { \
+	  echo "installing chromium, in which the page is tested"; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium; } >/dev/null || \
+	  { echo "make test needs the command chromium and could not install it: install Debian's package chromium, or give apt-get the right to"; exit 1; }; }
+
+test: $(READY) browser lint ## what CI runs
 	$(BIN)/python -m coverage run -m pytest -m "not long"
 	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
 
-test-long: $(READY) ## a million updates, and thousands of fresh random worlds
+test-long: $(READY) browser ## a million updates, and thousands of fresh random worlds
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest -m long
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store tests/protocol
@@ -37,6 +44,7 @@ bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.criteo
 	$(BIN)/python -m benchmarks.journal
 	$(BIN)/python -m benchmarks.federation
+	$(BIN)/python -m benchmarks.http
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -16,17 +16,27 @@ from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, MaskName
 from vfbandits.errors import LinkError
+from vfbandits.features.extra import require
 from vfbandits.simulate.plot import require_matplotlib
 
 if TYPE_CHECKING:
     from vfbandits.service.local import LocalFederation
-    from vfbandits.service.rehearsal import Rehearsal, Tally
+    from vfbandits.service.rehearsal import Rehearsal, Tally, Town
     from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 10, "bank": 10, "news": 10, "post": 10, "gym": 10}
 N_USERS = 400
 N_ARMS = 10
 CONNECT_S = 30.0
+HTTP = """\
+[http]
+address = "127.0.0.1:{port}"
+insecure = true
+
+[campaigns.default]
+holdback = 0.2
+reward_wait_s = 60.0
+"""
 
 
 def demo(
@@ -50,33 +60,39 @@ def demo(
     bandit that sees all features.  Ends with exit code 1 if one differs.
     """
     require_matplotlib()
+    if keep:
+        require("uvicorn", extra="http", to="the demo's page")
     if aggregation is None:
         aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
         started = time.monotonic()
-        federation, rehearsal = _build(Path(folder), mask.value, aggregation.value)
+        page = _free_port() if keep else None
+        federation, rehearsal = _build(Path(folder), mask.value, aggregation.value, page)
         with federation:
             say = Console(stderr=True)
             say.print(f"5 processes up after {time.monotonic() - started:.1f} s", style="dim")
             tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
             _show(tally, mask.value, aggregation.value)
             _write(tally, out)
-            if keep:
-                _keep(federation)
+            if page is not None:
+                _keep(federation, rehearsal.town, f"http://127.0.0.1:{page}")
     raise typer.Exit(0 if tally.equal == tally.total else 1)
 
 
-def _build(folder: Path, mask: str, aggregation: str) -> "tuple[LocalFederation, Rehearsal]":
+def _build(
+    folder: Path, mask: str, aggregation: str, page: int | None
+) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.core.policy import LinUCB  # noqa: PLC0415  (slow to import)
     from vfbandits.protocol.roster import Terms  # noqa: PLC0415  (slow to import)
     from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415  (slow to import)
     from vfbandits.service.model_settings import ModelSettings  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415  (slow to import)
 
     terms = Terms(mask, aggregation)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
-    plan = Plan(WIDTHS, terms, features, federation="demo")
+    tables = "" if page is None else HTTP.format(port=page)
+    plan = Plan(WIDTHS, terms, features, federation="demo", tables=tables)
     model = ModelSettings(LinUCB(beta=0.5), seed=0)
     federation = LocalFederation(folder, plan, port=_free_port())
     return federation, Rehearsal(town, model, seed=1)
@@ -184,15 +200,23 @@ def _write(tally: "Tally", out: Path) -> None:
     typer.echo(f"wrote {out / 'federation.png'} and {out / 'federation.csv'}")
 
 
-def _keep(federation: "LocalFederation") -> None:
-    """Leave the processes running until somebody ends it."""
+def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
+    """Leave the processes running, with some visitors, until somebody ends it."""
+    from vfbandits.cli.visitors import visit  # noqa: PLC0415  (an extra)
+
     typer.echo(f"\nrunning: active participant at {federation.address}; folder {federation.folder}")
+    typer.echo(f"a page to look at: {url}  (visitors come all the time, a fifth get the baseline)")
     for line in commands_to_type(federation):
         typer.echo(f"  {line}")
+    arms = ", ".join(f'"{arm}"' for arm in town.arms[:3])
+    typer.echo(
+        f"  curl {url}/v1/rank -H 'content-type: application/json' "
+        f'-d \'{{"user": "{town.users[0]}", "arms": [{arms}]}}\''
+    )
     typer.echo("Ctrl-C ends it.")
+    processes = federation.processes.values()
     try:
-        while all(process.poll() is None for process in federation.processes.values()):
-            time.sleep(0.2)
+        visit(town, url, while_true=lambda: all(p.poll() is None for p in processes))
     except KeyboardInterrupt:
         typer.echo("stopping")
 

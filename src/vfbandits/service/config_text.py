@@ -83,6 +83,22 @@ failures_to_open = 3             # after so many it is not asked, until it answe
 ping_every_s = 0.5
 change_s = 30.0                  # longest change of masks or members
 
+# Rank and reward over HTTP, and a page to look at: docs/serving.md.
+#
+# [http]
+# address = "0.0.0.0:8443"
+# certificate = "http.crt"       # and private_key; may be left out on loopback only
+# private_key = "http.key"
+# keys = "keys.json"             # API keys; vfb keys create makes one
+# clients = "clients.crt"        # or, and besides: the authority of client certificates
+#
+# [campaigns.default]
+# mode = "learn"                 # or shadow, frozen
+# holdback = 0.0                 # share of events that get the baseline
+# reward_wait_s = 600.0
+# default_reward = 0.0           # learnt if none came; learn_default = false to learn nothing
+# aggregation = "earliest"       # or sum
+#
 # The own block comes with each request.  Or from a store of your own:
 #
 """

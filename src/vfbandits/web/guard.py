@@ -1,12 +1,11 @@
 """Stands before the application: who asks, and how much."""
 
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vfbandits.web.body_limit import BodyLimit
 from vfbandits.web.caller import CALLER, EVERYBODY, Caller, Right
-from vfbandits.web.keys import KeyRing
 from vfbandits.web.limits import Buckets, Limits, Rate, network_of
 from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.web.refuse import address_of, log_refusal, response_to
@@ -15,6 +14,13 @@ PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
 _POLICY_VIOLATION: Final = 1008
 _LOG_RATE: Final = Rate(10.0, burst=100)
+
+
+class Ring(Protocol):
+    """Knows keys, as ``KeyRing`` does."""
+
+    def check(self, presented: str) -> Caller:
+        """Whose key this is; a Refusal if it is nobody's."""
 
 
 class Guard:
@@ -40,7 +46,7 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        ring: KeyRing | None,
+        ring: Ring | None,
         limits: Limits,
         *,
         public: frozenset[str] = PROBES,

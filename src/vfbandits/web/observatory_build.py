@@ -9,6 +9,7 @@ from vfbandits.web.observatory_series import Series
 from vfbandits.web.observatory_view import ArmSeries, Drift, Participant, Totals
 
 MOST_NAMED = 12
+_CALM_S = 15.0
 
 Links: TypeAlias = Mapping[str, Mapping[str, object]]
 
@@ -49,11 +50,11 @@ def lately(series: Series, now: float) -> float:
 
 
 def rates(steps: Sequence[Bucket], now: float, step_s: int) -> list[float | None]:
-    """Decisions per second; the step under way counts once a second of it has passed."""
+    """Decisions per second; the step under way counts once there is enough of it to be calm."""
     told: list[float | None] = []
     for step in steps:
         passed = min(float(step_s), now - step.start)
-        told.append(step.decisions / passed if passed >= 1.0 else None)
+        told.append(step.decisions / passed if passed >= min(step_s, _CALM_S) else None)
     return told
 
 

@@ -7,7 +7,7 @@ const HEIGHT = 190;
 const TOP = 10;
 const BOTTOM = 24;
 const RIGHT = 10;
-const TICK_S = [60, 300, 900, 3600, 3 * 3600, 6 * 3600];
+const TICK_S = [60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600];
 
 let serial = 0;
 

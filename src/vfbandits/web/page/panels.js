@@ -171,7 +171,7 @@ export function drawWhy(one) {
   const off = one.reward === null || !knows ? [] : [["Reward − estimate", signed(one.reward - one.estimate)]];
   const facts = [
     ["Reward", reward], ...off, ["Policy's choice", one.choice], ["Baseline", one.baseline || NOTHING],
-    ["Shown with probability", percent(one.probability)], ["Arms", count(one.n_arms)],
+    ["Probability", percent(one.probability)], ["Arms", count(one.n_arms)],
     ["Took part", one.contributors.join(", ") || NOTHING], ...(one.missing.length ? [["Missing", one.missing.join(", ")]] : []),
     ["User", one.user], ["Event", one.event_id], ["Time", dayAndTime(one.at)],
     ["Model", `after ${count(one.model_version)} rewards`], ["Answered in", milliseconds(one.latency_ms)], ["Received", bytes(one.received_bytes)],

@@ -22,6 +22,7 @@ export function number(value) {
 export function short(value) {
   if (!isNumber(value)) return NOTHING;
   const size = Math.abs(value);
+  if (size === 0) return "0";
   return size >= 100 ? minus(grouped.format(value)) : minus(value.toFixed(size >= 10 ? 1 : 2));
 }
 

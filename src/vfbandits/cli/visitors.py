@@ -1,0 +1,38 @@
+"""Visitors of the demo: each is shown an arm over HTTP, and its reward is told a while later."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from vfbandits.service.rehearsal import NOISE, Town
+from vfbandits.web.calls import ApiError, ApiUnreachable
+from vfbandits.web.client import Client
+
+EVERY_S = 0.05
+REWARD_AFTER = 20  # visits later
+
+
+def visit(town: Town, url: str, *, while_true: Callable[[], bool]) -> None:
+    """Let visitors come for as long as ``while_true`` says."""
+    rng = np.random.default_rng()
+    shown: deque[tuple[str, float]] = deque()
+    with Client(url) as client:
+        while while_true():
+            time.sleep(EVERY_S)
+            try:
+                shown.append(_one(client, town, rng))
+                if len(shown) > REWARD_AFTER:
+                    client.reward(*shown.popleft())
+            except (ApiError, ApiUnreachable):
+                # The user may be stopping and starting things; visitors come back.
+                shown.clear()
+
+
+def _one(client: Client, town: Town, rng: np.random.Generator) -> tuple[str, float]:
+    """One visit: its event, and the reward that will be told."""
+    user = int(rng.integers(len(town.users)))
+    answer = client.rank(town.users[user], town.arms)
+    index = town.arms.index(answer.arm)
+    return answer.event_id, float(town.expected[user, index] + rng.normal(scale=NOISE))

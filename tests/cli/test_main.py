@@ -19,6 +19,7 @@ COMMANDS = (
     "evaluate",
     "demo",
     "serve",
+    "keys",
     "pki",
     "federation",
     "masks",

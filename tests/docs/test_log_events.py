@@ -9,7 +9,7 @@ from vfbandits.service.log import WARNINGS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "vfbandits"
-LAYERS = ("protocol", "service", "transport")
+LAYERS = ("protocol", "service", "transport", "web")
 LEVELS = ("info", "warning", "error")
 EVENT = re.compile(r"[a-z]+(_[a-z]+)*")
 ROW = re.compile(r"^\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z, ]+) \|", re.MULTILINE)

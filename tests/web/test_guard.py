@@ -289,6 +289,17 @@ def test_a_flood_of_refusals_does_not_flood_the_log(keys):
     assert sum(1 + line.get("unlogged", 0) for line in lines) == 301
 
 
+def test_a_body_that_grows_too_large_is_refused_and_logged_once():
+    async def chunks():
+        for _ in range(3):
+            yield b"x" * 500
+
+    with capture_logs() as lines:
+        answer = ask(guarded(None), "/rank/a", "POST", content=chunks())
+    assert (answer.status_code, answer.headers["content-type"]) == (413, MEDIA_TYPE)
+    assert [(line["event"], line["status"]) for line in lines] == [("http_refused", 413)]
+
+
 def test_a_revoked_key_is_refused_by_a_running_server_within_a_second(keys):
     key = keys()
     app = guarded(KeyRing.load(keys.path))

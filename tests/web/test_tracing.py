@@ -221,6 +221,17 @@ def test_a_collector_that_is_away_neither_raises_nor_holds_up_a_request(monkeypa
     assert time.perf_counter() - started < 6.0
 
 
+def test_a_collector_that_hangs_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setattr("vfbandits.web.otel.MOST_CLOSING_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tracer = otel_tracer(TracingSettings(f"http://127.0.0.1:{server.getsockname()[1]}"))
+        rank(tracer)
+        started = time.perf_counter()
+        tracer.close()
+        assert time.perf_counter() - started < 1.0
+
+
 def test_a_tracer_leaves_the_spans_of_other_libraries_alone():
     with collecting() as collector:
         tracer = otel_tracer(TracingSettings(collector.address))

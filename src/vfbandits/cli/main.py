@@ -11,6 +11,7 @@ from vfbandits.cli.evaluate import evaluate
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.features import features_app
 from vfbandits.cli.federation import federation_app
+from vfbandits.cli.keys import keys_app
 from vfbandits.cli.log import log_app
 from vfbandits.cli.masks import masks_app
 from vfbandits.cli.parity import parity
@@ -57,6 +58,7 @@ app.command()(in_one_line(reproduce))
 app.command()(in_one_line(evaluate))
 app.command()(in_one_line(demo))
 app.add_typer(pki_app, name="pki")
+app.add_typer(keys_app, name="keys")
 app.add_typer(features_app, name="features")
 app.add_typer(federation_app, name="federation")
 app.add_typer(masks_app, name="masks")

@@ -34,6 +34,7 @@ from vfbandits.store.names import Found
 from vfbandits.store.record import encode
 from vfbandits.store.snapshot import sync_folder
 from vfbandits.store.snapshot_files import SnapshotFiles
+from vfbandits.store.sqlite_names import waiting_in
 from vfbandits.store.sqlite_rows import (
     APPLICATION,
     BUSY_TIMEOUT_S,
@@ -91,6 +92,7 @@ class SqliteJournal:
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             self._snapshots.clear_parts()
             self._last = self._recover()
+            self._waiting = waiting_in(self._db)
             self._closing = stack.pop_all()
 
     @property
@@ -140,7 +142,7 @@ class SqliteJournal:
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""
-        return self._side.find_many(ids)
+        return self._side.find_many(ids, self._waiting)
 
     def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
         """Write a snapshot file; appends go on meanwhile."""
@@ -173,6 +175,9 @@ class SqliteJournal:
                     "DELETE FROM event WHERE position <= ? AND position NOT IN kept", (position,)
                 ).rowcount
                 self._db.execute("UPDATE log SET compacted_to = ?", (position,))
+                self._db.execute(
+                    "DELETE FROM named WHERE position NOT IN (SELECT position FROM event)"
+                )
                 self._db.execute("DROP TABLE kept")
             self._snapshots.drop_before(position)
             self._give_back_room()
@@ -188,6 +193,8 @@ class SqliteJournal:
         with self._transaction():
             rows = zip(positions, names, records, strict=True)
             self._db.executemany("INSERT INTO event VALUES (?, ?, ?)", rows)
+            self._waiting.write(self._db, count=len(records))
+        self._waiting.committed(names, after=self._last)
         self._last += len(records)
 
     @contextmanager
@@ -219,6 +226,8 @@ class SqliteJournal:
                 )
                 self._db.execute("DELETE FROM event WHERE position >= ?", behind)
         last = self._rows.last()
+        # What the table says of later positions is not believed: other events will stand there.
+        self._db.execute("UPDATE log SET indexed_to = ?1 WHERE indexed_to > ?1", (last,))
         self._compare_with_note(last, torn)
         self._snapshots.set_aside(after=last)
         self._lock.note(last)

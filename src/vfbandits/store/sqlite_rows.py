@@ -3,11 +3,12 @@
 ::
 
     event(position, name, record)   one row for each event, and by which number it is found
+    named(name, position)           the same numbers in order (``sqlite_names.py``)
     damaged(position, record)       what was dropped from the end
-    log                             one row: identity, check of the key, how far it was compacted
+    log                             one row: identity, check of the key, how far it was compacted,
+                                    and how far ``named`` is complete
 """
 
-import json
 import os
 import sqlite3
 import threading
@@ -31,6 +32,7 @@ from vfbandits.store.rows import (
     sparse,
     unbroken,
 )
+from vfbandits.store.sqlite_names import FIND, FIND_UNAIDED, WaitingNames, as_json
 
 APPLICATION = 0x76666231  # "vfb1", as `file` shows it
 VERSION = 2
@@ -40,20 +42,19 @@ _SCHEMA = f"""
     CREATE TABLE event (
         position INTEGER PRIMARY KEY, name INTEGER, record BLOB NOT NULL
     ) STRICT;
-    CREATE INDEX event_name ON event (name);
+    CREATE TABLE named (
+        name INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (name, position)
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE damaged (position INTEGER NOT NULL, record BLOB) STRICT;
     CREATE TABLE log (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         identity BLOB NOT NULL,
         key_check BLOB,
-        compacted_to INTEGER NOT NULL DEFAULT 0
+        compacted_to INTEGER NOT NULL DEFAULT 0,
+        indexed_to INTEGER NOT NULL DEFAULT 0
     ) STRICT;
     PRAGMA application_id = {APPLICATION};
     PRAGMA user_version = {VERSION}
-"""
-FIND = """
-    SELECT position, record FROM event
-    WHERE name IN (SELECT value FROM json_each(?)) ORDER BY position
 """
 _FORWARDS = "SELECT position, record, name FROM event WHERE position > ? ORDER BY position LIMIT ?"
 _BACKWARDS = """
@@ -102,10 +103,16 @@ class SqliteRows:
 
         return backwards(page, last=self.last())
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
-        """All events of several decisions."""
-        wanted = json.dumps([self.codec.names.of(decision_id) for decision_id in ids])
-        return found(cast("list[Row]", self._rows(FIND, wanted)), self.codec, ids)
+    def find_many(
+        self, ids: Sequence[DecisionId], waiting: WaitingNames | None = None
+    ) -> dict[DecisionId, Found]:
+        """All events of several decisions; the log's writer knows what is ``waiting``."""
+        names = [self.codec.names.of(decision_id) for decision_id in ids]
+        if waiting is None:
+            rows = self._rows(FIND_UNAIDED, as_json(names))
+        else:
+            rows = self._rows(FIND, as_json(names), as_json(waiting.positions(names)))
+        return found(cast("list[Row]", rows), self.codec, ids)
 
     @contextmanager
     def translated(self, done: str) -> Iterator[None]:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -20,7 +19,7 @@ from vfbandits.web.handlers import Handlers
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.openapi import openapi_document
 from vfbandits.web.openapi_paths import OPERATIONS, Operation
-from vfbandits.web.refuse import on_error
+from vfbandits.web.refuse import ERROR_HANDLERS, on_error
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -45,8 +44,7 @@ def build_app(handlers: Handlers, parts: Parts) -> ASGIApp:
         )
         for operation in sorted(OPERATIONS, key=_first_the_longer)
     ]
-    errors = {HTTPException: on_error, Exception: on_error}
-    return Starlette(routes=[*routes, *parts.pages], exception_handlers=errors)
+    return Starlette(routes=[*routes, *parts.pages], exception_handlers=ERROR_HANDLERS)
 
 
 def _first_the_longer(operation: Operation) -> int:

@@ -56,7 +56,7 @@ class BodyLimit:
 
         async def watch(message: Message) -> None:
             nonlocal has_begun
-            if is_over and not has_begun:
+            if is_over and not has_begun and message.get("status") != TooLarge.status:
                 return
             has_begun = True
             await send(message)

@@ -15,7 +15,8 @@ from vfbandits.service.history import History
 from vfbandits.web import types
 from vfbandits.web.asking import asked_of
 from vfbandits.web.caller import Right
-from vfbandits.web.guard import require
+from vfbandits.web.guard import caller_of, require
+from vfbandits.web.limits import Limits
 from vfbandits.web.problem import problem_of
 from vfbandits.web.refusals import Unsupported
 
@@ -39,8 +40,10 @@ class Handlers:
         campaigns: Campaigns,
         *,
         model_facts: Callable[[], "ModelFacts"],
+        limits: Limits,
     ) -> None:
         self._campaigns = campaigns
+        self._limits = limits
         self._model_facts = model_facts
 
     async def rank(self, request: Request) -> Response:
@@ -53,6 +56,7 @@ class Handlers:
         """POST /v1/rank/batch: those that come together are gathered together."""
         campaign = self._campaign(request, "rank")
         batch = await _body(request, _ranks)
+        self._charge(request, len(batch.requests))
         results = await asyncio.gather(*(_ranked(campaign, one) for one in batch.requests))
         return _json(types.BatchRankResponse(results))
 
@@ -68,6 +72,7 @@ class Handlers:
         """POST /v1/rewards/batch: in their order, and durable together."""
         campaign = self._campaign(request, "reward")
         batch = await _body(request, _rewards)
+        self._charge(request, len(batch.rewards))
         results = await asyncio.gather(*(_rewarded(campaign, one) for one in batch.rewards))
         return _json(types.BatchRewardResponse(results))
 
@@ -118,6 +123,10 @@ class Handlers:
         if problems:
             return _json(types.Health("unavailable", problems), status=503)
         return _json(types.Health("ok"))
+
+    def _charge(self, request: Request, n_requests: int) -> None:
+        """A batch counts as many requests as it holds; one was counted when it came in."""
+        self._limits.callers.owe(caller_of(request.scope).name, n_requests - 1)
 
     def _campaign(self, request: Request, right: Right) -> Campaign:
         name = request.path_params.get("campaign", DEFAULT)

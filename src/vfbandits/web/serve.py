@@ -93,14 +93,20 @@ class ServedActive:
         metrics = Metrics(self._readings())
         for campaign in campaigns:
             campaign.observe((metrics, sky))
-        handlers = Handlers(campaigns, model_facts=self._model_facts)
+        limits = _limits(self._http)
+        handlers = Handlers(campaigns, model_facts=self._model_facts, limits=limits)
         pages = dashboard_routes(sky, require=_require_read)
         app = build_app(handlers, Parts(metrics, self._tracer, pages))
-        return Guard(app, self._ring(), _limits(self._http), public=PUBLIC)
+        return Guard(app, self._ring(), limits, public=PUBLIC)
 
     def _ring(self) -> KeyRing | NoKeys | None:
         if self._http.keys is not None:
-            return KeyRing.load(self._http.keys)
+            ring = KeyRing.load(self._http.keys)
+            if not len(ring) and self._http.clients is None:
+                raise ConfigError(
+                    f"wanted an API key in {self._http.keys}, got none: vfb keys create makes one"
+                )
+            return ring
         return None if self._http.insecure else NoKeys()
 
     def _readings(self) -> Readings:

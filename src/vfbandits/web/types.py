@@ -16,7 +16,7 @@ Group: TypeAlias = Literal["policy", "holdback", "shadow"]
 # No control characters: ids stand in addresses and logs.
 Id: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=LONGEST_ID, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    Meta(min_length=1, max_length=LONGEST_ID, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),
 ]
 Number: TypeAlias = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Features: TypeAlias = Annotated[list[Number], Meta(max_length=MOST_FEATURES)]

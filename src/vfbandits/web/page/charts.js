@@ -54,7 +54,9 @@ function extent(series, fromZero) {
   let high = Math.max(...means) + half;
   if (fromZero) low = Math.min(0, low);
   if (fromZero) high = Math.max(0, high);
-  if (low === high) high = low + (Math.abs(low) || 1);
+  // Less than a fiftieth of the value is drawn as the flat line that it is.
+  const least = Math.max(Math.abs(low), Math.abs(high)) / 50 || 1;
+  if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
   return [low, high];
 }
 
@@ -129,7 +131,8 @@ export class Chart {
 
   scaled(width, ticks, model) {
     const longest = Math.max(...ticks.map((tick) => this.tick(tick, ticks).length));
-    const left = 12 + 6.6 * longest;
+    // The same for most charts, so that their times stand below each other.
+    const left = Math.max(50, 12 + 6.6 * longest);
     const inner = width - left - RIGHT;
     const [low, high] = [ticks[0], ticks[ticks.length - 1]];
     const { times, step } = model;
@@ -217,7 +220,7 @@ export class Chart {
       const note = one.note ? [make("span", "n", {}, one.note)] : [];
       return make("span", "entry", {}, make("i", `swatch ${one.tone}${one.dashed ? " dashed" : ""}`), name, ...note);
     });
-    this.legend.replaceChildren(...(series.length > 1 || this.options.stacked ? entries : []));
+    this.legend.replaceChildren(...(this.model.series.length > 1 || this.options.stacked ? entries : []));
   }
 
   summary(series) {

@@ -22,7 +22,7 @@ export function drawTiles(view) {
   byId("tile-degraded").classList.toggle("warn", totals.degraded > 0.05);
   const inShadow = totals.shadow_agreement !== null;
   const agreement = inShadow ? totals.shadow_agreement : totals.agreement;
-  tile("agreement", percent(agreement), "", inShadow ? "shadow: with the baseline" : "with the baseline");
+  tile("agreement", percent(agreement), "", inShadow ? "in shadow mode" : "with the baseline");
   drawReward(view.rewards);
 }
 

@@ -1,0 +1,75 @@
+"""A federation whose active participant serves HTTP, as its users would run it.
+
+Processes of their own over mutual TLS, API keys, and a log in SQLite on a real disk.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+from benchmarks.http_load import Load
+from benchmarks.loopback_tls import HOST
+from vfbandits.protocol.roster import Terms
+from vfbandits.service.local import LocalFederation, Plan
+from vfbandits.service.rehearsal import Town
+from vfbandits.web.key_file import add_key
+from vfbandits.web.keys import make_key
+
+N_USERS = 64
+CONNECT_S = 60.0
+ACTIVE = "shop"
+KEYS = "keys.jsonl"
+# One caller sends all of the load, which is more than a caller is let send by default.
+LIMITS = "rate = 1e6\nburst = 1e6\n"
+
+
+@contextmanager
+def served(
+    folder: Path, widths: Mapping[str, int], *, n_arms: int, mask: str, connected: bool
+) -> Iterator[Load]:
+    """A running federation, and how it is called; unless ``connected`` nobody else comes."""
+    http_port, port = _free_ports()
+    town = Town.invent(widths, n_users=N_USERS, n_arms=n_arms, seed=0)
+    features = {name: town.write_features(name, folder / f"{name}.parquet") for name in widths}
+    tables = f'[http]\naddress = "{HOST}:{http_port}"\nkeys = "{KEYS}"\n{LIMITS}'
+    plan = Plan(
+        widths,
+        Terms(mask, "plain", "per_arm"),
+        features,
+        patience="deadline_s = 10.0\n",
+        tables=tables,
+    )
+    home = folder / "federation"
+    home.mkdir()
+    local = LocalFederation(home, plan, port=port)
+    key = make_key("application", scopes=["rank", "reward", "read"])
+    add_key(home / ACTIVE / KEYS, key.record)
+    try:
+        local.start(*(widths if connected else (ACTIVE,)))
+        if connected:
+            _wait_until_all_contribute(http_port, key.text)
+        yield Load(http_port, town.users, town.arms, key.text)
+    finally:
+        local.stop_all()
+
+
+def _wait_until_all_contribute(port: int, key: str) -> None:
+    limit = time.monotonic() + CONNECT_S
+    connection = HTTPConnection(HOST, port, timeout=CONNECT_S)
+    while time.monotonic() < limit:
+        connection.request("GET", "/v1/model", headers={"authorization": f"Bearer {key}"})
+        seen = json.loads(connection.getresponse().read())
+        if all(one["connected"] for one in seen["participants"]):
+            connection.close()
+            return
+        time.sleep(0.02)
+    raise TimeoutError("not all participants connected")
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
+        return int(one.getsockname()[1]), int(other.getsockname()[1])

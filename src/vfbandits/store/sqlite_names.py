@@ -1,0 +1,99 @@
+"""Where a decision's events stand in an SQLite log: a table of names, which is filled in good time.
+
+Names are random numbers, so each new one belongs on another page of the table ``named``: to put it
+there at once would write a page for every event.  New names wait in memory until there are many,
+and then go into the table in their order, some with each commit, so that neighbours share a page.
+``indexed_to`` in ``log`` says up to where the table has them all; those behind it stand in
+``event`` too, and are read from there when the log is opened.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+AT_ONCE = 16_384
+_Named: TypeAlias = tuple[int, int]
+
+FIND = """
+    SELECT position, record FROM event WHERE position IN (
+        SELECT position FROM named WHERE name IN (SELECT value FROM json_each(?1))
+        UNION
+        SELECT value FROM json_each(?2)
+    ) ORDER BY position
+"""
+# Of a reader, which does not know what waits in the writer's memory.
+FIND_UNAIDED = """
+    SELECT position, record FROM event WHERE position IN (
+        SELECT position FROM named WHERE name IN (SELECT value FROM json_each(?1))
+        UNION
+        SELECT position FROM event WHERE position > (SELECT indexed_to FROM log)
+            AND name IN (SELECT value FROM json_each(?1))
+    ) ORDER BY position
+"""
+
+
+class WaitingNames:
+    """The names that are not in the table yet; one thread writes, others may look.
+
+    A look at ``positions`` must come before the look into the table: what leaves here is there.
+    """
+
+    def __init__(self, waiting: Iterable[_Named] = (), *, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._going: dict[int, list[int]] = {}
+        self._sorted: list[_Named] = []
+        self._n_gone = self._n_going = 0
+        self._new: dict[int, list[int]] = {}
+        self._n_new = self._last = 0
+        for name, position in waiting:
+            self._add(name, position)
+
+    def positions(self, names: Iterable[int]) -> list[int]:
+        """Where events of these names stand, as far as that waits."""
+        # The newer first: they become the older ones meanwhile, and never the other way round.
+        held = (self._new, self._going)
+        return [position for some in held for name in names for position in some.get(name, ())]
+
+    def write(self, db: sqlite3.Connection, *, count: int) -> None:
+        """Put as many into the table as keeps pace with ``count`` new ones."""
+        if not self._sorted and self._n_new >= self._at_once:
+            self._going, self._new = self._new, {}
+            self._n_new = self._n_gone = 0
+            self._sorted = sorted((n, p) for n, places in self._going.items() for p in places)
+        some = self._sorted[self._n_gone : self._n_gone + count + count // 4 + 1]
+        self._n_going = len(some)
+        if some:
+            db.executemany("INSERT OR IGNORE INTO named VALUES (?, ?)", some)
+            if self._n_gone + self._n_going == len(self._sorted):
+                upto = max(position for _, position in self._sorted)
+                db.execute("UPDATE log SET indexed_to = ?", (upto,))
+
+    def committed(self, names: Sequence[int | None], *, after: int) -> None:
+        """What was written is durable, and so are the events behind ``after`` with these names."""
+        self._n_gone += self._n_going
+        self._n_going = 0
+        if self._sorted and self._n_gone == len(self._sorted):
+            self._going, self._sorted = {}, []
+        for position, name in enumerate(names, start=after + 1):
+            if name is not None:
+                self._add(name, position)
+
+    def _add(self, name: int, position: int) -> None:
+        self._new.setdefault(name, []).append(position)
+        self._n_new += 1
+
+
+def waiting_in(db: sqlite3.Connection) -> WaitingNames:
+    """Those of a log that was just opened."""
+    return WaitingNames(
+        db.execute(
+            "SELECT name, position FROM event "
+            "WHERE position > (SELECT indexed_to FROM log) AND name IS NOT NULL"
+        )
+    )
+
+
+def as_json(numbers: Iterable[int]) -> str:
+    """Numbers as one parameter of a query."""
+    return json.dumps(list(numbers))

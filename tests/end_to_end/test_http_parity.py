@@ -1,0 +1,123 @@
+"""Through HTTP, masks and processes, decisions are those of a bandit that sees everything."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+import numpy as np
+import pytest
+from http_world import HttpWorld
+
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.context import Split
+from vfbandits.core.policy import InverseGap, LinGreedy, LinTS, LinUCB
+from vfbandits.protocol.roster import Terms
+from vfbandits.service.batch import Contexts
+from vfbandits.service.campaign import Campaign
+from vfbandits.service.campaign_settings import CampaignSettings
+from vfbandits.service.deciding import Asked
+from vfbandits.service.durable import DurableBandit
+from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
+from vfbandits.web.asking import answer_of
+from vfbandits.web.types import RankResponse
+
+N_EVENTS = 25
+WIDTHS = {"shop": 3, "bank": 4, "news": 2}
+ARM_DIM = 2
+WORLDS = {
+    "blockwise per_arm": (Terms("blockwise", "plain", "per_arm"), {}),
+    "dense per_arm, secure sums": (Terms("dense", "secure", "per_arm"), {}),
+    "dense outer": (Terms("dense", "plain", "outer", arm_dim=ARM_DIM), {"arm_dim": ARM_DIM}),
+    "blockwise disjoint": (Terms("blockwise", "plain", "disjoint"), {}),
+}
+POLICIES = {
+    "ucb": (LinUCB(beta=0.5), 'policy = "linucb"\nbeta = 0.5\n'),
+    "ts": (LinTS(posterior_scale=0.3), 'policy = "lints"\nposterior_scale = 0.3\n'),
+    "greedy": (LinGreedy(epsilon=0.2), 'policy = "lingreedy"\nepsilon = 0.2\n'),
+    "gap": (InverseGap(scale=5.0), 'policy = "inverse_gap"\nscale = 5.0\n'),
+}
+
+
+class SeesAll:
+    """Everybody's plain features, in one place."""
+
+    is_blockwise = True
+
+    def __init__(self, world, terms):
+        self.town, self.split = world.town, Split.of(WIDTHS)
+        self.is_per_arm = terms.layout == "per_arm"
+        self.arm_dim = terms.arm_dim
+
+    def arm_features(self, request):
+        return arm_features(request.arms) if self.arm_dim else None
+
+    @asynccontextmanager
+    async def contexts(self, request):
+        rows = self.town.contexts(self.town.users.index(request.user), tuple(WIDTHS))
+        yield Contexts(rows if self.is_per_arm else rows[:1], tuple(WIDTHS), 0)
+
+
+def arm_features(arms):
+    return np.array([[1.0, 0.1 * place] for place, _ in enumerate(arms)])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_policy_decides_over_http_as_a_bandit_that_sees_everything(name, tmp_path):
+    terms, options = WORLDS[name]
+    tables = "".join(
+        f"[campaigns.{short}]\nholdback = 0.2\n[campaigns.{short}.model]\nseed = 3\n{text}\n"
+        for short, (_, text) in POLICIES.items()
+    )
+    with (
+        HttpWorld(tmp_path, terms=terms, tables=tables, widths=WIDTHS) as world,
+        world.client() as client,
+    ):
+        for short, (policy, _) in POLICIES.items():
+            told = asyncio.run(play(twin(world, terms, policy, options), world, client, short))
+            assert told == N_EVENTS
+
+
+def twin(world, terms, policy, options):
+    def make():
+        return Bandit(policy, dim=9, layout=terms.layout, seed=3, **options)
+
+    def build():
+        model = DurableBandit.open(MemoryJournal(MemoryDisk()), make)
+        settings = CampaignSettings(policy, holdback=0.2)
+        return Campaign("twin", model, SeesAll(world, terms), settings, encode=answer_of)
+
+    return build
+
+
+async def play(build, world, client, short):
+    campaign = build()
+    arms, rng, equal = world.town.arms, np.random.default_rng(0), 0
+    for number in range(N_EVENTS):
+        user = world.town.users[int(rng.integers(len(world.town.users)))]
+        event_id = f"{short}-{number}"
+        body = {"user": user, "arms": list(arms), "event_id": event_id}
+        if campaign.layout == "outer":
+            features = arm_features(arms).tolist()
+            body["arms"] = [{"id": a, "features": f} for a, f in zip(arms, features, strict=True)]
+        answer = client.post(f"/v1/campaigns/{short}/rank", json=body)
+        assert answer.status_code == 200, answer.text
+        theirs = msgspec.json.decode(answer.content, type=RankResponse)
+        ours = msgspec.json.decode(
+            await campaign.rank(Asked(user, arms, event_id)), type=RankResponse
+        )
+        assert not theirs.degraded
+        assert (theirs.arm, theirs.group) == (ours.arm, ours.group)
+        for one, other in zip(by_id(theirs), by_id(ours), strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-9)
+            assert one.probability == pytest.approx(other.probability, abs=0.02)
+        value = float(rng.normal())
+        path = f"/v1/campaigns/{short}/events/{event_id}/reward"
+        assert client.post(path, json={"value": value}).json()["status"] == "learnt"
+        assert await campaign.reward(event_id, value) == "learnt"
+        equal += 1
+    await campaign.model.close()
+    return equal
+
+
+def by_id(answer):
+    return sorted(answer.ranking, key=lambda place: place.id)

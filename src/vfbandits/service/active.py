@@ -20,6 +20,7 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReply,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -50,6 +51,7 @@ GRACE_S = 5.0
 TIMER_SLACK_S = 0.001
 MAY_DECIDE = (APPLICATION, ACTIVE)
 MAY_CHANGE = (OPERATOR,)
+MAY_GATHER = (ACTIVE,)
 MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE)
 
 
@@ -258,6 +260,22 @@ class ActiveService:
         reply = await self.decisions.decide(request)
         self.counts["trial_decisions" if request.trial else "decisions"] += 1
         return reply
+
+    async def gather(self, peer: Peer, request: DecideRequest) -> GatherReply:
+        """The masked contexts of a decision that is made in a ranker, which is one of us."""
+        self._allow(peer, MAY_GATHER)
+        if request.trial:
+            raise WireError("contexts are gathered for decisions that count, got one on trial")
+        if self._is_stopping:
+            raise LinkError("the active participant is stopping; ask again in a moment")
+        self.counts["gathered"] += 1
+        async with self.decisions.contexts(request) as contexts:
+            return GatherReply(
+                contexts.rows.tobytes(),
+                contexts.contributors,
+                self.role.epoch,
+                contexts.bytes_received,
+            )
 
     async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
         """Learn a reward (applications)."""

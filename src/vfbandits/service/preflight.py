@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vfbandits.protocol.roster import ACTIVE, PASSIVE
 from vfbandits.service.preflight_features import check_features
+from vfbandits.service.preflight_http import check_http
 from vfbandits.service.preflight_identity import check_clock, check_identity
 from vfbandits.service.preflight_network import check_answer, check_port, check_reach
 from vfbandits.service.preflight_roster import check_own_entry, check_roster
@@ -53,6 +54,8 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
         if roster is not None:
             check_envelopes(report, settings, roster)
         check_journal(report, settings)
+        if settings.http is not None:
+            check_http(report, settings.http, now)
     if isinstance(settings, PassiveSettings) and roster is not None:
         check_outbox(report, settings.place, roster)
     if place.role == ACTIVE:

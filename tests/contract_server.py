@@ -27,10 +27,11 @@ PROBLEM = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request, with the port of the connection that it came by."""
+    """One request; ``raw_path`` is the path as it was sent, ``port`` tells connections apart."""
 
     method: str
     path: str
+    raw_path: bytes
     port: int
     headers: dict[str, str]
     body: object
@@ -96,8 +97,9 @@ class Contract:
     async def _answer(self, operation, request):
         text = await request.body()
         headers, port = dict(request.headers), request.client.port
+        raw = request.scope["raw_path"]
         body = msgspec.json.decode(text) if text else None
-        self.seen.append(Seen(request.method, request.url.path, port, headers, body))
+        self.seen.append(Seen(request.method, request.url.path, raw, port, headers, body))
         fault = self.faults.popleft() if self.faults else None
         if isinstance(fault, Says):
             return Response(fault.body, fault.status, fault.headers)

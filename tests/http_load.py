@@ -121,7 +121,7 @@ class Visitor(threading.Thread):
                 deed()
             except LostError:
                 self._ledger.lost[deed.__name__] += 1
-                time.sleep(0.02)
+                time.sleep(0.1)
             else:
                 self._ledger.calls[deed.__name__] += 1
         self._wire.close()
@@ -286,5 +286,6 @@ def check_against_log(events, campaign, ledger):
     shown = {event_id for where, event_id in ledger.activated if where == campaign}
     assert shown <= set(activated)
     n_configured = sum(isinstance(e, Configured) for e in events)
+    assert ledger.configured[campaign] <= n_configured
     assert n_configured <= ledger.configured[campaign] + ledger.lost["configure"]
     return len(acknowledged), sum(learnt.values())

@@ -56,7 +56,7 @@ def traffic(
     group: str | None = None,
 ) -> Iterator[Ranked | Heard]:
     """A campaign that slowly learns which arms are liked, with a telco that comes and goes."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311  # invented traffic, no secrets
     n = int(seconds / every_s)
     for i in range(n):
         progress = i / n

@@ -100,6 +100,13 @@ def test_a_wait_that_ended_without_a_reward_has_no_value():
     assert value(metrics, "vfb_reward_gained_total", campaign="news", group="policy") == 0
 
 
+def test_a_clock_that_was_set_back_makes_no_wait_below_0():
+    metrics = make_metrics()
+    metrics.heard(heard(waited_s=-5.0))
+    assert value(metrics, "vfb_reward_wait_seconds_count", campaign="news") == 1
+    assert value(metrics, "vfb_reward_wait_seconds_sum", campaign="news") == 0
+
+
 def test_the_parts_of_a_sum_do_not_count_beside_the_sum():
     metrics = make_metrics()
     for part in (1.0, 2.0):

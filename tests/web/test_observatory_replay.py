@@ -105,7 +105,7 @@ def test_defaults_sums_reports_and_forgotten_events_keep_their_names():
     assert [one.waited_s for one in view.last if one.event_id == "gone"] == [40.0]
 
 
-@pytest.mark.parametrize("kept", [b"", b"not JSON", b'{"arm": 3}', b"\xff"])
+@pytest.mark.parametrize("kept", [b"", b"not JSON", b'{"arm": 3}', b'{"arm": "\xff"}'])
 def test_a_decision_whose_answer_was_not_kept_is_shown_without_a_score(kept):
     (one,) = sky_of([plain(7, note=kept)]).last
     assert (one.event_id, one.arm, one.user) == ("7", "tea", "ann")

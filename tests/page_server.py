@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from vfbandits.web.dashboard import dashboard_routes
-from vfbandits.web.observatory import Observatory
+from vfbandits.web.observed.observatory import Observatory
 from vfbandits.web.refusals import Refusal, Unauthorized
 from vfbandits.web.refuse import on_error
 

@@ -7,8 +7,8 @@ from invented_decisions import ranked
 from page_server import PageServer
 
 from vfbandits.web.dashboard import PAGE
-from vfbandits.web.observatory import Observatory
-from vfbandits.web.observatory_view import DashboardView
+from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.view import DashboardView
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from page_server import PageServer
 from playwright.sync_api import expect
 
 from vfbandits.service.observer import Ranked
-from vfbandits.web.observatory import Observatory
+from vfbandits.web.observed.observatory import Observatory
 
 LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
 

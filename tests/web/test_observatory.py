@@ -13,11 +13,11 @@ from numpy.testing import assert_allclose
 
 from vfbandits.errors import SettingError
 from vfbandits.service.observer import Ranked
-from vfbandits.web.observatory import Observatory
-from vfbandits.web.observatory_bucket import MOST_ARMS, Bucket, Moments, latency_step, quantile
-from vfbandits.web.observatory_campaign import MOST_LAST, Campaign
-from vfbandits.web.observatory_measure import interval, lift
-from vfbandits.web.observatory_view import DashboardView
+from vfbandits.web.observed.bucket import MOST_ARMS, Bucket, Moments, latency_step, quantile
+from vfbandits.web.observed.campaign import MOST_LAST, Campaign
+from vfbandits.web.observed.measure import interval, lift
+from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.view import DashboardView
 
 NOW = 1_000_000.0
 

@@ -14,7 +14,7 @@ from vfbandits.store.events import (
     Reported,
     Rewarded,
 )
-from vfbandits.web.observatory import Observatory
+from vfbandits.web.observed.observatory import Observatory
 from vfbandits.web.types import RankedArm, RankResponse
 
 NOW = 1_000_000.0

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from vfbandits.errors import SettingError
-from vfbandits.web.observatory import MOST_MINUTES, Observatory
+from vfbandits.web.observed.observatory import MOST_MINUTES, Observatory
 from vfbandits.web.refusals import NotFound
 
 # Raises if whoever sent a request may not do what the word says.

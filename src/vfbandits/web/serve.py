@@ -23,7 +23,7 @@ from vfbandits.web.handlers import Handlers, ModelFacts
 from vfbandits.web.keys import KeyRing
 from vfbandits.web.limits import Buckets, Limits, Rate
 from vfbandits.web.metrics import Metrics
-from vfbandits.web.observatory import Observatory
+from vfbandits.web.observed.observatory import Observatory
 from vfbandits.web.server import HttpServer
 from vfbandits.web.tracing import TracingSettings, make_tracer
 from vfbandits.web.types import ParticipantView

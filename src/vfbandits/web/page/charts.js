@@ -61,7 +61,7 @@ function extent(series, fromZero) {
 }
 
 export class Chart {
-  // options: title, hint, format (of a value), fromZero, stacked, empty (a sentence)
+  // options: id, title, hint, what (there may be none of), format (of a value), fromZero, stacked
   constructor(options) {
     this.options = options;
     this.clip = `clip-${(serial += 1)}`;
@@ -98,11 +98,13 @@ export class Chart {
     if (event.key === "Escape") this.mark(null);
     if (!move || !this.scale) return;
     event.preventDefault();
-    const last = this.model.times.length - 1;
-    this.mark(Math.max(0, Math.min(last, (this.at ?? last + 1) + move)));
+    const { length } = this.model.times;
+    let i = (this.at ?? length) + move;
+    while (i >= 0 && i < length && !this.readings(i).length) i += move;
+    if (i >= 0 && i < length) this.mark(i);
   }
 
-  // model: times, step, series: [{name, tone, values, low, high, dashed, note}]
+  // model: times, step, empty (a sentence), series: [{name, tone, values, low, high, dashed, note}]
   draw(model) {
     this.model = model;
     const series = model.series.filter((one) => one.values.some((value) => value !== null));
@@ -110,7 +112,7 @@ export class Chart {
     const width = this.plot.clientWidth;
     if (!series.length || !width) {
       this.scale = null;
-      this.plot.replaceChildren(make("p", "empty", {}, this.options.empty));
+      this.plot.replaceChildren(make("p", "empty", {}, model.empty));
       return;
     }
     const ticks = this.options.stacked ? [0, 0.25, 0.5, 0.75, 1] : roundTicks(...extent(series, this.options.fromZero));

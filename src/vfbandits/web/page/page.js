@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { drawDecisions, drawParticipants, drawTiles, drawWhy } from "./panels.js";
-import { byId, make, milliseconds, number, percent, short } from "./words.js";
+import { byId, make, milliseconds, none, number, percent, short } from "./words.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 8000;
@@ -25,12 +25,12 @@ let question = null;
 // --- charts -----------------------------------------------------------------------------------
 
 const charts = {
-  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean, 95 % band", format: number, empty: "No rewards yet" }),
-  arms: new Chart({ id: "arms", title: "Share of each arm", hint: "of the decisions", format: percent, stacked: true, empty: "No decisions yet" }),
-  rate: new Chart({ id: "rate", title: "Decisions per second", hint: "", format: short, fromZero: true, empty: "No decisions yet" }),
-  latency: new Chart({ id: "latency", title: "Latency", hint: "milliseconds", format: milliseconds, fromZero: true, empty: "No timed decisions yet" }),
-  drift: new Chart({ id: "drift", title: "Model drift", hint: "reward − estimate", format: number, fromZero: true, empty: "No rewards of known decisions yet" }),
-  norm: new Chart({ id: "norm", title: "Length of the model", hint: "‖θ‖", format: number, empty: "Not measured yet" }),
+  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean, 95 % band", format: number, what: "rewards" }),
+  arms: new Chart({ id: "arms", title: "Share of each arm", hint: "of the decisions", format: percent, stacked: true, what: "decisions" }),
+  rate: new Chart({ id: "rate", title: "Decisions per second", hint: "", format: short, fromZero: true, what: "decisions" }),
+  latency: new Chart({ id: "latency", title: "Latency", hint: "milliseconds", format: milliseconds, fromZero: true, what: "timed decisions" }),
+  drift: new Chart({ id: "drift", title: "Model drift", hint: "reward − estimate", format: number, fromZero: true, what: "rewards of known decisions" }),
+  norm: new Chart({ id: "norm", title: "Length of the model", hint: "‖θ‖", format: number, what: "measurements" }),
 };
 byId("charts").append(...Object.values(charts).map((chart) => chart.root));
 
@@ -59,7 +59,7 @@ function armSeries(view) {
 
 function drawCharts(view) {
   const { times, step_s: step, rewards, drift } = view;
-  const draw = (chart, series) => chart.draw({ times, step, series });
+  const draw = (chart, series) => chart.draw({ times, step, series, empty: none(chart.options.what, view) });
   const { policy_series: policy, baseline_series: baseline } = rewards;
   const group = rewards.baseline_group ? `baseline (${rewards.baseline_group})` : "baseline";
   draw(charts.reward, [

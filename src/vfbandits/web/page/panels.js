@@ -1,7 +1,7 @@
 // Tiles, the two tables, and the answer to "why this arm".
 
 import {
-  NOTHING, byId, bytes, count, dayAndTime, make, milliseconds, number, percent, settle, short, signed, span, timeOfDay,
+  NOTHING, byId, bytes, count, dayAndTime, make, milliseconds, none, number, percent, settle, short, signed, span, timeOfDay,
 } from "./words.js";
 
 function tile(id, figure, unit, ...notes) {
@@ -16,21 +16,23 @@ export function drawTiles(view) {
   const { totals, minutes } = view;
   const settled = ["learnt", "default", "summed", "logged"].reduce((sum, key) => sum + (totals.statuses[key] ?? 0), 0);
   tile("rate", short(totals.per_second), "/s", `${count(totals.decisions)} in ${span(minutes)}`);
-  tile("latency", milliseconds(totals.p99_ms).replace(/ (ms|s)$/, ""), totals.p99_ms === null ? "" : totals.p99_ms >= 10000 ? "s" : "ms", `median ${milliseconds(totals.p50_ms)}`);
+  const [p99, unit = ""] = milliseconds(totals.p99_ms).split(" ");
+  tile("latency", p99, unit, `median ${milliseconds(totals.p50_ms)}`);
   tile("waiting", count(totals.waiting), "", `${count(settled)} settled in ${span(minutes)}`);
-  tile("degraded", percent(totals.degraded), "", totals.degraded === null ? "no decisions yet" : totals.degraded ? "a participant missing" : "all took part");
+  tile("degraded", percent(totals.degraded), "", totals.degraded === null ? "no decisions" : totals.degraded ? "a participant missing" : "all took part");
   byId("tile-degraded").classList.toggle("warn", totals.degraded > 0.05);
   const inShadow = totals.shadow_agreement !== null;
   const agreement = inShadow ? totals.shadow_agreement : totals.agreement;
   tile("agreement", percent(agreement), "", inShadow ? "in shadow mode" : "with the baseline");
-  drawReward(view.rewards);
+  drawReward(view);
 }
 
-function drawReward({ policy, baseline, baseline_group: group, lift }) {
+function drawReward(view) {
+  const { policy, baseline, baseline_group: group, lift } = view.rewards;
   const shown = policy.n ? policy : baseline;
   const half = shown.high === null ? "" : `± ${number(shown.high - shown.mean)}`;
   if (!policy.n) {
-    const text = group ? `of the baseline (${group}); the policy has no rewards` : "no rewards yet";
+    const text = group ? `of the baseline (${group}); the policy has no rewards` : none("rewards", view);
     tile("reward", number(shown.mean), half, text);
     return;
   }
@@ -118,7 +120,9 @@ export function drawDecisions(view, filter) {
   for (const id of kept.keys()) if (!there.has(id)) kept.delete(id);
   const empty = byId("decisions-empty");
   empty.hidden = shown.length > 0;
-  empty.textContent = view.last.length ? `None of the last ${view.last.length} matches “${filter.trim()}”.` : "No decisions yet. They appear here as soon as the application asks for one.";
+  empty.textContent = view.last.length
+    ? `None of the last ${view.last.length} matches “${filter.trim()}”.`
+    : "No decisions yet. They appear here as soon as the application asks for one.";
   byId("decisions").closest("table").hidden = shown.length === 0;
   byId("decisions-count").textContent = !view.last.length ? "" : wanted ? `${shown.length} of ${view.last.length}` : `${view.last.length}`;
 }

@@ -60,6 +60,9 @@ export function span(minutes) {
   return minutes % 60 ? `${minutes} min` : `${minutes / 60} h`;
 }
 
+// That there are none: ever, or in the time that is looked at.
+export const none = (what, view) => `No ${what} ${view.last.length ? `in the last ${span(view.minutes)}` : "yet"}`;
+
 export const byId = (id) => document.getElementById(id);
 
 // An element with classes, attributes and children; text is never read as HTML.

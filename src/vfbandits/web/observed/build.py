@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from vfbandits.web.observatory_bucket import Bucket, quantile
-from vfbandits.web.observatory_series import Series
-from vfbandits.web.observatory_view import ArmSeries, Drift, Participant, Totals
+from vfbandits.web.observed.bucket import Bucket, quantile
+from vfbandits.web.observed.series import Series
+from vfbandits.web.observed.view import ArmSeries, Drift, Participant, Totals
 
 MOST_NAMED = 12
 _CALM_S = 15.0

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from vfbandits.web.observatory_bucket import Bucket, Moments
-from vfbandits.web.observatory_series import TRAILING
-from vfbandits.web.observatory_view import Band, Lift, Mean, Rewards
+from vfbandits.web.observed.bucket import Bucket, Moments
+from vfbandits.web.observed.series import TRAILING
+from vfbandits.web.observed.view import Band, Lift, Mean, Rewards
 
 _Z = 1.959963984540054
 BaselineGroup: TypeAlias = Literal["holdback", "shadow"]

@@ -5,9 +5,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from vfbandits.service.observer import Heard, Ranked
-from vfbandits.web.observatory_bucket import SETTLED, Bucket
-from vfbandits.web.observatory_series import Series
-from vfbandits.web.observatory_view import LastDecision
+from vfbandits.web.observed.bucket import SETTLED, Bucket
+from vfbandits.web.observed.series import Series
+from vfbandits.web.observed.view import LastDecision
 
 MOST_LAST = 200
 MOST_ESTIMATES = 100_000
@@ -26,7 +26,7 @@ class Remembered:
 
 
 class Campaign:
-    """One campaign, as far as it is remembered.
+    """One campaign, as far as it is remembered; estimates are kept until their reward comes.
 
     >>> campaign = Campaign()
     >>> campaign.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0))
@@ -34,7 +34,8 @@ class Campaign:
     {'learnt': 1}
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_estimates: int = MOST_ESTIMATES) -> None:
+        self._most_estimates = most_estimates
         self.series = Series()
         self.last: OrderedDict[str, Remembered] = OrderedDict()
         self.estimates: OrderedDict[str, float] = OrderedDict()
@@ -49,7 +50,7 @@ class Campaign:
             self.last.popitem(last=False)
         if math.isfinite(seen.estimate):
             self.estimates[seen.event_id] = seen.estimate
-            if len(self.estimates) > MOST_ESTIMATES:
+            if len(self.estimates) > self._most_estimates:
                 self.estimates.popitem(last=False)
         return bucket
 

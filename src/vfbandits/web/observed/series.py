@@ -7,7 +7,7 @@ bounded, and a view adds up at most a few hundred buckets.
 
 from collections.abc import Iterator
 
-from vfbandits.web.observatory_bucket import Bucket
+from vfbandits.web.observed.bucket import Bucket
 
 # A point of a trailing mean looks back over so many steps, also at the window's left end.
 TRAILING = 12

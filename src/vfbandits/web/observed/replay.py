@@ -93,5 +93,5 @@ def _note(note: bytes) -> RankResponse | None:
     """The answer that was kept with a decision; None if it is not one of this version."""
     try:
         return _NOTE.decode(note)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from vfbandits.errors import SettingError
 from vfbandits.service.observer import Heard, Ranked
 from vfbandits.store.events import Event
-from vfbandits.web import observatory_build as build
-from vfbandits.web.observatory_campaign import Campaign
-from vfbandits.web.observatory_measure import rewards_of
-from vfbandits.web.observatory_replay import as_seen
-from vfbandits.web.observatory_series import step_of
-from vfbandits.web.observatory_view import DashboardView
+from vfbandits.web.observed import build
+from vfbandits.web.observed.campaign import Campaign
+from vfbandits.web.observed.measure import rewards_of
+from vfbandits.web.observed.replay import as_seen
+from vfbandits.web.observed.series import step_of
+from vfbandits.web.observed.view import DashboardView
 
 MOST_MINUTES = 24 * 60
 

@@ -1,0 +1,1 @@
+"""What the dashboard shows: counted as it happens, in bounded memory."""

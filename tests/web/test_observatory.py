@@ -135,6 +135,13 @@ def test_relative_lift_is_left_out_when_the_baseline_may_be_zero():
     assert lift(moments([1.0]), moments([1.0, 2.0])) is None
 
 
+def test_relative_lift_is_left_out_when_a_share_of_the_baseline_would_say_nothing():
+    near_zero = moments([0.013 + 0.1 * sign for sign in (-1, 1) for _ in range(200)])
+    found = lift(moments([0.2, 0.3] * 200), near_zero)
+    assert found.low > 0.0
+    assert found.relative is None
+
+
 def test_relative_lift_points_up_when_a_negative_reward_gets_better():
     found = lift(moments([-1.0, -1.1, -0.9]), moments([-2.0, -2.1, -1.9]))
     assert found.relative == pytest.approx(0.5)

@@ -12,6 +12,7 @@ from vfbandits.web.observed.series import TRAILING
 from vfbandits.web.observed.view import Band, Lift, Mean, Rewards
 
 _Z = 1.959963984540054
+_SURE = 3.0  # how many times its own interval a baseline must be away from zero
 BaselineGroup: TypeAlias = Literal["holdback", "shadow"]
 
 
@@ -37,7 +38,8 @@ def interval(moments: Moments) -> Mean:
 def lift(policy: Moments, baseline: Moments) -> Lift | None:
     """Policy against baseline; None unless both have two rewards.
 
-    The variances may differ (Welch).  The relative interval is the delta method's.
+    The variances may differ (Welch).  The relative interval is the delta method's, and left out
+    where the baseline is so near zero that a share of it would say nothing.
     """
     if policy.n < 2 or baseline.n < 2:
         return None
@@ -45,7 +47,7 @@ def lift(policy: Moments, baseline: Moments) -> Lift | None:
     var_a, var_b = policy.variance / policy.n, baseline.variance / baseline.n
     half = _Z * math.sqrt(var_a + var_b)
     difference = a - b
-    if abs(b) <= _Z * math.sqrt(var_b):
+    if abs(b) <= _SURE * _Z * math.sqrt(var_b):
         return Lift(difference, difference - half, difference + half)
     relative = difference / abs(b)
     spread = _Z * math.sqrt(var_a + (a / b) ** 2 * var_b) / abs(b)

@@ -20,8 +20,8 @@ class Mean(msgspec.Struct, frozen=True):
 class Lift(msgspec.Struct, frozen=True):
     """How much better the policy did than the baseline, with 95 % intervals.
 
-    ``relative`` is the difference as a share of the baseline's mean; it is null when the baseline's
-    own interval holds zero.
+    ``relative`` is the difference as a share of the baseline's mean; it is null when the baseline
+    is too near zero for that: within three times its own interval.
     """
 
     difference: float

@@ -55,23 +55,31 @@ class Visitors:
         self.load = load
         self.ranks: Iterator[bytes] = cycle(load.ranks())
         self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open = 0
+        self._open: set[asyncio.Transport] = set()
         around = load.request("/v1/events/@/reward", {"value": 1.0}).split(b"@")
         self._before, self._after = around
 
-    def begin(self) -> None:
+    def begin(self, connection: asyncio.Transport) -> None:
         """A connection has begun."""
-        self._open += 1
+        self._open.add(connection)
 
-    def finish(self, error: Exception | None = None) -> None:
+    def finish(self, connection: asyncio.Transport) -> None:
         """A connection has ended."""
-        self._open -= 1
-        if self.is_over.done():
-            return
-        if error is not None:
-            self.is_over.set_exception(error)
-        elif not self._open:
+        self._open.discard(connection)
+        if not self._open and not self.is_over.done():
             self.is_over.set_result(None)
+
+    def fail(self, reason: str) -> None:
+        """End the turn: its time would mean nothing."""
+        if not self.is_over.done():
+            self.is_over.set_exception(ConnectionError(reason))
+
+    async def hang_up(self) -> None:
+        """End the connections that are left."""
+        while self._open:
+            for connection in self._open:
+                connection.abort()
+            await asyncio.sleep(0)
 
     def reward(self, answer: bytes, start: int) -> bytes:
         """The reward of the event that was answered."""
@@ -90,14 +98,14 @@ class Visitor(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the first request."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has its methods only
-        self._visitors.begin()
+        self._visitors.begin(self._transport)
         self._send(next(self._visitors.ranks), is_ranking=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the turn, unless it was we who ended it."""
-        is_ours = self._transport.is_closing() and time.perf_counter() >= self._visitors.end
-        lost = None if is_ours else ConnectionError("a connection was lost")
-        self._visitors.finish(exc or lost)
+        if exc is not None or time.perf_counter() < self._visitors.end:
+            self._visitors.fail("a connection was lost")
+        self._visitors.finish(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Take note of a whole answer, and send the next request."""
@@ -116,8 +124,7 @@ class Visitor(asyncio.Protocol):
     def _answered(self, answer: bytes, start: int) -> None:
         visitors, now = self._visitors, time.perf_counter()
         if not answer.startswith(b"HTTP/1.1 200"):
-            visitors.finish(ConnectionError(f"wanted 200, got {answer[:200]!r}"))
-            self._transport.abort()
+            visitors.fail(f"wanted 200, got {answer[:200]!r}")
             return
         visitors.seconds.append(now - self._sent)
         if self._is_ranking and visitors.load.rewards:
@@ -140,8 +147,11 @@ async def play(load: Load, *, connections: int, seconds: float) -> Turn:
     visitors = Visitors(load, end=start + seconds)
     for _ in range(connections):
         await loop.create_connection(lambda: Visitor(visitors), HOST, load.port)
-    async with asyncio.timeout(seconds + END_S):
-        await visitors.is_over
+    try:
+        async with asyncio.timeout(seconds + END_S):
+            await visitors.is_over
+    finally:
+        await visitors.hang_up()
     return Turn.of(visitors.seconds, time.perf_counter() - start)
 
 

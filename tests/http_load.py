@@ -37,12 +37,9 @@ class LostError(Exception):
 class Wire:
     """One connection, made again when it was cut."""
 
-    def __init__(self, port, *, headers=(), timeout_s=10.0, host="127.0.0.1", context=None):
+    def __init__(self, port=0, *, headers=(), timeout_s=10.0, link=None):
         self._headers = {"content-type": "application/json", **dict(headers)}
-        if context is None:
-            self._link = http.client.HTTPConnection(host, port, timeout=timeout_s)
-        else:
-            self._link = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+        self._link = link or http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
 
     def call(self, method, path, body=None):
         """The status and the body of the answer."""

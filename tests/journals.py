@@ -10,7 +10,15 @@ import psycopg
 import servers
 
 import vfbandits as vfb
-from vfbandits.store.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
 from vfbandits.store.key import JournalKey
 from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
 from vfbandits.store.postgres_journal import PostgresJournal
@@ -46,8 +54,8 @@ class OnSqlite:
         self.target = str(self.path)
         self.key = key
 
-    def open(self):
-        return SqliteJournal(self.path, key=self.key)
+    def open(self, **more):
+        return SqliteJournal(self.path, key=self.key, **more)
 
     def reader(self):
         return SqliteReader(self.path, key=self.key)
@@ -64,6 +72,13 @@ class OnSqlite:
 
     def remove_record(self, position):
         self._run("DELETE FROM event WHERE position = ?", position)
+
+    def names(self):
+        return self._run("SELECT position, name FROM event ORDER BY position")
+
+    def put_name(self, position, name):
+        self._run("UPDATE event SET name = ? WHERE position = ?", name, position)
+        self._run("UPDATE named SET name = ? WHERE position = ?", name, position)
 
     def _snapshot(self, position):
         return self.path.with_name(f"log.db.snapshot-{position:020d}")
@@ -90,6 +105,16 @@ class InMemory:
 
     def put_record(self, position, record):
         self.disk.records[position - 1] = record
+
+    def names(self):
+        pairs = [(place, name) for name, places in self.disk.names.items() for place in places]
+        return sorted(pairs)
+
+    def put_name(self, position, name):
+        for places in self.disk.names.values():
+            if position in places:
+                places.remove(position)
+        self.disk.names.setdefault(name, []).append(position)
 
     def get_snapshot(self, position):
         return self.disk.snapshots[position]
@@ -140,6 +165,14 @@ class OnPostgres:
     def remove_record(self, position):
         query("DELETE FROM vfb_event WHERE journal = %s AND position = %s", self.id, position)
 
+    def names(self):
+        sql = "SELECT position, name FROM vfb_event WHERE journal = %s ORDER BY position"
+        return query(sql, self.id)
+
+    def put_name(self, position, name):
+        sql = "UPDATE vfb_event SET name = %s WHERE journal = %s AND position = %s"
+        query(sql, name, self.id, position)
+
     def get_snapshot(self, position):
         sql = "SELECT data FROM vfb_snapshot WHERE journal = %s AND position = %s ORDER BY part"
         return b"".join(data for (data,) in query(sql, self.id, position))
@@ -171,6 +204,19 @@ EVENTS = [
     Rewarded("a", 0.1 + 0.2, 2.5),
     Moved(4, np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]]), b"\x00roster"),
     Forgotten(1),
+]
+
+ALL_KINDS = [
+    *EVENTS[:2],
+    Configured(b'{"mode":"learn"}\xff', 0.5),
+    Decided("held", "tea", 0, np.zeros(2), group="holdback", due=9.0, held=True, note=b"\x00{}"),
+    Activated("held", 70.0, 3.0),
+    Activated(1, None),
+    Reported("held", 0.1, "click-1", "counted", 3.5),
+    *EVENTS[2:],
+    Reported("a", -1.0, "", "ignored"),
+    Rewarded("held", 0.1, 4.0, None),
+    Decided("1", "tea", 0, np.ones(2)),
 ]
 
 

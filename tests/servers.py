@@ -129,7 +129,7 @@ class Postgres(Server):
     def start(self):
         self.spawn(
             *(self.programs / "postgres", "-D", self.data, "-p", self.port, "-h", "127.0.0.1"),
-            *("-k", "", "-c", f"fsync={self.fsync}", "-c", "max_connections=20"),
+            *("-k", "", "-c", f"fsync={self.fsync}", "-c", "max_connections=60"),
             **self.as_whom,
         )
 

@@ -106,6 +106,10 @@ REQUESTS_AND_REPLIES = {
         st.builds(application.ChangeRequest, BYTES, st.dictionaries(TEXT, BYTES, max_size=4)),
         st.builds(application.ChangeReply, COUNT, TEXT),
     ),
+    "GATHER": (
+        st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
+        st.builds(application.GatherReply, DOUBLES, NAMES, COUNT, COUNT),
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from journals import EVENTS, PLACES, flip, harm, make_place, numbers, same, snapshot
+from journals import ALL_KINDS, EVENTS, PLACES, flip, harm, make_place, numbers, same, snapshot
 
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.events import Forgotten, Rewarded
@@ -40,6 +40,17 @@ def test_events_come_back_as_they_were_in_order_and_numbered_from_1(place):
         assert journal.last_position == 5
         assert numbers(journal) == [1, 2, 3, 4, 5]
         assert same([event for _, event in journal.read()], EVENTS)
+    journal.close()
+
+
+def test_every_kind_of_event_comes_back(place):
+    journal = place.open()
+    for start in range(0, len(ALL_KINDS), 4):
+        journal.append(ALL_KINDS[start : start + 4])
+    journal.append(10 * ALL_KINDS)
+    journal.close()
+    journal = place.open()
+    assert same([event for _, event in journal.read()], 11 * ALL_KINDS)
     journal.close()
 
 

@@ -10,6 +10,7 @@ from journals import EVENTS, KEY, PLACES, make_place, same, snapshot
 
 import vfbandits as vfb
 from vfbandits.errors import JournalError
+from vfbandits.store.codec import SEALED
 from vfbandits.store.events import Decided
 from vfbandits.store.journal import Damage
 from vfbandits.store.key import JournalKey
@@ -85,7 +86,8 @@ def test_encrypted_records_cannot_be_moved_or_come_from_another_log(sealed, tmp_
     journal.append([EVENTS[1], EVENTS[1], EVENTS[2]])
     journal.close()
     mine, theirs = dict(sealed.records()), dict(other.records())
-    for position, record in ((2, mine[1]), (2, theirs[2]), (2, bytes([2, 4]) + mine[2][2:])):
+    other_kind = bytes([SEALED, 4]) + mine[2][2:]
+    for position, record in ((2, mine[1]), (2, theirs[2]), (2, other_kind)):
         sealed.put_record(position, repaired(record))
         journal = sealed.open()
         with pytest.raises(JournalError, match=r"record 2 of the log must be the one that was"):

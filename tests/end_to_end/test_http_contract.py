@@ -11,7 +11,6 @@ from importlib.metadata import version
 import httpx
 import pytest
 import schemathesis
-from http_load import SECOND_CAMPAIGN, SUMS
 from http_world import HttpWorld
 from hypothesis import settings
 from schemathesis.openapi.checks import RejectedPositiveData
@@ -26,6 +25,14 @@ KEY = make_key("inspector", scopes=["admin"])
 BEARER = f"Bearer {KEY.text}"
 RAW = openapi_document(version("vfbandits"))
 MALFORMED = "/problems/invalid-request"
+SECOND_CAMPAIGN = f"""
+[campaigns.{CAMPAIGN}]
+aggregation = "sum"
+[campaigns.{CAMPAIGN}.model]
+policy = "linucb"
+"""
+# Their twins without a campaign in the path have the same bodies and the same handlers.
+LATER = [f"{deed}_in_campaign" for deed in ("rank", "rank_batch", "reward_batch", "change_config")]
 document = schemathesis.openapi.from_dict(RAW)
 
 
@@ -47,8 +54,8 @@ def world(tmp_path_factory):
     """With the campaign and the event that the document's examples name."""
     folder = tmp_path_factory.mktemp("contract")
     add_key(folder / "keys", KEY.record)
-    tables = SECOND_CAMPAIGN.replace(SUMS, CAMPAIGN)
-    with HttpWorld(folder, tables=tables, http=f'keys = "{folder / "keys"}"\n') as world:
+    keys = f'keys = "{folder / "keys"}"\n'
+    with HttpWorld(folder, tables=SECOND_CAMPAIGN, http=keys) as world:
         with world.client(headers={"Authorization": BEARER}) as client:
             for path in ("/v1/rank", f"/v1/campaigns/{CAMPAIGN}/rank"):
                 body = {"user": "u-17", "arms": ["tea", "coffee"], "event_id": EVENT_ID}
@@ -79,7 +86,7 @@ def ask(case, world):
     )
 
 
-@document.parametrize()
+@document.exclude(operation_id=LATER).parametrize()
 @settings(max_examples=4)
 def test_every_operation_keeps_the_document(case, world):
     ask(case, world)
@@ -101,12 +108,13 @@ def test_every_example_of_the_document_succeeds(world):
     """So the tests above have seen answers of each kind, not refusals only."""
     with world.client(headers={"Authorization": BEARER}) as client:
         for path, operations in RAW["paths"].items():
-            where = path.replace("{campaign}", CAMPAIGN).replace("{event_id}", EVENT_ID)
+            where = path.replace("{campaign}", CAMPAIGN).replace("{event_id}", "new")
             for method, operation in operations.items():
                 body = None
                 if "requestBody" in operation:
                     content = operation["requestBody"]["content"]["application/json"]
                     body = content["examples"]["example"]["value"]
+                    body = json.loads(json.dumps(body).replace(EVENT_ID, "new"))
                 answer = client.request(method.upper(), where, json=body)
                 assert answer.status_code == 200, (path, answer.text)
                 document[path][method].validate_response(answer)

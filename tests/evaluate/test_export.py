@@ -13,7 +13,14 @@ from vfbandits.errors import JournalError
 from vfbandits.evaluate import evaluate, read_log
 from vfbandits.evaluate.export import export_log
 from vfbandits.store.compact import compact
-from vfbandits.store.events import Decided, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Forgotten,
+    Reported,
+    Rewarded,
+)
 
 
 @pytest.fixture
@@ -115,6 +122,45 @@ def test_a_name_that_was_used_twice_has_two_rows(place, tmp_path):
     ]
 
 
+def test_every_row_says_why_its_arm_was_shown_and_what_became_of_its_reward(place, tmp_path):
+    journal, x = place.open(), np.ones(3)
+    journal.append(
+        [
+            Configured(b"all"),
+            Decided("a", "tea", 0, x, due=50.0),
+            Decided("b", "tea", 0, x, group="holdback", due=20.0, held=True),
+            Decided("c", "tea", 0, x, due=30.0, held=True),
+            Activated("b", 80.0, 20.0),
+            Reported("b", 0.5, "click\ud800", "counted", 21.0),
+            Reported("nobody", 0.5, "click", "late", 21.0),
+            Rewarded("a", 1.0, 22.0, "buy"),
+            Rewarded("b", 0.5, 23.0, None),
+            Reported("a", 2.0, "more", "ignored", 24.0),
+            Decided("a", "tea", 0, x),
+            Activated("nobody", 80.0),
+            Forgotten("a"),
+            Reported("a", 3.0, "r", "late", 25.0),
+        ]
+    )
+    made = export_log(journal, tmp_path / "log.parquet", unrewarded=0.0)
+    journal.close()
+    table = pl.read_parquet(tmp_path / "log.parquet")
+    assert (made.rows, made.without_reward) == (4, 2)
+    columns = ("decision_id", "group", "due", "held", "reward", "reward_id")
+    assert table.select(columns).rows() == [
+        ("a", "policy", 50.0, False, 1.0, "buy"),
+        ("b", "holdback", 80.0, False, 0.5, None),
+        ("c", "policy", 30.0, True, 0.0, None),
+        ("a", "policy", None, False, 0.0, None),
+    ]
+    assert table["reports"].to_list() == [
+        [{"reward_id": "more", "value": 2.0, "why": "ignored", "at": 24.0}],
+        [{"reward_id": "click?", "value": 0.5, "why": "counted", "at": 21.0}],
+        [],
+        [{"reward_id": "r", "value": 3.0, "why": "late", "at": 25.0}],
+    ]
+
+
 def test_a_compacted_log_gives_what_it_still_has_with_contexts_behind_the_last_masks(
     place, tmp_path
 ):
@@ -139,7 +185,7 @@ def test_an_empty_log_gives_an_empty_table_with_all_columns(place, tmp_path):
     Run(place).visit()
     made, table = exported(place, tmp_path / "log.parquet", contexts=True)
     assert (made.rows, len(table)) == (0, 0)
-    assert {"arm", "reward", "probability", "x_0", "x_2"} <= set(table.columns)
+    assert {"arm", "reward", "probability", "x_0", "x_2", "group", "reports"} <= set(table.columns)
 
 
 def test_many_rows_are_written_in_pieces(place, tmp_path):

@@ -11,7 +11,7 @@ from journals import EVENTS, KEY, same
 
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
-from vfbandits.store.codec import Codec
+from vfbandits.store.codec import SEALED, Codec
 from vfbandits.store.events import Forgotten
 from vfbandits.store.record import encode, is_whole
 
@@ -37,6 +37,12 @@ def test_records_come_back_with_the_key_of_another_opening():
     opened = [again.open(record, position) for position, record in enumerate(sealed, start=8)]
     assert same(opened, EVENTS)
     assert all(is_whole(record) for record in sealed)
+
+
+def test_a_plain_record_is_never_taken_for_an_encrypted_one():
+    assert SEALED not in {record[0] for record in RECORDS}
+    opened = [Codec(IDENTITY).open(record, 1) for record in RECORDS]
+    assert same(opened, EVENTS)
 
 
 def test_the_same_event_is_never_the_same_bytes():
@@ -78,7 +84,7 @@ def test_a_changed_byte_is_found_even_under_a_checksum_that_fits(place, change):
 
 
 def test_a_record_that_is_too_short_to_be_encrypted_is_refused():
-    record = repaired(bytes([2, 1, 0, 0]) + bytes(12) + bytes(4))
+    record = repaired(bytes([SEALED, 1, 0, 0]) + bytes(12) + bytes(4))
     with pytest.raises(JournalError, match="must be the one that was encrypted there"):
         Codec(IDENTITY, KEY).open(record, 1)
 

@@ -11,10 +11,20 @@ from durables import parts
 from journals import InMemory, OnPostgres, OnSqlite, harm
 from logged_runs import LAYOUTS, Run, maker
 
+import vfbandits as vfb
 from vfbandits.errors import JournalError
 from vfbandits.service.durable import DurableBandit
 from vfbandits.store.compact import Compaction, compact
-from vfbandits.store.events import Decided
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
+from vfbandits.store.fold import Model, fold, recover
 from vfbandits.store.verify import verify
 
 
@@ -65,6 +75,44 @@ def test_the_model_is_the_same_and_open_decisions_are_kept(tmp_path, layout):
     journal = place.open()
     assert verify(journal).n_open == 0
     journal.close()
+
+
+def test_what_happened_to_open_decisions_is_kept_and_settings_are_in_the_snapshot(tmp_path):
+    x = np.ones(2)
+    events = [
+        Configured(b"first"),
+        Decided("again", "tea", 0, x),  # 2: another life of the name
+        Reported("again", 1.0, "r", "counted"),
+        Forgotten("again"),
+        Decided("done", "tea", 0, x),
+        Moved(1, np.eye(2)),  # 6: before all that is open
+        Decided("open", "tea", 0, x, held=True),
+        Rewarded("done", 1.0),
+        Reported("done", 1.0, "r", "ignored"),
+        Configured(b"second"),
+        Activated("open", 60.0),  # 11
+        Decided("again", "tea", 0, x),
+        Reported("open", 0.5, "click", "counted"),
+        Moved(2, np.eye(2)),  # 14
+        Reported("again", 0.5, "click", "late"),
+    ]
+    journal = InMemory(tmp_path).open()
+    make = lambda: Model(vfb.Bandit(vfb.LinUCB(), dim=2))  # noqa: E731
+    model, _ = recover(journal, make())
+    for _ in range(2):
+        last = journal.append(events if not model.position else [Configured(b"third")])
+        fold(journal.read(after=model.position), model)
+        journal.save_snapshot(last, model.snapshot())
+    assert compact(journal) == Compaction(15, dropped=9, kept=6)
+    assert [position for position, _ in journal.remains()] == [7, 11, 12, 13, 14, 15]
+    assert [position for position, _ in journal.find("open")] == [7, 11, 13]
+    assert [position for position, _ in journal.find("again")] == [12, 15]
+    assert journal.find("done") == []
+    assert verify(journal).problems == ()
+    again, _ = recover(journal, make())
+    assert (again.book.settings, again.book.n_settings) == (b"third", 3)
+    assert again.book.entries == model.book.entries
+    assert again.book.entries["open"].reports == {"click": 0.5}
 
 
 def test_it_can_be_done_again_and_again(tmp_path):

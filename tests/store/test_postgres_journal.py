@@ -8,6 +8,7 @@ import threading
 import time
 
 import numpy as np
+import psycopg
 import pytest
 import servers
 from journals import EVENTS, OnPostgres, numbers, query, same, snapshot
@@ -18,6 +19,7 @@ from vfbandits.store.events import Decided, Forgotten, Moved
 from vfbandits.store.journal import Damage
 from vfbandits.store.postgres_journal import PostgresJournal
 from vfbandits.store.postgres_reader import PostgresReader
+from vfbandits.store.postgres_rows import FIND, VERSION
 
 MANY = 200  # more than go into one statement
 
@@ -126,7 +128,8 @@ def test_records_behind_the_acknowledged_end_are_not_believed(place):
     journal.append(EVENTS)
     journal.close()
     sql = (
-        "INSERT INTO vfb_event SELECT journal, 6, record FROM vfb_event WHERE journal = %s LIMIT 1"
+        "INSERT INTO vfb_event (journal, position, record) "
+        "SELECT journal, 6, record FROM vfb_event WHERE journal = %s LIMIT 1"
     )
     query(sql, place.id)
     with pytest.raises(JournalError, match="must end at 5, got 6: who else wrote"):
@@ -331,12 +334,26 @@ def test_several_processes_may_make_the_tables_at_once_in_a_schema_of_their_own(
     reader.close()
 
 
-def test_a_log_of_a_newer_version_is_refused(place):
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_log_of_another_version_is_refused(place, version):
     place.open().close()
-    query("UPDATE vfb_journal SET version = 2 WHERE id = %s", place.id)
+    query("UPDATE vfb_journal SET version = %s WHERE id = %s", version, place.id)
     for open_it in (place.open, place.reader):
-        with pytest.raises(JournalError, match="must have version 1, got 2"):
+        with pytest.raises(JournalError, match=f"must have version {VERSION}, got {version}"):
             open_it()
+
+
+def test_tables_of_another_version_are_refused_and_no_log_is_made_in_them(place):
+    schema = f"schema_{place.name[4:]}"
+    query(f"CREATE SCHEMA {schema}")
+    url = f"{place.url}?options=-csearch_path%3D{schema}"
+    PostgresJournal(url, name="first").close()
+    for comment in ("'vfbandits 1'", "NULL"):
+        query(f"COMMENT ON TABLE {schema}.vfb_journal IS {comment}")
+        for name in ("first", "second"):
+            with pytest.raises(JournalError, match="needs tables of version 2, got those of"):
+                PostgresJournal(url, name=name)
+    assert query(f"SELECT name FROM {schema}.vfb_journal") == [("first",)]  # noqa: S608
 
 
 def test_commits_wait_for_the_disk_even_where_the_server_would_not(place, caplog):
@@ -355,3 +372,18 @@ def test_commits_wait_for_the_disk_even_where_the_server_would_not(place, caplog
     journal.close()
     query(f"DROP TRIGGER {name} ON vfb_event; DROP FUNCTION {name}()")
     assert query(f"SELECT mode FROM {name}") == [("on",), ("on",)]  # noqa: S608
+
+
+def test_events_are_found_by_the_index_even_before_the_server_knows_the_table(place):
+    schema = f"schema_{place.name[4:]}"
+    query(f"CREATE SCHEMA {schema}")
+    url = f"{place.url}?options=-csearch_path%3D{schema}"
+    journal = PostgresJournal(url)
+    query(f"ALTER TABLE {schema}.vfb_event SET (autovacuum_enabled = off)")
+    journal.append([Forgotten(n) for n in range(20_000)])
+    journal.close()
+    with psycopg.connect(url) as connection:
+        cursor = connection.execute(f"EXPLAIN {FIND}", (list(range(300)), 1))
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Seq Scan" not in plan
+    assert "vfb_event_name" in plan

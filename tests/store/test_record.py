@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
 from vfbandits.store.record import VERSION, decode, encode, is_whole
 
 ids = st.integers() | st.text()
@@ -32,8 +40,15 @@ events = st.one_of(
         user=st.none() | st.text(),
         at=floats,
         root=st.booleans(),
+        group=st.text(),
+        due=st.none() | floats,
+        held=st.booleans(),
+        note=st.binary(),
     ),
-    st.builds(Rewarded, ids, floats, floats),
+    st.builds(Rewarded, ids, floats, floats, st.none() | st.text()),
+    st.builds(Activated, ids, st.none() | floats, floats),
+    st.builds(Reported, ids, floats, st.text(), st.text(), floats),
+    st.builds(Configured, st.binary(), floats),
     st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
     st.builds(Forgotten, ids),
 )
@@ -78,7 +93,7 @@ def test_what_is_not_bytes_is_damaged(record):
 
 def test_a_context_of_100_features_takes_little_more_than_its_800_bytes():
     event = Decided("6b1f3c7a", "arm-3", 3, np.ones(100), contributors=("shop", "bank", "news"))
-    assert 800 < len(encode(event)) < 900
+    assert 800 < len(encode(event)) < 920
 
 
 def test_a_matrix_in_any_memory_order_is_stored_by_rows():
@@ -96,9 +111,9 @@ def sealed(version=VERSION, kind=4, fields=b'["a"]', floats=b"", n_floats=None):
 
 
 def test_a_record_of_a_newer_version_is_whole_but_refused():
-    record = sealed(version=2)
+    record = sealed(version=VERSION + 1)
     assert is_whole(record)
-    with pytest.raises(JournalError, match="record 5 of the log must have version 1, got 2"):
+    with pytest.raises(JournalError, match="record 5 of the log must have version 2, got 3"):
         decode(record, 5)
 
 
@@ -116,8 +131,15 @@ def test_a_record_of_a_newer_version_is_whole_but_refused():
         sealed(kind=2, fields=b'["a",null]', floats=bytes(8)),
         sealed(kind=3, fields=b"[1,2,2]", floats=bytes(8)),
         sealed(kind=3, fields=b"[1,0.5,2]", floats=bytes(8)),
-        sealed(kind=1, fields=b'["a",1,0,null,null,"shop",0,null,0,false]'),
-        sealed(kind=1, fields=b'["a",1,0,null,null,[],0,7,0,false]'),
+        sealed(kind=1, fields=b'["a",1,0,null,null,"shop",0,null,0,false,"",null,false]'),
+        sealed(kind=1, fields=b'["a",1,0,null,null,[],0,7,0,false,"",null,false]'),
+        sealed(kind=1, fields=b'["a",1,0,null,null,[],0,null,0,false,"","soon",false]'),
+        sealed(kind=1, fields=b'["a",1,0,null,null,[],0,null,0,false]'),
+        sealed(kind=2, fields=b'["a",0]', floats=bytes(8)),
+        sealed(kind=5, fields=b'["a","soon",0]'),
+        sealed(kind=6, fields=b'["a","r","late",0]'),
+        sealed(kind=6, fields=b'["a",1,"late",0]', floats=bytes(8)),
+        sealed(kind=7, fields=b"[]"),
     ],
 )
 def test_a_whole_record_that_is_no_event_is_refused(record):
@@ -143,6 +165,20 @@ def test_a_whole_record_that_is_no_event_is_refused(record):
         Moved(1, [[1.0]]),
         Moved(1, np.eye(2), "text"),
         Decided("a", 1, 0, np.ones(1), root=1),
+        Decided("a", 1, 0, np.ones(1), held=1),
+        Decided("a", 1, 0, np.ones(1), group=None),
+        Decided("a", 1, 0, np.ones(1), due=float("inf")),
+        Decided("a", 1, 0, np.ones(1), due="soon"),
+        Decided("a", 1, 0, np.ones(1), note="text"),
+        Rewarded("a", 1.0, reward_id=7),
+        Activated(None, 1.0),
+        Activated("a", float("nan")),
+        Reported("a", 1.0, None, "late"),
+        Reported("a", 1.0, "r", None),
+        Reported("a", "much", "r", "late"),
+        Configured("text"),
+        Configured(None),
+        Configured(b"", at=None),
         Decided("a", 1, 0, np.ones(1), contributors=(["shop"],)),
         Rewarded("a", "much"),
         Rewarded("a", 1.0, at=True),
@@ -154,6 +190,6 @@ def test_what_could_not_be_read_back_is_not_written(event):
 
 
 def test_no_event_shows_a_context_a_user_or_a_matrix():
-    event = Decided("a", 1, 0, np.array([0.123456]), user="u-99")
+    event = Decided("a", 1, 0, np.array([0.123456]), user="u-99", note=b"roster")
     shown = repr(event) + repr(Moved(1, np.array([[0.123456]]), b"roster"))
     assert not any(secret in shown for secret in ("0.123456", "u-99", "roster"))

@@ -21,7 +21,7 @@ from vfbandits.errors import JournalError
 from vfbandits.store.events import Decided, Forgotten
 from vfbandits.store.journal import Damage
 from vfbandits.store.record import encode
-from vfbandits.store.sqlite_journal import SqliteJournal
+from vfbandits.store.sqlite_journal import APPLICATION, VERSION, SqliteJournal
 from vfbandits.store.write_lock import WriteLock
 
 FULL_DISK = Path(__file__).with_name("full_disk_child.py")
@@ -48,7 +48,13 @@ def edit(path, sql):
 
 def newer(path):
     SqliteJournal(path).close()
-    edit(path, "PRAGMA user_version = 2")
+    edit(path, f"PRAGMA user_version = {VERSION + 1}")
+
+
+def older(path):
+    edit(path, "CREATE TABLE event (position INTEGER PRIMARY KEY, record BLOB NOT NULL) STRICT")
+    edit(path, f"PRAGMA application_id = {APPLICATION}")
+    edit(path, "PRAGMA user_version = 1")
 
 
 def read_ids(journal):
@@ -133,7 +139,8 @@ def test_half_written_snapshots_of_a_killed_writer_are_cleared_away(tmp_path):
     [
         (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
         (lambda path: edit(path, "CREATE TABLE t (a)"), "another datab"),
-        (newer, "version 1, got .* 2"),
+        (newer, "version 2, got .* 3"),
+        (older, "version 2, got .* 1"),
         (lambda path: path.mkdir(), "cannot be opened"),
     ],
 )
@@ -228,11 +235,11 @@ def crashed(tmp_path_factory):
     """Files as a kill leaves them: half of the events in the database, half in its WAL."""
     folder = tmp_path_factory.mktemp("crashed")
     path = folder / "log.db"
-    journal = SqliteJournal(path)
+    journal = SqliteJournal(path, names_at_once=8)
     for start in range(0, COMMITTED // 2, 4):
         journal.append(decided(range(start, start + 4)))
     journal.close()
-    journal = SqliteJournal(path)
+    journal = SqliteJournal(path, names_at_once=8)
     for start in range(COMMITTED // 2, COMMITTED, 4):
         journal.append(decided(range(start, start + 4)))
     saved = {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith("-shm")}
@@ -288,11 +295,13 @@ def test_damage_anywhere_is_refused_or_counted_and_never_silent(
         return
     try:
         found = [encode(event) for _, event in journal.read()]
+        by_id = journal.find_many(range(COMMITTED))
     except JournalError:
         return
     finally:
         journal.close()
     assert found == [encode(event) for event in decided(range(len(found)))]
+    assert [len(events) for events in by_id.values()] == [n < len(found) for n in by_id]
     if name != "log.db.lock":  # the note itself is worth nothing without the log's damage
         assert journal.damage.records == COMMITTED - len(found)
     else:

@@ -8,7 +8,16 @@ from logged_runs import LAYOUTS, Run
 import vfbandits as vfb
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.store.codec import Codec
-from vfbandits.store.events import Forgotten, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Configured,
+    Decided,
+    Forgotten,
+    Moved,
+    Reported,
+    Rewarded,
+)
+from vfbandits.store.fold import Model, fold, recover
 from vfbandits.store.verify import MOST_PROBLEMS, verify
 
 
@@ -48,6 +57,33 @@ def test_a_log_is_whole_after_moves_restarts_and_other_policies(place, layout):
     assert (found.folded_from, len(found.snapshots)) == (0, 3)
     assert found.n_open == len(end.header["open"]) > 0
     assert 1e9 < found.first_at <= found.last_at
+
+
+def test_events_of_every_kind_are_counted_and_tell_when(place):
+    x = np.ones(2)
+    journal = place.open()
+    model, _ = recover(journal, Model(vfb.Bandit(vfb.LinUCB(), dim=2)))
+    journal.append(
+        [
+            Configured(b"all", 100.0),
+            Decided("a", "tea", 0, x, held=True, at=101.0),
+            Activated("a", 200.0, 102.0),
+            Moved(1, np.eye(2)),
+            Reported("a", 1.0, "r", "counted", 103.0),
+        ]
+    )
+    journal.save_snapshot(5, fold(journal.read(), model).snapshot())
+    found = verify(journal)
+    assert found.problems == ()
+    assert (found.first_at, found.last_at, found.n_open) == (100.0, 103.0, 1)
+    assert (found.counts["Configured"], found.counts["Activated"]) == (1, 1)
+    assert (found.counts["Reported"], found.snapshots) == (1, (0, 5))
+    model.book.apply(Reported("a", 2.0, "s", "counted"))
+    journal.save_snapshot(5, model.snapshot())
+    assert verify(journal).problems == (
+        "snapshot of position 5 must equal the events up to it, got another durable",
+    )
+    journal.close()
 
 
 def test_an_empty_log_is_whole(place):

@@ -24,6 +24,7 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReply,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -37,6 +38,7 @@ REQUEST = DecideRequest(
     "ann", ("tea", "mate"), own=struct.pack("<2d", 1.0, 2.0), decision_id="d", trial=3
 )
 REPLY = DecideReply("d", "mate", 1, 0.25, b"s" * 16, b"m" * 16, ("shop", "bank"), 4, 160, 0.01)
+GATHERED = GatherReply(struct.pack("<4d", 1.0, 2.0, 3.0, 4.0), ("shop", "bank"), 4, 160)
 
 
 class Recorder:
@@ -65,6 +67,9 @@ class Recorder:
 
     async def change(self, peer, request):
         return await self.answer(peer, request, ChangeReply(5, "ab" * 32))
+
+    async def gather(self, peer, request):
+        return await self.answer(peer, request, GATHERED)
 
 
 async def nobody(link):
@@ -108,9 +113,11 @@ def test_every_call_goes_there_and_comes_back(tmp_path, secured):
             assert status.document == '{"epoch": 4}'
             changed = await application.change(change, timeout_s=5.0)
             assert changed == ChangeReply(5, "ab" * 32)
+            gathered = await application.gather(REQUEST, timeout_s=5.0)
+            assert asdict(gathered) == asdict(GATHERED)
 
     asyncio.run(test())
-    requests = [REQUEST, RewardRequest("d", 0.5, 3), StatusRequest(), change]
+    requests = [REQUEST, RewardRequest("d", 0.5, 3), StatusRequest(), change, REQUEST]
     assert calls.seen == [("web", "application", request) for request in requests]
 
 

@@ -14,7 +14,7 @@ from vfbandits.protocol import application as app
 from vfbandits.protocol import messages as msg
 from vfbandits.transport.rpc import to_active
 from vfbandits.transport.rpc import wire_pb2 as wire
-from vfbandits.transport.rpc.application_codec import CHANGE, DECIDE, REWARD, STATUS
+from vfbandits.transport.rpc.application_codec import CHANGE, DECIDE, GATHER, REWARD, STATUS
 from vfbandits.transport.rpc.checks import parse
 from vfbandits.transport.rpc.codec import decode_to_active, decode_to_passive, encode
 
@@ -47,9 +47,12 @@ SEEDS = [
     STATUS.reply.encode(app.StatusReply("{}")),
     CHANGE.request.encode(app.ChangeRequest(b"roster", {"bank": b"sealed", "news": b""})),
     CHANGE.reply.encode(app.ChangeReply(3, "ab")),
+    GATHER.reply.encode(app.GatherReply(bytes(32), ("shop", "bank"), 3, 160)),
 ]
 CODECS = [
-    codec for method in (DECIDE, REWARD, STATUS, CHANGE) for codec in (method.request, method.reply)
+    codec
+    for method in (DECIDE, REWARD, STATUS, CHANGE, GATHER)
+    for codec in (method.request, method.reply)
 ]
 
 

@@ -1,6 +1,8 @@
 """``vfb serve``: one role of a federation as a process, until a signal ends it."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 from vfbandits.cli.failure import in_one_line
 from vfbandits.features.extra import require
 from vfbandits.service.event_loop import run
+from vfbandits.service.process_role import Role
 
 serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation as a process.")
 
@@ -16,12 +19,26 @@ Config = Annotated[Path, typer.Option(help="The participant's TOML file.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without TLS; on loopback only, for trying things out.")
 ]
+ProcessRole = Annotated[Role, typer.Option(help="What this process does: rank, learn, or both.")]
+LeaderAddress = Annotated[
+    str,
+    typer.Option(help="Where a ranker finds the trainer, if not at the address in the file."),
+]
 
 
 @serve_app.command()
 @in_one_line
-def active(*, config: Config, insecure: Insecure = False) -> None:
+def active(
+    *,
+    config: Config,
+    insecure: Insecure = False,
+    role: ProcessRole = Role.BOTH,
+    leader: LeaderAddress = "",
+) -> None:
     """Decide and learn: listen for passive participants and applications on one port.
+
+    With --role the work is shared: any number of rankers decide, one trainer learns, and others
+    stand by to take over; that needs a journal_target in PostgreSQL, and HTTP.
 
     Logs go to the standard error, one JSON object a line.  SIGTERM finishes the rounds in flight.
     """
@@ -35,8 +52,14 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
         place = replace(settings.place, insecure=True)
         settings = replace(settings, place=place, http=http)
     start_logging()
-    with log_refused_peers(settings.place.name):
-        if settings.http is None:
+    # A ranker takes no calls: what it would log are the leader's refusals.
+    with nullcontext() if role is Role.RANKER else log_refused_peers(settings.place.name):
+        if role is not Role.BOTH:
+            require("uvicorn", extra="http", to="serving over HTTP")
+            from vfbandits.web.roles import run_role  # noqa: PLC0415  (an extra)
+
+            run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
+        elif settings.http is None:
             from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
 
             run(run_active(settings, on_ready=_say_ready))
@@ -45,6 +68,10 @@ def active(*, config: Config, insecure: Insecure = False) -> None:
             from vfbandits.web.serve import run_served  # noqa: PLC0415  (an extra)
 
             run(run_served(settings, on_ready=_say_ready))
+
+
+def _say_role(role: Role, http_port: int) -> None:
+    typer.echo(f"ready: {role.value}, HTTP on port {http_port}")
 
 
 def _say_ready(port: int, http_port: int | None = None) -> None:

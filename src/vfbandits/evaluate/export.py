@@ -3,9 +3,15 @@
 =============  =======================================================================
 position       of the decision in the journal
 decision_id    and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
-reward         that was learnt; ``probability`` with which the arm was chosen, if logged
+reward         that was learnt; ``probability`` with which the arm was shown, if logged
 at             seconds since 1970, and ``rewarded_at``
 epoch          of the masks; ``contributors`` whose features counted
+group          "policy", or the reason for which another arm was shown than the policy's
+due            until when a reward was waited for, in seconds since 1970
+held           true while the decision waits to be activated: nobody was shown it yet
+reward_id      what the application called the reward; null if nobody sent it
+reports        rewards that came and were not learnt, each with ``reward_id``, ``value``,
+               ``why`` and ``at``
 x_0, x_1 …     if asked for: the masked context
 =============  =======================================================================
 
@@ -32,7 +38,7 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.layout import build_learner
 from vfbandits.core.move import Move
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.store.events import Activated, Decided, Event, Moved, Reported, Rewarded
 from vfbandits.store.fold import remask
 from vfbandits.store.journal import JournalReader
 from vfbandits.store.snapshot import PART, sync_folder
@@ -55,10 +61,12 @@ class Export:
 
 @dataclass(slots=True)
 class _Index:
-    """What a first pass over the journal finds: rewards by the decision's position, and moves."""
+    """What a first pass over the journal finds, by the decision's position, and the moves."""
 
     last: int
-    rewards: dict[int, tuple[float, float]] = field(default_factory=dict)
+    rewards: dict[int, Rewarded] = field(default_factory=dict)
+    activations: dict[int, Activated] = field(default_factory=dict)
+    reports: dict[int, list[Reported]] = field(default_factory=dict)
     moves: list[tuple[int, Matrix]] = field(default_factory=list)
     n_decisions: int = 0
 
@@ -87,16 +95,18 @@ def export_log(
 
 def _index(reader: JournalReader) -> _Index:
     index = _Index(reader.last_position)
-    waiting: dict[DecisionId, int] = {}
+    decided: dict[DecisionId, int] = {}  # a name may be used again: the latest of it
     for position, event in _events(reader, index.last):
         match event:
             case Decided():
-                waiting[event.decision_id] = position
+                decided[event.decision_id] = position
                 index.n_decisions += 1
-            case Rewarded() if event.decision_id in waiting:
-                index.rewards[waiting.pop(event.decision_id)] = (event.value, event.at)
-            case Forgotten():
-                waiting.pop(event.decision_id, None)
+            case Rewarded() if event.decision_id in decided:
+                index.rewards[decided[event.decision_id]] = event
+            case Activated() if event.decision_id in decided:
+                index.activations[decided[event.decision_id]] = event
+            case Reported() if event.decision_id in decided:
+                index.reports.setdefault(decided[event.decision_id], []).append(event)
             case Moved():
                 index.moves.append((position, event.matrix))
     return index
@@ -146,8 +156,8 @@ class _Frames:
     def _frame(self, rows: list[tuple[int, Decided]]) -> "pl.DataFrame":
         import polars as pl  # noqa: PLC0415  (an extra)
 
-        missing = (self._unrewarded, None)
-        rewards = [self._index.rewards.get(position, missing) for position, _ in rows]
+        rewards = [self._index.rewards.get(position) for position, _ in rows]
+        values = [self._unrewarded if r is None else r.value for r in rewards]
         events = [event for _, event in rows]
         columns = {
             "position": pl.Series([position for position, _ in rows], dtype=pl.Int64),
@@ -157,20 +167,43 @@ class _Frames:
             ),
             "arm": pl.Series([_text(e.arm) for e in events], dtype=pl.String),
             "index": pl.Series([e.index for e in events], dtype=pl.Int64),
-            "reward": pl.Series([value for value, _ in rewards], dtype=pl.Float64),
+            "reward": pl.Series(values, dtype=pl.Float64),
             "probability": pl.Series([e.probability for e in events], dtype=pl.Float64),
             "at": pl.Series([e.at for e in events], dtype=pl.Float64),
-            "rewarded_at": pl.Series([at for _, at in rewards], dtype=pl.Float64),
+            "rewarded_at": pl.Series([r and r.at for r in rewards], dtype=pl.Float64),
             "epoch": pl.Series([e.epoch for e in events], dtype=pl.Int64),
             "contributors": pl.Series(
                 [[_text(name) for name in e.contributors] for e in events],
                 dtype=pl.List(pl.String),
             ),
+            "group": pl.Series([_text(e.group) for e in events], dtype=pl.String),
+            "reward_id": pl.Series([_source(r) for r in rewards], dtype=pl.String),
+            **self._wait_columns(rows),
         }
         if self._contexts is not None:
             for place, column in enumerate(self._contexts.of_rows(rows).T):
                 columns[f"{self.prefix}{place}"] = pl.Series(np.ascontiguousarray(column))
         return pl.DataFrame(columns)
+
+    def _wait_columns(self, rows: list[tuple[int, Decided]]) -> "dict[str, pl.Series]":
+        """What became of the wait for a reward."""
+        import polars as pl  # noqa: PLC0415
+
+        shown = [self._index.activations.get(position) for position, _ in rows]
+        pairs = list(zip(shown, (event for _, event in rows), strict=True))
+        report = {"reward_id": pl.String, "value": pl.Float64, "why": pl.String, "at": pl.Float64}
+        reports = [
+            [
+                {"reward_id": _text(r.reward_id), "value": r.value, "why": _text(r.why), "at": r.at}
+                for r in self._index.reports.get(position, ())
+            ]
+            for position, _ in rows
+        ]
+        return {
+            "due": pl.Series([e.due if a is None else a.due for a, e in pairs], dtype=pl.Float64),
+            "held": pl.Series([e.held and a is None for a, e in pairs], dtype=pl.Boolean),
+            "reports": pl.Series(reports, dtype=pl.List(pl.Struct(report))),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +263,10 @@ def _write(frames: _Frames, out: Path) -> None:
         raise JournalError(f"{out} cannot be written: {error}") from error
     finally:
         whole.unlink(missing_ok=True)
+
+
+def _source(reward: Rewarded | None) -> str | None:
+    return None if reward is None or reward.reward_id is None else _text(reward.reward_id)
 
 
 def _text(value: object) -> str:

@@ -86,3 +86,17 @@ class ChangeReply:
 
     epoch: int
     roster: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GatherReply:
+    """The masked contexts of one decision, for another process of the active participant.
+
+    ``rows`` is raw float64, one row for each arm or one of the user, behind the masks of ``epoch``.
+    ``contributors`` and ``bytes_received`` as in ``DecideReply``.
+    """
+
+    rows: bytes = field(repr=False)
+    contributors: tuple[str, ...]
+    epoch: int
+    bytes_received: int

@@ -9,12 +9,13 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
+from os import urandom
 from typing import Protocol
-from uuid import uuid4
 
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.context import Split
+from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.core.reward import as_reward
 from vfbandits.errors import ArmError, ConflictError, UnknownEventError
 from vfbandits.protocol.application import DecideRequest
@@ -22,14 +23,18 @@ from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import FROZEN, SUM, CampaignSettings
 from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.draws import EventDraws
-from vfbandits.service.durable import DurableBandit, Showing
+from vfbandits.service.durable import DurableBandit
 from vfbandits.service.history import History, refuse_other_value
 from vfbandits.service.observer import Heard, Observer
+from vfbandits.service.showing import Showing
+from vfbandits.service.traced import TracedContexts
 from vfbandits.service.tracer import NoTracer, Tracer
+from vfbandits.service.under_way import UnderWay
 from vfbandits.store.book import COUNTED, Entry, total
-from vfbandits.store.events import Activated, Configured, Reported
+from vfbandits.store.events import Activated, Configured, Decided, Reported
 
 AT_ONCE = 1_000
+ID_BYTES = 16
 NO_TRACER = NoTracer()
 
 
@@ -60,6 +65,19 @@ class ContextSource(Protocol):
         ...
 
 
+class Arrivals(Protocol):
+    """What other processes have promised, on its way into the log."""
+
+    @property
+    def complete_to(self) -> float:
+        """Whatever came before this time is in the log; seconds since 1970."""
+        ...
+
+    async def drain(self) -> None:
+        """Take in all that has arrived by now."""
+        ...
+
+
 class Campaign:
     """One model with its log; ``encode`` makes the answer that is kept and given."""
 
@@ -80,9 +98,11 @@ class Campaign:
         self._encode = encode
         self._observers: tuple[Observer, ...] = ()
         self._tracer = tracer
+        self._is_traced = not isinstance(tracer, NoTracer)
         self._clock = clock
         self._draws = EventDraws(model.bandit.seed)
-        self._under_way: dict[str, asyncio.Future[bytes]] = {}
+        self._under_way = UnderWay()
+        self.arrivals: Arrivals | None = None
         kept = model.book.settings
         self.settings = CampaignSettings.unpack(kept) if kept else settings
         self._adopt()
@@ -112,22 +132,18 @@ class Campaign:
         bandit = self.model.bandit
         bandit.policy, bandit.floor = self.settings.policy, self.settings.floor
         bandit.draw_from(self._draws.generator)
+        self._draws_are_used = self.settings.floor > 0.0 or not isinstance(bandit.policy, LinUCB)
 
     # --- deciding ---------------------------------------------------------------------------------
 
     async def rank(self, asked: Asked) -> bytes:
         """Decide, durably; the answer is the one that this event got before, if it did."""
         if asked.event_id is None:
-            return await self._rank(uuid4().hex, asked)
-        under_way = self._under_way.get(asked.event_id)
-        if under_way is None:
-            under_way = asyncio.ensure_future(self._rank_once(asked.event_id, asked))
-            self._under_way[asked.event_id] = under_way
-            under_way.add_done_callback(lambda _: self._under_way.pop(str(asked.event_id), None))
-        # Whoever hangs up must not take the answer from others that ask for the same event.
-        return await asyncio.shield(under_way)
+            return await self._rank(urandom(ID_BYTES).hex(), asked)
+        return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
 
     async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
+        await self._catch_up()
         past = History.of(await self.model.find(event_id))
         if past is None:
             return await self._rank(event_id, asked)
@@ -140,9 +156,12 @@ class Campaign:
         if not asked.arms:
             raise ArmError("a decision needs at least one arm that is not excluded, got none")
         request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
-        with self._tracer.span(
-            "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
-        ):
+        if self._is_traced:
+            with self._tracer.span(
+                "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
+            ):
+                deciding = await self._decide(event_id, asked, request)
+        else:
             deciding = await self._decide(event_id, asked, request)
         heapq.heappush(self._due, (deciding.due, event_id))
         if self._observers:
@@ -153,23 +172,29 @@ class Campaign:
 
     async def _decide(self, event_id: str, asked: Asked, request: DecideRequest) -> Deciding:
         arm_features = self._source.arm_features(request)
-        async with AsyncExitStack() as stack:
-            with self._tracer.span("contexts") as span:
-                contexts = await stack.enter_async_context(self._source.contexts(request))
-                span.set(contributors=len(contexts.contributors))
+        async with self._contexts(request) as contexts:
             deciding = self._deciding(event_id, asked, contexts)
-            self._draws.seed(event_id)
-            with self._tracer.span("decide and log", model_version=self.model.book.n_learnt):
-                await self.model.decide(
-                    contexts.rows if self._source.is_per_arm else contexts.rows[0],
-                    arms=asked.arms,
-                    arm_features=arm_features,
-                    decision_id=event_id,
-                    contributors=contexts.contributors,
-                    user=asked.user,
-                    showing=Showing(deciding.forced, deciding.keep),
-                )
+            if self._draws_are_used:
+                self._draws.seed(event_id)
+            decided = self.model.decide(
+                contexts.rows if self._source.is_per_arm else contexts.rows[0],
+                arms=asked.arms,
+                arm_features=arm_features,
+                decision_id=event_id,
+                contributors=contexts.contributors,
+                user=asked.user,
+                showing=Showing(deciding.forced, deciding.keep),
+            )
+            if self._is_traced:
+                with self._tracer.span("decide and log", model_version=self.model.book.n_learnt):
+                    await decided
+            else:
+                await decided
         return deciding
+
+    def _contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
+        contexts = self._source.contexts(request)
+        return TracedContexts(contexts, self._tracer) if self._is_traced else contexts
 
     def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
         settings, model = self.settings, self.model
@@ -189,8 +214,18 @@ class Campaign:
             encode=self._encode,
         )
 
-    async def activate(self, event_id: str) -> bool:
-        """The arm is shown now: the wait for a reward begins.  False if it had begun before."""
+    async def enter(self, decided: Decided) -> None:
+        """Take in a decision that another process made."""
+        if decided.due is not None:
+            heapq.heappush(self._due, (decided.due, str(decided.decision_id)))
+        await self.model.enter(decided)
+
+    async def activate(self, event_id: str, *, at: float | None = None) -> bool:
+        """The arm is shown now: the wait for a reward begins.  False if it had begun before.
+
+        ``at`` is when another process was told.
+        """
+        now = await self._now(at)
         entry = self.model.book.entries.get(event_id)
         if entry is None:
             past = await self._past(event_id)
@@ -200,7 +235,6 @@ class Campaign:
         if not entry.held:
             await self.model.flush()
             return False
-        now = self._clock()
         if entry.due is not None and now > entry.due:
             raise ConflictError(f"event {event_id!r} was not activated in time")
         due = now + self.settings.reward_wait_s
@@ -210,38 +244,45 @@ class Campaign:
 
     # --- rewards ----------------------------------------------------------------------------------
 
-    async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
-        """Take a reward; returns what became of it, durably (``web.types.RewardStatus``)."""
+    async def reward(
+        self, event_id: str, value: float, *, reward_id: str = "", at: float | None = None
+    ) -> str:
+        """Take a reward; returns what became of it, durably (``web.types.RewardStatus``).
+
+        ``at`` is when it came, if that was to another process.
+        """
         value = as_reward(value)
+        now = await self._now(at)
         entry = self.model.book.entries.get(event_id)
-        now = self._clock()
         if entry is None or (entry.due is not None and now > entry.due):
             return await self._reward_closed(event_id, value, reward_id, now)
         if entry.held:
             raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
         if self.settings.mode == FROZEN:
-            return await self._reward_logged(event_id, value, reward_id, entry)
+            return await self._reward_logged(event_id, value, reward_id, entry, now)
         if self.settings.aggregation == SUM or entry.reports:
-            return await self._count(event_id, value, reward_id, entry)
-        await self.model.reward(event_id, value, reward_id=reward_id)
+            return await self._count(event_id, value, reward_id, entry, now)
+        await self.model.reward(event_id, value, reward_id=reward_id, at=now)
         self._tell(event_id, entry, "learnt", value)
         return "learnt"
 
-    async def _count(self, event_id: str, value: float, reward_id: str, entry: Entry) -> str:
+    async def _count(
+        self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
+    ) -> str:
         if reward_id in entry.reports:
             refuse_other_value(event_id, entry.reports[reward_id], value, reward_id)
             await self.model.flush()
             return "repeated"
-        await self.model.record(Reported(event_id, value, reward_id, COUNTED, self._clock()))
+        await self.model.record(Reported(event_id, value, reward_id, COUNTED, now))
         self._tell(event_id, entry, COUNTED, value)
         return COUNTED
 
     async def _reward_logged(
-        self, event_id: str, value: float, reward_id: str, entry: Entry
+        self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
     ) -> str:
         if (await self._past(event_id)).has(reward_id, value):
             return "repeated"
-        await self.model.record(Reported(event_id, value, reward_id, "logged", self._clock()))
+        await self.model.record(Reported(event_id, value, reward_id, "logged", now))
         self._tell(event_id, entry, "logged", value)
         return "logged"
 
@@ -259,6 +300,8 @@ class Campaign:
     async def settle(self) -> int:
         """End the waits that are over: learn sums and defaults; returns how many ended."""
         now = self._clock()
+        if self.arrivals is not None:  # a reward that came in time may be on its way
+            now = min(now, self.arrivals.complete_to)
         over: list[tuple[str, Entry]] = []
         while self._due and self._due[0][0] <= now and len(over) < AT_ONCE:
             _, event_id = heapq.heappop(self._due)
@@ -291,6 +334,7 @@ class Campaign:
 
     async def history(self, event_id: str) -> History:
         """All that is known of an event."""
+        await self._catch_up()
         return await self._past(event_id)
 
     async def configure(self, changes: dict[str, object]) -> CampaignSettings:
@@ -311,3 +355,14 @@ class Campaign:
         if past is None:
             raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
         return past
+
+    async def _now(self, at: float | None) -> float:
+        """When something came; what came here stands behind all that came elsewhere before."""
+        if at is not None:
+            return at
+        await self._catch_up()
+        return self._clock()
+
+    async def _catch_up(self) -> None:
+        if self.arrivals is not None:
+            await self.arrivals.drain()

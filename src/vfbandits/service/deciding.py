@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from vfbandits.core.arrays import Vector
+from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
 from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import SHADOW, CampaignSettings
-from vfbandits.service.durable import DurableBandit, Kept
 from vfbandits.service.observer import Ranked
 from vfbandits.service.parts import parts_of
+from vfbandits.service.showing import Kept
+from vfbandits.store.book import Book
 
 POLICY, HOLDBACK = "policy", "holdback"
 
@@ -49,6 +52,20 @@ class Outcome:
     epoch: int
 
 
+class Learnt(Protocol):
+    """What a decision is made with."""
+
+    @property
+    def bandit(self) -> Bandit:
+        """The model."""
+        ...
+
+    @property
+    def book(self) -> Book:
+        """What waits for a reward, and how much was learnt."""
+        ...
+
+
 @dataclass(slots=True)
 class Deciding:
     """A decision under way; ``share`` is the event's own number in [0, 1).
@@ -64,7 +81,7 @@ class Deciding:
     share: float
     config_version: int
     epoch: int
-    model: DurableBandit
+    model: Learnt
     split: Split
     is_blockwise: bool
     encode: Callable[[Outcome], bytes]

@@ -149,12 +149,7 @@ class Decisions:
 
     def arm_features(self, request: DecideRequest) -> Matrix | None:
         """What the request says of the arms, checked."""
-        arm_dim = self._role.roster.terms.arm_dim
-        if not arm_dim:
-            if request.arm_features:
-                raise ContextError("arm features go with layout 'outer'")
-            return None
-        return _floats(request.arm_features, (len(request.arms), arm_dim), "arm features")
+        return arm_features_of(request, self._role.roster.terms.arm_dim)
 
     def _start_round(self, batch: list[Waiting]) -> int:
         own = [waiting.own for waiting in batch]
@@ -167,6 +162,15 @@ class Decisions:
         )
         self._carry_out(todo)
         return number
+
+
+def arm_features_of(request: DecideRequest, arm_dim: int) -> Matrix | None:
+    """What a request says of the arms, checked; None where ``arm_dim`` is 0."""
+    if not arm_dim:
+        if request.arm_features:
+            raise ContextError("arm features go with layout 'outer'")
+        return None
+    return _floats(request.arm_features, (len(request.arms), arm_dim), "arm features")
 
 
 def _floats(raw: bytes, shape: tuple[int, int], what: str) -> Matrix:

@@ -10,17 +10,19 @@ the log or not; a reward sent again is learnt once either way.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.core.bandit import ALONE, Bandit
 from vfbandits.core.decision import ArmId, Decision, DecisionId
-from vfbandits.core.reward import as_reward
+from vfbandits.core.reward import Observation, as_reward
 from vfbandits.errors import (
+    ArmError,
+    ContextError,
     JournalError,
     RewardError,
     SettingError,
@@ -29,6 +31,7 @@ from vfbandits.errors import (
 )
 from vfbandits.service.group_commit import GroupCommit
 from vfbandits.service.group_lookup import GroupLookup
+from vfbandits.service.showing import Kept, Showing, decided_of
 from vfbandits.store.book import Book
 from vfbandits.store.events import (
     Activated,
@@ -43,30 +46,7 @@ from vfbandits.store.events import (
 from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
 
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What is logged of a decision beside what the bandit learns from; see ``Decided``."""
-
-    arm: ArmId
-    index: int
-    probability: float | None
-    group: str = "policy"
-    due: float | None = None
-    held: bool = False
-    note: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Showing:
-    """What the caller makes of a decision.
-
-    ``index`` is the arm that is shown whatever is chosen, if any; ``keep`` says what is logged of
-    a decision that was just made.
-    """
-
-    index: int | None
-    keep: Callable[[Decision], Kept]
+MOVES_KEPT = 4
 
 
 class DurableBandit:
@@ -111,6 +91,7 @@ class DurableBandit:
         self._is_closed = False
         self._snapshot_position = recovery.start or 0
         self._one_snapshot = asyncio.Lock()
+        self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
 
     @classmethod
     def open(
@@ -215,19 +196,40 @@ class DurableBandit:
         )
         with self._or_break_off():
             kept = self._plain(decision) if showing is None else showing.keep(decision)
-            event = self._decided(decision, user, kept)
+            event = decided_of(
+                self._model.bandit, decision, kept, user=user, epoch=self.epoch, at=self._clock()
+            )
             self._model.book.apply(event)
         await self._log(event)
         return decision
 
+    async def enter(self, event: Decided) -> None:
+        """Take in a decision that another process made with this model; returns when it is durable.
+
+        Its context must be behind the masks of ``epoch``.  An id that was used before is refused.
+        """
+        self._refuse_unless_well()
+        if event.epoch != self.epoch:
+            raise SettingError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
+        with self._or_break_off(SettingError, ContextError, ArmError):
+            seen = Observation(event.x, event.model)
+            self._model.bandit.recall(event.decision_id, seen, root=event.root)
+            self._model.book.apply(event)
+        await self._log(event)
+
     async def reward(
-        self, decision: Decision | DecisionId, value: float, *, reward_id: str | None = ""
+        self,
+        decision: Decision | DecisionId,
+        value: float,
+        *,
+        reward_id: str | None = "",
+        at: float | None = None,
     ) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
-        ``reward_id`` is only logged; None for one that nobody sent.  False, and nothing is
-        changed, when this very reward was learnt before; a different one is refused.  Both
-        answers, too, wait until the first reward is durable.
+        ``reward_id`` and ``at``, when it came, are only logged; the id is None for one that nobody
+        sent.  False, and nothing is changed, when this very reward was learnt before; a different
+        one is refused.  Both answers, too, wait until the first reward is durable.
         """
         self._refuse_unless_well()
         key = decision.id if isinstance(decision, Decision) else decision
@@ -239,7 +241,8 @@ class DurableBandit:
             raise
         if is_new:
             self._model.book.learnt(key)
-            await self._log(Rewarded(key, as_reward(value), self._clock(), reward_id))
+            came = self._clock() if at is None else at
+            await self._log(Rewarded(key, as_reward(value), came, reward_id))
         else:
             await self._commit.flush()
         return is_new
@@ -294,6 +297,7 @@ class DurableBandit:
         move = self._model.plan_move(event.matrix, epoch)
         with self._or_break_off():
             self._model.move(move, event)
+        self.recent_moves.append(event)
         await self._log(event)
 
     async def snapshot(self) -> int:
@@ -323,27 +327,6 @@ class DurableBandit:
     def _plain(self, decision: Decision) -> Kept:
         probability = decision.probability if self._log_probabilities else None
         return Kept(decision.arm, decision.index, probability)
-
-    def _decided(self, decision: Decision, user: str | None, kept: Kept) -> Decided:
-        bandit = self._model.bandit
-        x, model = bandit.observation(decision)
-        return Decided(
-            decision_id=decision.id,
-            arm=kept.arm,
-            index=kept.index,
-            x=x,
-            model=model,
-            probability=kept.probability,
-            contributors=decision.contributors,
-            epoch=self._model.epoch,
-            user=user,
-            at=self._clock(),
-            root=bandit.has_root,
-            group=kept.group,
-            due=kept.due,
-            held=kept.held,
-            note=kept.note,
-        )
 
     async def _log(self, event: Event) -> None:
         self._commit.add(event)

@@ -4,6 +4,8 @@ The bandit keeps what an open decision left to learn from.  The book keeps the r
 reward is waited for, what came so far, and the settings in force.
 """
 
+import base64
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,18 +81,18 @@ class Book:
     def pack(self) -> dict[str, object]:
         """For a snapshot."""
         return {
-            "settings": self.settings.decode(),
+            "settings": base64.b64encode(self.settings).decode(),
             "n_settings": self.n_settings,
             "n_learnt": self.n_learnt,
             "entries": [
-                [key, e.arm, e.group, e.at, e.due, e.held, list(e.reports.items())]
+                [key, e.arm, e.group, e.at, e.due, e.held, [[*r] for r in e.reports.items()]]
                 for key, e in self.entries.items()
             ],
         }
 
     def unpack(self, record: Record) -> None:
         """Take what a snapshot holds."""
-        self.settings = record.text("settings").encode()
+        self.settings = _from_base64(record, "settings")
         self.n_settings = record.integer("n_settings")
         self.n_learnt = record.integer("n_learnt")
         for packed in record.items("entries"):
@@ -100,17 +102,35 @@ class Book:
 
 def _entry(packed: object) -> tuple[DecisionId, Entry]:
     match packed:
-        case [
-            int() | str() as key,
-            int() | str() as arm,
-            str(group),
-            int() | float() as at,
-            int() | float() | None as due,
-            bool(held),
-            list(reports),
-        ]:
-            return key, Entry(arm, group, at, due, held, dict(reports))
-    raise SnapshotError("an entry of the book has an id, an arm, times and reports")
+        case [int() | str() as key, int() | str() as arm, str(group), at, due, bool(held), reports]:
+            if not isinstance(key, bool) and not isinstance(arm, bool):
+                when = None if due is None else _number(due)
+                return key, Entry(arm, group, _number(at), when, held, _reports(reports))
+    raise SnapshotError("an entry of the book needs an id, an arm, times and reports, got others")
+
+
+def _reports(packed: object) -> dict[str, float]:
+    reports = {}
+    for report in packed if isinstance(packed, list) else [None]:
+        match report:
+            case [str(reward_id), value]:
+                reports[reward_id] = _number(value)
+            case _:
+                raise SnapshotError("reports in the book need ids and values, got others")
+    return reports
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise SnapshotError(f"the book needs finite numbers, got {type(value).__name__}")
+    return float(value)
+
+
+def _from_base64(record: Record, key: str) -> bytes:
+    try:
+        return base64.b64decode(record.text(key), validate=True)
+    except ValueError as error:
+        raise SnapshotError(f"the snapshot needs base64 at {key!r}: {error}") from error
 
 
 def total(reports: Mapping[str, float]) -> float:

@@ -1,7 +1,8 @@
 """Make a log shorter: what a snapshot stands for may go, if the log is whole.
 
 Kept are the newest two snapshots, all events behind the older one, and before it the decisions
-that were still open then, with the changes of masks behind the first of them.
+that were still open then, with what had happened to them, and the changes of masks behind the
+first of them.  Settings are in the snapshots.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from vfbandits.errors import JournalError
 from vfbandits.store.events import Decided, Moved
 from vfbandits.store.fold import Model
 from vfbandits.store.journal import SNAPSHOTS_KEPT, Journal
+from vfbandits.store.names import decision_of
 from vfbandits.store.verify import verify
 
 
@@ -50,14 +52,18 @@ def compact(
 def _still_needed(journal: Journal, position: int) -> set[int]:
     model = Model.restore(position, journal.load_snapshot(position))
     wanted = set(model.bandit.open_decisions)
-    decided: dict[DecisionId, int] = {}
+    events: dict[DecisionId, list[int]] = {}
     moved: list[int] = []
     for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if at > position:
             break
-        if isinstance(event, Decided) and event.decision_id in wanted:
-            decided[event.decision_id] = at
-        elif isinstance(event, Moved):
+        decision_id = decision_of(event)
+        if isinstance(event, Moved):
             moved.append(at)
-    first = min(decided.values(), default=position)
-    return {*decided.values(), *(at for at in moved if at > first)}
+        elif decision_id is not None and decision_id in wanted:
+            if isinstance(event, Decided):  # an earlier one of the same name is not the open one
+                events[decision_id] = []
+            events.setdefault(decision_id, []).append(at)
+    first = min((places[0] for places in events.values()), default=position)
+    kept = {at for places in events.values() for at in places}
+    return {*kept, *(at for at in moved if at > first)}

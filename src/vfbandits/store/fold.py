@@ -95,6 +95,8 @@ class Model:
         bandit = Bandit.restore(snapshot)
         model = cls(bandit, epoch=kept.integer("epoch"), note=note, make_move=make_move)
         model.book.unpack(kept.child("book"))
+        if tuple(model.book.entries) != bandit.open_decisions:
+            raise SnapshotError("the book of a snapshot needs its open decisions, got others")
         model.position = position
         return model
 

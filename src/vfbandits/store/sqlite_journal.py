@@ -34,7 +34,7 @@ from vfbandits.store.names import Found
 from vfbandits.store.record import encode
 from vfbandits.store.snapshot import sync_folder
 from vfbandits.store.snapshot_files import SnapshotFiles
-from vfbandits.store.sqlite_names import waiting_in
+from vfbandits.store.sqlite_names import NAMES_AT_ONCE, waiting_in
 from vfbandits.store.sqlite_rows import (
     APPLICATION,
     BUSY_TIMEOUT_S,
@@ -57,7 +57,8 @@ class SqliteJournal:
 
     ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
     long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
-    fsyncs each time.
+    fsyncs each time.  ``names_at_once`` is how many names of events wait in memory
+    (``sqlite_names.py``).
 
     >>> import tempfile
     >>> from vfbandits.store.events import Forgotten
@@ -74,6 +75,7 @@ class SqliteJournal:
         *,
         key: JournalKey | None = None,
         checkpoint_pages: int = CHECKPOINT_PAGES,
+        names_at_once: int = NAMES_AT_ONCE,
     ) -> None:
         self._path = Path(path)
         self._has_failed = False
@@ -92,7 +94,8 @@ class SqliteJournal:
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             self._snapshots.clear_parts()
             self._last = self._recover()
-            self._waiting = waiting_in(self._db)
+            at_once = whole(names_at_once, "names_at_once")
+            self._waiting = waiting_in(self._db, at_once=at_once)
             self._closing = stack.pop_all()
 
     @property

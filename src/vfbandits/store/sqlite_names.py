@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-AT_ONCE = 16_384
+NAMES_AT_ONCE = 32_768
 _Named: TypeAlias = tuple[int, int]
 
 FIND = """
@@ -39,13 +39,13 @@ class WaitingNames:
     A look at ``positions`` must come before the look into the table: what leaves here is there.
     """
 
-    def __init__(self, waiting: Iterable[_Named] = (), *, at_once: int = AT_ONCE) -> None:
+    def __init__(self, waiting: Iterable[_Named] = (), *, at_once: int) -> None:
         self._at_once = at_once
         self._going: dict[int, list[int]] = {}
         self._sorted: list[_Named] = []
         self._n_gone = self._n_going = 0
         self._new: dict[int, list[int]] = {}
-        self._n_new = self._last = 0
+        self._n_new = 0
         for name, position in waiting:
             self._add(name, position)
 
@@ -84,14 +84,13 @@ class WaitingNames:
         self._n_new += 1
 
 
-def waiting_in(db: sqlite3.Connection) -> WaitingNames:
+def waiting_in(db: sqlite3.Connection, *, at_once: int) -> WaitingNames:
     """Those of a log that was just opened."""
-    return WaitingNames(
-        db.execute(
-            "SELECT name, position FROM event "
-            "WHERE position > (SELECT indexed_to FROM log) AND name IS NOT NULL"
-        )
+    sql = (
+        "SELECT name, position FROM event "
+        "WHERE position > (SELECT indexed_to FROM log) AND name IS NOT NULL"
     )
+    return WaitingNames(db.execute(sql), at_once=at_once)
 
 
 def as_json(numbers: Iterable[int]) -> str:

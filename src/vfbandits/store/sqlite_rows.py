@@ -56,7 +56,13 @@ _SCHEMA = f"""
     PRAGMA application_id = {APPLICATION};
     PRAGMA user_version = {VERSION}
 """
-_FORWARDS = "SELECT position, record, name FROM event WHERE position > ? ORDER BY position LIMIT ?"
+# A name that is missing where it would be looked for is none.
+_FORWARDS = """
+    SELECT position, record, CASE WHEN position > indexed_to OR EXISTS (
+        SELECT 1 FROM named WHERE named.name = event.name AND named.position = event.position
+    ) THEN name END
+    FROM event, log WHERE position > ? ORDER BY position LIMIT ?
+"""
 _BACKWARDS = """
     SELECT position, record FROM event
     WHERE position < ? AND position > (SELECT compacted_to FROM log)
@@ -73,9 +79,9 @@ class SqliteRows:
         self.path = path
         self.guard = threading.Lock()
         found = db.execute("SELECT identity, key_check FROM log").fetchone()
-        if found is None:
+        identity, check = found or (None, None)
+        if not isinstance(identity, bytes) or len(identity) != IDENTITY_BYTES:
             raise JournalError(f"the log {path} is damaged: it does not say who it is")
-        identity, check = found
         refuse_other_key(key, identity=identity, check=check, log=str(path))
         self.codec = Codec(identity, key)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
-from vfbandits.store.events import Decided, Event, Rewarded
+from vfbandits.store.events import Event, Forgotten, Moved
 from vfbandits.store.fold import MakeMove, Model, remask
 from vfbandits.store.journal import JournalReader
 
@@ -120,7 +120,7 @@ class _Check:
         if event is None:
             return
         self.counts[type(event).__name__] += 1
-        if isinstance(event, Decided | Rewarded):
+        if not isinstance(event, Moved | Forgotten):
             self.times[1:] = [event.at]
 
     def _apply(self, position: int, event: Event | None) -> None:

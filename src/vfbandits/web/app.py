@@ -11,11 +11,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vfbandits.service.tracer import Tracer
+from vfbandits.service.tracer import NoTracer, Tracer
 from vfbandits.web.guard import require
 from vfbandits.web.handlers import Handlers
+from vfbandits.web.hot import HotCalls
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.openapi import openapi_document
 from vfbandits.web.openapi_paths import OPERATIONS, Operation
@@ -33,18 +34,46 @@ class Parts:
     pages: Iterable[BaseRoute] = ()
 
 
-def build_app(handlers: Handlers, parts: Parts) -> ASGIApp:
+@dataclass(frozen=True, slots=True)
+class Application:
+    """All routes; ``hot`` are those that can be called without them, if there are any."""
+
+    routes: ASGIApp
+    hot: HotCalls | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer by the routes."""
+        await self.routes(scope, receive, send)
+
+
+def build_app(handlers: Handlers, parts: Parts) -> Application:
     """All routes, without a guard before them."""
     deeds = _deeds(handlers, parts)
+    by_path: dict[str, dict[str, Handler]] = {}
+    for operation in sorted(OPERATIONS, key=_first_the_longer):
+        path = operation.path.replace("{event_id}", "{event_id:path}")
+        endpoint = _endpoint(operation, deeds[operation.deed], parts)
+        by_path.setdefault(path, {})[operation.method] = endpoint
     routes: list[BaseRoute] = [
-        Route(
-            operation.path.replace("{event_id}", "{event_id:path}"),
-            _endpoint(operation, deeds[operation.deed], parts),
-            methods=[operation.method],
-        )
-        for operation in sorted(OPERATIONS, key=_first_the_longer)
+        Route(path, _by_method(endpoints), methods=list(endpoints))
+        for path, endpoints in by_path.items()
     ]
-    return Starlette(routes=[*routes, *parts.pages], exception_handlers=ERROR_HANDLERS)
+    app = Starlette(routes=[*routes, *parts.pages], exception_handlers=ERROR_HANDLERS)
+    # A trace begins with the headers that a route sees; without one there is a shorter way.
+    hot = HotCalls(handlers, parts.metrics) if isinstance(parts.tracer, NoTracer) else None
+    return Application(app, hot)
+
+
+def _by_method(endpoints: Mapping[str, Handler]) -> Handler:
+    """One route for a path: a method that it does not know is answered with all that it does."""
+    if len(endpoints) == 1:
+        return next(iter(endpoints.values()))
+
+    async def endpoint(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await endpoints[method](request)
+
+    return endpoint
 
 
 def _first_the_longer(operation: Operation) -> int:

@@ -3,12 +3,12 @@
 import struct
 
 import msgspec
-import numpy as np
 
 from vfbandits.errors import ArmError, ContextError
 from vfbandits.service.deciding import Asked, Outcome
 from vfbandits.web.types import Arm, RankedArm, RankRequest, RankResponse
 
+_ONLY_IDS = {str}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -18,14 +18,9 @@ def asked_of(request: RankRequest, *, layout: str) -> Asked:
     >>> asked_of(RankRequest("ann", ["tea", "milk"], exclude=["tea"]), layout="disjoint").arms
     ('milk',)
     """
-    excluded = frozenset(request.exclude)
-    arms = [arm if isinstance(arm, Arm) else Arm(arm) for arm in request.arms]
-    if excluded:
-        arms = [arm for arm in arms if arm.id not in excluded]
-    ids = tuple([arm.id for arm in arms])
+    ids, of_arms = _arms(request)
     if len(set(ids)) < len(ids):
         raise ArmError("each arm comes once, got one twice")
-    of_arms = _rows(arms)
     own = b"" if request.features is None else _floats(request.features)
     if of_arms and layout == "disjoint":
         raise ContextError("features of arms go with layouts 'per_arm' and 'outer', got 'disjoint'")
@@ -44,8 +39,9 @@ def asked_of(request: RankRequest, *, layout: str) -> Asked:
 
 def answer_of(outcome: Outcome) -> bytes:
     """The answer as it is kept in the log and sent: a ``RankResponse`` as JSON."""
-    best_first = np.argsort(-outcome.scores, kind="stable").tolist()
     arms, scores = outcome.arms, outcome.scores.tolist()
+    # Of equal ones the first stays first.
+    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
     means, probabilities = outcome.means.tolist(), outcome.probabilities.tolist()
     ranking = [RankedArm(arms[k], scores[k], means[k], probabilities[k]) for k in best_first]
     response = RankResponse(
@@ -60,6 +56,16 @@ def answer_of(outcome: Outcome) -> bytes:
         outcome.epoch,
     )
     return _encode(response)
+
+
+def _arms(request: RankRequest) -> tuple[tuple[str, ...], bytes]:
+    """The ids of the arms that may be shown, and their features, if they came with some."""
+    if not request.exclude and {*map(type, request.arms)} == _ONLY_IDS:
+        return tuple(request.arms), b""  # type: ignore[arg-type]  # all of them are text
+    excluded = frozenset(request.exclude)
+    arms = [arm if isinstance(arm, Arm) else Arm(arm) for arm in request.arms]
+    arms = [arm for arm in arms if arm.id not in excluded]
+    return tuple([arm.id for arm in arms]), _rows(arms)
 
 
 def _baseline(request: RankRequest, ids: tuple[str, ...]) -> int:

@@ -1,7 +1,8 @@
 """Stands before the application: who asks, and how much."""
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vfbandits.web.body_limit import BodyLimit
@@ -9,6 +10,9 @@ from vfbandits.web.caller import CALLER, EVERYBODY, Caller, Right
 from vfbandits.web.limits import Buckets, Limits, Rate, network_of
 from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.web.refuse import address_of, log_refusal, response_to
+
+if TYPE_CHECKING:
+    from vfbandits.web.hot import HotCall, HotCalls
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
@@ -53,6 +57,7 @@ class Guard:
         public_below: tuple[str, ...] = (),
     ) -> None:
         self._app = BodyLimit(app, limits.body_bytes, log=self._log)
+        self._hot: HotCalls | None = getattr(app, "hot", None)
         self._ring = ring
         self._limits = limits
         self._public = public
@@ -74,6 +79,30 @@ class Guard:
                 await response_to(scope, refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    @property
+    def shortcut(self) -> "Guard | None":
+        """The short way past the routes, for a server that knows one (``short_way.Shortcut``)."""
+        return None if self._hot is None else self
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest body."""
+        return self._limits.body_bytes
+
+    async def answer(self, call: "HotCall", scope: Scope, body: bytes) -> bytes | Response:
+        """Let a call in that came as a whole, or refuse it; JSON that goes with 200, or a response.
+
+        Bodies over ``most_bytes`` are for the server to keep away.
+        """
+        try:
+            self._admit(scope)
+        except Refusal as refusal:
+            self._log(scope, refusal)
+            return response_to(scope, refusal)
+        if self._hot is None:
+            raise RuntimeError("there is a short way only to an application that has one")
+        return await self._hot.answer(call, scope, body)
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]

@@ -7,20 +7,23 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from vfbandits.errors import VFBanditsError
-from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaigns import DEFAULT, Campaigns
+from vfbandits.service.campaign_settings import CampaignSettings
+from vfbandits.service.campaigns import DEFAULT
 from vfbandits.service.history import History
+from vfbandits.service.served import Served, ServedCampaigns
 from vfbandits.web import types
 from vfbandits.web.asking import asked_of
 from vfbandits.web.caller import Right
 from vfbandits.web.guard import caller_of, require
 from vfbandits.web.limits import Limits
 from vfbandits.web.problem import problem_of
-from vfbandits.web.refusals import Unsupported
+from vfbandits.web.refusals import Unavailable, Unsupported
 
 JSON = "application/json"
+_DECIDING = ("rank", "reward")
 S = TypeVar("S", bound=msgspec.Struct)
 
 _encode = msgspec.json.Encoder().encode
@@ -33,24 +36,32 @@ _answer = msgspec.json.Decoder(types.RankResponse).decode
 
 
 class Handlers:
-    """Handlers of one server; ``participants`` are as the active participant sees them."""
+    """Handlers of one server.
+
+    One that does not ``decide`` sends those who rank and reward to others.
+    """
 
     def __init__(
         self,
-        campaigns: Campaigns,
+        campaigns: ServedCampaigns,
         *,
         model_facts: Callable[[], "ModelFacts"],
         limits: Limits,
+        decides: bool = True,
     ) -> None:
         self._campaigns = campaigns
+        self._decides = decides
         self._limits = limits
         self._model_facts = model_facts
 
     async def rank(self, request: Request) -> Response:
         """POST /v1/rank."""
         campaign = self._campaign(request, "rank")
-        asked = asked_of(await _body(request, _rank), layout=campaign.layout)
-        return Response(await campaign.rank(asked), media_type=JSON)
+        return Response(await self.rank_bytes(campaign, await _raw(request)), media_type=JSON)
+
+    async def rank_bytes(self, campaign: Served, body: bytes) -> bytes:
+        """The answer to a body of ``/v1/rank``."""
+        return await campaign.rank(asked_of(_rank(body), layout=campaign.layout))
 
     async def rank_batch(self, request: Request) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
@@ -63,10 +74,14 @@ class Handlers:
     async def reward(self, request: Request) -> Response:
         """POST /v1/events/{event_id}/reward."""
         campaign = self._campaign(request, "reward")
-        event_id = request.path_params["event_id"]
-        body = await _body(request, _reward)
-        status = await campaign.reward(event_id, body.value, reward_id=body.reward_id)
-        return _json(types.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
+        event_id, body = request.path_params["event_id"], await _raw(request)
+        return Response(await self.reward_bytes(campaign, event_id, body), media_type=JSON)
+
+    async def reward_bytes(self, campaign: Served, event_id: str, body: bytes) -> bytes:
+        """The answer to a body of ``/v1/events/{event_id}/reward``."""
+        reward = _reward(body)
+        status = await campaign.reward(event_id, reward.value, reward_id=reward.reward_id)
+        return _encode(types.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
 
     async def reward_batch(self, request: Request) -> Response:
         """POST /v1/rewards/batch: in their order, and durable together."""
@@ -94,17 +109,18 @@ class Handlers:
 
     async def config(self, request: Request) -> Response:
         """GET /v1/config."""
-        return _json(_config_of(self._campaign(request, "read")))
+        campaign = self._campaign(request, "read")
+        return _json(_config_of(campaign, campaign.settings))
 
     async def change_config(self, request: Request) -> Response:
         """PATCH /v1/config."""
         campaign = self._campaign(request, "admin")
         change = await _body(request, _change)
-        await campaign.configure(
+        settings = await campaign.configure(
             {name: value for name, value in msgspec.structs.asdict(change).items()
              if value is not msgspec.UNSET}
         )  # fmt: skip
-        return _json(_config_of(campaign))
+        return _json(_config_of(campaign, settings))
 
     async def list_campaigns(self, request: Request) -> Response:
         """GET /v1/campaigns."""
@@ -128,10 +144,16 @@ class Handlers:
         """A batch counts as many requests as it holds; one was counted when it came in."""
         self._limits.callers.owe(caller_of(request.scope).name, n_requests - 1)
 
-    def _campaign(self, request: Request, right: Right) -> Campaign:
-        name = request.path_params.get("campaign", DEFAULT)
-        require(request.scope, right, name)
+    def campaign(self, scope: Scope, right: Right, name: str = DEFAULT) -> Served:
+        """The campaign of this name, for a caller that has ``right`` in it."""
+        require(scope, right, name)
+        if right in _DECIDING and not self._decides:
+            raise Unavailable("this process trains and does not decide: ask a ranker")
         return self._campaigns[name]
+
+    def _campaign(self, request: Request, right: Right) -> Served:
+        name = request.path_params.get("campaign", DEFAULT)
+        return self.campaign(request.scope, right, name)
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -141,7 +163,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     aggregation: str
     participants: list[types.ParticipantView]
 
-    def of(self, campaign: Campaign) -> types.ModelResponse:
+    def of(self, campaign: Served) -> types.ModelResponse:
         """A campaign's model, as far as it may be shown."""
         model = campaign.model
         bandit = model.bandit
@@ -180,8 +202,7 @@ def event_of(past: History) -> types.EventResponse:
     )
 
 
-def _config_of(campaign: Campaign) -> types.ConfigResponse:
-    settings = campaign.settings
+def _config_of(campaign: Served, settings: CampaignSettings) -> types.ConfigResponse:
     return types.ConfigResponse(
         campaign=campaign.name,
         version=campaign.config_version,
@@ -196,7 +217,7 @@ def _config_of(campaign: Campaign) -> types.ConfigResponse:
     )
 
 
-async def _ranked(campaign: Campaign, one: types.RankRequest) -> types.RankResult:
+async def _ranked(campaign: Served, one: types.RankRequest) -> types.RankResult:
     try:
         answer = await campaign.rank(asked_of(one, layout=campaign.layout))
     except VFBanditsError as error:
@@ -204,7 +225,7 @@ async def _ranked(campaign: Campaign, one: types.RankRequest) -> types.RankResul
     return types.RankResult(_answer(answer))
 
 
-async def _rewarded(campaign: Campaign, one: types.EventReward) -> types.RewardResult:
+async def _rewarded(campaign: Served, one: types.EventReward) -> types.RewardResult:
     try:
         status = await campaign.reward(one.event_id, one.value, reward_id=one.reward_id)
     except VFBanditsError as error:
@@ -212,11 +233,19 @@ async def _rewarded(campaign: Campaign, one: types.EventReward) -> types.RewardR
     return types.RewardResult(types.RewardResponse(one.event_id, status))  # type: ignore[arg-type]  # one of them
 
 
+def refuse_unless_json(content_type: str) -> None:
+    """Raise Unsupported unless this is how JSON is announced."""
+    if content_type.split(";", 1)[0].strip().lower() != JSON:
+        raise Unsupported(f"wanted a body of {JSON}, got {content_type!r}")
+
+
+async def _raw(request: Request) -> bytes:
+    refuse_unless_json(request.headers.get("content-type", JSON))
+    return await request.body()
+
+
 async def _body(request: Request, decode: Callable[[bytes], S]) -> S:
-    kind = request.headers.get("content-type", JSON)
-    if kind.split(";", 1)[0].strip().lower() != JSON:
-        raise Unsupported(f"wanted a body of {JSON}, got {kind!r}")
-    return decode(await request.body())
+    return decode(await _raw(request))
 
 
 def _json(answer: msgspec.Struct, *, status: int = 200) -> Response:

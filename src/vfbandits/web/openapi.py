@@ -19,7 +19,7 @@ from vfbandits.web.openapi_examples import (
     problem_example,
 )
 from vfbandits.web.openapi_paths import OPERATIONS, Operation
-from vfbandits.web.openapi_schemas import Table, component_schemas, ref
+from vfbandits.web.openapi_schemas import Table, component_schemas, id_schema, ref
 from vfbandits.web.problem import MEDIA_TYPE
 
 __all__ = ["OPERATIONS", "Operation", "openapi_document"]
@@ -151,7 +151,6 @@ def _header(description: str, kind: str, *, required: bool) -> Table:
 
 
 def _parameters() -> dict[str, Table]:
-    (id_schema,), _ = msgspec.json.schema_components([types.Id])
     texts = {
         "event_id": ("The event, by the id that its decision has.", EVENT_ID),
         "campaign": ("The campaign, by its name.", CAMPAIGN),
@@ -162,7 +161,7 @@ def _parameters() -> dict[str, Table]:
             "in": "path",
             "required": True,
             "description": description,
-            "schema": id_schema,
+            "schema": id_schema(),
             "example": example,
         }
         for name, (description, example) in texts.items()

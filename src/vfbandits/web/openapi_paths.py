@@ -215,6 +215,8 @@ _OF_THE_SERVER = (
         "process",
         "Metrics for Prometheus",
         "In Prometheus' text format.",
+        scope="read",
+        problems=_READ,
         media="text/plain",
     ),
     Operation(

@@ -20,7 +20,7 @@ Table: TypeAlias = dict[str, Json]
 REF = "#/components/schemas/{name}"
 ARM_OR_ID = "ArmOrId"
 _FORMATS = {"number": "double", "integer": "int64"}
-_NULL: Table = {"type": "null"}
+_VERY_END = r"(?!\n)"
 
 
 def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Table]:
@@ -36,6 +36,12 @@ def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Tabl
     if "RankRequest" in made:
         _name_the_union(made)
     return made
+
+
+def id_schema() -> Table:
+    """The schema of an id, where it stands alone."""
+    (raw,), _ = msgspec.json.schema_components([types.Id])
+    return cast(Table, _friendly(cast(Json, raw)))
 
 
 def ref(struct: type[msgspec.Struct]) -> Table:
@@ -73,7 +79,10 @@ def _friendly(value: Json) -> Json:
     schema = {key: _friendly(each) for key, each in value.items()}
     if isinstance(schema.get("enum"), list):
         schema = {"type": "string", **schema}
-    kind = schema.get("type")
+    pattern, kind = schema.get("pattern"), schema.get("type")
+    if isinstance(pattern, str):
+        # JSON's `$` is the very end; Python needs more to say so, which Go and Rust cannot read.
+        schema["pattern"] = pattern.removesuffix(_VERY_END)
     if isinstance(kind, str) and kind in _FORMATS:
         schema["format"] = _FORMATS[kind]
     return _without_null_union(schema)

@@ -1,34 +1,40 @@
 """An active participant with its HTTP interface: a configuration becomes a running process."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from starlette.types import ASGIApp, Scope
 
 from vfbandits.errors import ConfigError
+from vfbandits.protocol.roster import Terms
 from vfbandits.service.active import ActiveService
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.campaigns import Campaigns
+from vfbandits.service.consume import Consumer, Hearers
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.log import Logger, logger_for
 from vfbandits.service.run import build_active, listener_of, open_models, signalled
 from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.tracer import Tracer
+from vfbandits.store.events import Decided
+from vfbandits.store.inbox_open import open_inbox
+from vfbandits.store.key import JournalKey, read_key
+from vfbandits.store.open_journal import is_database
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
-from vfbandits.web.client_certificate import NoKeys
 from vfbandits.web.dashboard import PAGE, dashboard_routes
+from vfbandits.web.front import Front
+from vfbandits.web.gate import PUBLIC, guarded, limits_of
 from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
-from vfbandits.web.guard import PROBES, Guard, require
+from vfbandits.web.guard import require
 from vfbandits.web.handlers import Handlers, ModelFacts
-from vfbandits.web.keys import KeyRing
-from vfbandits.web.limits import Buckets, Limits, Rate
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.observed.observatory import Observatory
 from vfbandits.web.server import HttpServer
 from vfbandits.web.tracing import TracingSettings, make_tracer
 from vfbandits.web.types import ParticipantView
 
-PUBLIC = PROBES | PAGE.keys() | {"/openapi.json"}
 EVENTS_REPLAYED = 5_000  # so that the page is not empty after a restart
 
 
@@ -36,32 +42,87 @@ class ServedActive:
     """An active participant, its campaigns and its HTTP server; ``start`` and ``stop`` it."""
 
     def __init__(
-        self, settings: ActiveSettings, http: HttpSettings, service: ActiveService, log: Logger
+        self,
+        settings: ActiveSettings,
+        http: HttpSettings,
+        service: ActiveService,
+        log: Logger,
+        *,
+        front: Front | None = None,
     ) -> None:
         self.service = service
         self._settings = settings
         self._http = http
         self._log = log
+        self._front = front
+        self._server: HttpServer | None = None
+        self._consumers: list[Consumer] = []
         self._tracer: Tracer = make_tracer(TracingSettings(http.traces))
 
     async def start(self) -> tuple[int, int]:
         """Listen for participants and for applications; returns both ports."""
         service, settings = self.service, self._settings
         self.campaigns = await self._open_campaigns()
-        self._server = HttpServer(await self._app(), self._http)
-        port = await service.start(listener_of(settings.place, service))
-        http_port = await self._server.start()
+        app = await self._app()
+        try:
+            port = await service.start(listener_of(settings.place, service))
+        except ConfigError:
+            await self.stop()
+            raise
+        await self._consume()
         self.campaigns.start()
+        http_port = await self._serve(app)
         self._log.info("http_listening", port=http_port, campaigns=", ".join(self.campaigns.names))
         return port, http_port
 
     async def stop(self) -> None:
         """Finish what is under way, then close everything."""
         self.campaigns.is_stopping = True
-        await self._server.stop()
+        if self._server is not None:
+            await self._server.stop()
+        for consumer in self._consumers:
+            await consumer.stop()
         await self.service.stop()
         await self.campaigns.stop()
         self._tracer.close()
+
+    def problems(self) -> list[str]:
+        """Why this process should not lead any more, if there is a reason."""
+        broken = [consumer.broken_by for consumer in self._consumers]
+        return [*self.campaigns.problems(), *(reason for reason in broken if reason is not None)]
+
+    async def _serve(self, app: ASGIApp) -> int:
+        if self._front is not None:
+            self._front.app = app
+            return self._front.port
+        self._server = HttpServer(app, self._http)
+        return await self._server.start()
+
+    async def _consume(self) -> None:
+        """Take in what rankers promise, where several processes can share a log."""
+        target = self._settings.journal_target
+        if not target or not is_database(target):
+            return
+        key = journal_key_of(self._settings)
+        for campaign in self.campaigns:
+            open_one = partial(open_inbox, target, name=campaign.name, key=key)
+            inbox = await asyncio.to_thread(open_one)
+            hearers = Hearers(self._entered, self._refused, self._failed)
+            consumer = Consumer(campaign, inbox, hearers, is_in_use=self._has_rankers)
+            self._consumers.append(consumer)
+            consumer.start()
+
+    def _has_rankers(self) -> bool:
+        return self.service.counts["gathered"] > 0
+
+    def _entered(self, campaign: str, events: Sequence[Decided]) -> None:
+        self._sky.replay(campaign, ((0, event) for event in events))
+
+    def _refused(self, campaign: str, reason: str) -> None:
+        self._log.error("arrival_refused", campaign=campaign, reason=reason)
+
+    def _failed(self, campaign: str, reason: str) -> None:
+        self._log.error("inbox_failed", campaign=campaign, reason=reason)
 
     async def _open_campaigns(self) -> Campaigns:
         models = await open_models(self._settings, self.service)
@@ -81,7 +142,7 @@ class ServedActive:
 
     async def _app(self) -> ASGIApp:
         campaigns, service = self.campaigns, self.service
-        sky = Observatory(
+        self._sky = sky = Observatory(
             service.role.roster.federation,
             campaigns.names,
             participants=service.participants,
@@ -93,21 +154,16 @@ class ServedActive:
         metrics = Metrics(self._readings())
         for campaign in campaigns:
             campaign.observe((metrics, sky))
-        limits = _limits(self._http)
-        handlers = Handlers(campaigns, model_facts=self._model_facts, limits=limits)
+        limits = limits_of(self._http)
+        handlers = Handlers(
+            campaigns,
+            model_facts=self._model_facts,
+            limits=limits,
+            decides=self._front is None,
+        )
         pages = dashboard_routes(sky, require=_require_read)
         app = build_app(handlers, Parts(metrics, self._tracer, pages))
-        return Guard(app, self._ring(), limits, public=PUBLIC)
-
-    def _ring(self) -> KeyRing | NoKeys | None:
-        if self._http.keys is not None:
-            ring = KeyRing.load(self._http.keys)
-            if not len(ring) and self._http.clients is None:
-                raise ConfigError(
-                    f"wanted an API key in {self._http.keys}, got none: vfb keys create makes one"
-                )
-            return ring
-        return None if self._http.insecure else NoKeys()
+        return guarded(app, self._http, limits, public=PUBLIC | PAGE.keys())
 
     def _readings(self) -> Readings:
         return Readings(
@@ -121,17 +177,18 @@ class ServedActive:
         )
 
     def _model_facts(self) -> ModelFacts:
-        terms = self.service.role.roster.terms
-        participants = [
-            ParticipantView(
-                name,
-                int(str(facts["width"])),
-                facts["connected"] is True,
-                str(facts["circuit"]),
-            )
-            for name, facts in self.service.participants().items()
-        ]
-        return ModelFacts(terms.mask, terms.aggregation, participants)
+        return facts_of(self.service.role.roster.terms, self.service.participants())
+
+
+def facts_of(terms: Terms, participants: Mapping[str, Mapping[str, object]]) -> ModelFacts:
+    """What all campaigns share, from what the active participant says of the others."""
+    views = [
+        ParticipantView(
+            name, int(str(facts["width"])), facts["connected"] is True, str(facts["circuit"])
+        )
+        for name, facts in participants.items()
+    ]
+    return ModelFacts(terms.mask, terms.aggregation, views)
 
 
 async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int], None]) -> None:
@@ -153,12 +210,6 @@ def _require_read(scope: Scope, right: str) -> None:
     require(scope, "read")
 
 
-def _limits(http: HttpSettings) -> Limits:
-    callers = Rate(http.rate, burst=int(http.burst))
-    addresses = Rate(2.0 * http.rate, burst=int(2 * http.burst))
-    return Limits(Buckets(callers), Buckets(addresses), http.body_limit_bytes)
-
-
 def _gauges(campaign: Campaign) -> CampaignGauges:
     model = campaign.model
     commits, events = model.commits
@@ -172,3 +223,8 @@ def _gauges(campaign: Campaign) -> CampaignGauges:
         model_version=model.book.n_learnt,
         model_norm=model.bandit.estimate_norm(),
     )
+
+
+def journal_key_of(settings: ActiveSettings) -> JournalKey | None:
+    """The key that the log is encrypted with, if any."""
+    return None if settings.journal_key is None else read_key(settings.journal_key)

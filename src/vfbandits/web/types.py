@@ -115,7 +115,9 @@ class RewardRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reward_id: Annotated[str, Meta(max_length=LONGEST_ID)] = ""
 
 
-RewardStatus: TypeAlias = Literal["learnt", "counted", "repeated", "late", "ignored", "logged"]
+RewardStatus: TypeAlias = Literal[
+    "learnt", "counted", "repeated", "late", "ignored", "logged", "queued"
+]
 
 
 class RewardResponse(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class RewardResponse(msgspec.Struct, frozen=True):
     "learnt": the model has it.  "counted": it will be learnt, with others, when the wait is over
     (aggregation "sum").  "repeated": it was there before.  "late": the wait is over; it is logged
     and not learnt.  "ignored": an earlier one counts (aggregation "earliest").  "logged": the model
-    is frozen.
+    is frozen.  "queued": it is kept, and the process that learns will say which of these it is.
     """
 
     event_id: str

@@ -9,12 +9,20 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReply,
     RewardReply,
     RewardRequest,
     StatusReply,
     StatusRequest,
 )
-from vfbandits.transport.rpc.application_codec import CHANGE, DECIDE, REWARD, STATUS, Method
+from vfbandits.transport.rpc.application_codec import (
+    CHANGE,
+    DECIDE,
+    GATHER,
+    REWARD,
+    STATUS,
+    Method,
+)
 from vfbandits.transport.rpc.dialling import Route
 from vfbandits.transport.rpc.tls import TlsFiles
 
@@ -54,6 +62,10 @@ class ApplicationClient:
     async def change(self, request: ChangeRequest, *, timeout_s: float) -> ChangeReply:
         """Move the federation to the next mask epoch; for operators."""
         return await self._call(CHANGE, request, timeout_s)
+
+    async def gather(self, request: DecideRequest, *, timeout_s: float) -> GatherReply:
+        """The masked contexts of a decision; for the active participant's own processes."""
+        return await self._call(GATHER, request, timeout_s)
 
     async def close(self) -> None:
         """Give the connection back."""

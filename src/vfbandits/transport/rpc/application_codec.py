@@ -10,6 +10,7 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReply,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -163,6 +164,25 @@ def _read_changed(data: bytes) -> ChangeReply:
     return ChangeReply(count(m.epoch, "epoch"), text(m.roster, "roster"))
 
 
+def _write_gathered(m: GatherReply) -> bytes:
+    return wire.GatherReply(
+        rows=m.rows,
+        contributors=m.contributors,
+        epoch=m.epoch,
+        bytes_received=m.bytes_received,
+    ).SerializeToString()
+
+
+def _read_gathered(data: bytes) -> GatherReply:
+    m = parse(wire.GatherReply, data)
+    return GatherReply(
+        rows=doubles(m.rows, "rows"),
+        contributors=texts(m.contributors, "contributors", most=MOST_MEMBERS),
+        epoch=count(m.epoch, "epoch"),
+        bytes_received=count(m.bytes_received, "bytes_received"),
+    )
+
+
 DECIDE: Final[Method[DecideRequest, DecideReply]] = Method(
     "Decide", Codec(_write_decide, _read_decide), Codec(_write_decided, _read_decided)
 )
@@ -183,4 +203,7 @@ CHANGE: Final[Method[ChangeRequest, ChangeReply]] = Method(
         lambda m: wire.ChangeReply(epoch=m.epoch, roster=m.roster).SerializeToString(),
         _read_changed,
     ),
+)
+GATHER: Final[Method[DecideRequest, GatherReply]] = Method(
+    "Gather", DECIDE.request, Codec(_write_gathered, _read_gathered)
 )

@@ -7,6 +7,7 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReply,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -32,4 +33,8 @@ class Calls(Protocol):
 
     async def change(self, peer: Peer, request: ChangeRequest, /) -> ChangeReply:
         """Move to the next mask epoch."""
+        ...
+
+    async def gather(self, peer: Peer, request: DecideRequest, /) -> GatherReply:
+        """Gather the masked contexts of a decision that another process makes."""
         ...

@@ -13,6 +13,7 @@ from vfbandits.transport.channel import Handler, Peer
 from vfbandits.transport.rpc.application_codec import (
     CHANGE,
     DECIDE,
+    GATHER,
     REWARD,
     SERVICE,
     STATUS,
@@ -87,6 +88,7 @@ class RpcListener:
                 REWARD.name: self._unary(REWARD, self._calls.reward),
                 STATUS.name: self._unary(STATUS, self._calls.status),
                 CHANGE.name: self._unary(CHANGE, self._calls.change),
+                GATHER.name: self._unary(GATHER, self._calls.gather),
             }
             services.append(grpc.method_handlers_generic_handler(SERVICE, methods))
         return services

@@ -658,3 +658,32 @@ class ChangeReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChangeReply: _TypeAlias = ChangeReply  # noqa: Y015
+
+@_typing.final
+class GatherReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    CONTRIBUTORS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    BYTES_RECEIVED_FIELD_NUMBER: _builtins.int
+    rows: _builtins.bytes
+    epoch: _builtins.int
+    bytes_received: _builtins.int
+    @_builtins.property
+    def contributors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        rows: _builtins.bytes = ...,
+        contributors: _abc.Iterable[_builtins.str] | None = ...,
+        epoch: _builtins.int = ...,
+        bytes_received: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_received", b"bytes_received", "contributors", b"contributors", "epoch", b"epoch", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GatherReply: _TypeAlias = GatherReply  # noqa: Y015

@@ -1,0 +1,85 @@
+"""A ranker's way to the leader: contexts for its decisions, and how the federation is."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+
+from vfbandits.errors import LinkError, VFBanditsError, WireError
+from vfbandits.protocol.application import DecideRequest, GatherReply, StatusRequest
+from vfbandits.transport.rpc.application import ApplicationClient
+
+PATIENCE_S = 5.0
+TRY_EVERY_S = 0.1
+LOOK_EVERY_S = 1.0
+STATUS_S = 2.0
+
+
+class Leader:
+    """Asks whoever leads now.
+
+    While nobody does, because the last one was killed, a call is made again for ``patience_s``:
+    by then another has taken over, or there is none.  ``answer_s`` is the deadline of one call.
+    """
+
+    def __init__(
+        self, client: ApplicationClient, *, answer_s: float, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._client = client
+        self._answer_s = answer_s
+        self._patience_s = patience_s
+        self._participants: Mapping[str, Mapping[str, object]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def participants(self) -> Mapping[str, Mapping[str, object]]:
+        """Each participant as the leader saw it a second ago; nobody if there is no leader."""
+        return self._participants
+
+    def start(self) -> None:
+        """Begin to look at the federation."""
+        self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
+
+    async def stop(self) -> None:
+        """Hang up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.close()
+
+    async def gather(self, request: DecideRequest) -> GatherReply:
+        """The masked contexts of a decision."""
+        return await with_patience(
+            lambda: self._client.gather(request, timeout_s=self._answer_s),
+            patience_s=self._patience_s,
+        )
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            try:
+                reply = await self._client.status(StatusRequest(), timeout_s=STATUS_S)
+                self._participants = _participants(reply.document)
+            except VFBanditsError:  # nobody leads just now; decisions find out for themselves
+                self._participants = {}
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def with_patience(
+    call: Callable[[], Awaitable[GatherReply]], *, patience_s: float
+) -> GatherReply:
+    """What ``call`` gives, made again for a while as long as there is no link."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience_s
+    while True:
+        try:
+            return await call()
+        except LinkError:
+            if loop.time() >= end:
+                raise
+        await asyncio.sleep(TRY_EVERY_S)
+
+
+def _participants(document: str) -> dict[str, Mapping[str, object]]:
+    try:
+        found = json.loads(document).get("participants", {})
+        return {str(name): dict(facts) for name, facts in found.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise WireError("wanted a status with participants, got another") from error

@@ -1,0 +1,305 @@
+"""A campaign as a ranker has it: it decides with a model that follows the log, and keeps nothing.
+
+What it promises stands in the inbox before it is answered; the leader takes it into the log.  Its
+answers are those that the leader would give at the same position of the log: same model, same
+settings, and draws that come from the event.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+
+from vfbandits.core.context import Split
+from vfbandits.core.reward import as_reward
+from vfbandits.errors import ArmError, ConflictError, ContextError, LinkError, UnknownEventError
+from vfbandits.protocol.application import DecideRequest, GatherReply
+from vfbandits.protocol.roster import Roster
+from vfbandits.service.batch import Contexts
+from vfbandits.service.campaign_settings import FROZEN, CampaignSettings
+from vfbandits.service.deciding import Asked, Deciding, Outcome
+from vfbandits.service.decisions import arm_features_of
+from vfbandits.service.draws import EventDraws
+from vfbandits.service.history import History, refuse_other_value
+from vfbandits.service.observer import Heard, Observer
+from vfbandits.service.ranker_log import RankerLog
+from vfbandits.service.showing import decided_of
+from vfbandits.service.tail import Tail
+from vfbandits.service.under_way import UnderWay
+from vfbandits.store.book import Entry
+from vfbandits.store.events import Activated, Configured, Decided, Reported
+from vfbandits.store.fold import Model
+from vfbandits.store.inbox import QUEUED
+
+CATCH_UP_S = 3.0
+CHANGE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of the contexts: whose columns are which, and what a row belongs to."""
+
+    split: Split
+    is_blockwise: bool
+    is_per_arm: bool
+    arm_dim: int = 0
+
+    @classmethod
+    def of(cls, roster: Roster) -> "Shape":
+        """As a roster has it."""
+        terms = roster.terms
+        return cls(roster.split, terms.mask != "dense", terms.layout == "per_arm", terms.arm_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a ranker's contexts come from, and how they look by what the log notes of the masks."""
+
+    gather: Callable[[DecideRequest], Awaitable[GatherReply]]
+    shape_of: Callable[[bytes], Shape]
+
+
+class Ranker:
+    """One campaign; ``encode`` makes the answer that is kept and given."""
+
+    def __init__(
+        self,
+        name: str,
+        tail: Tail,
+        log: RankerLog,
+        sources: Sources,
+        settings: CampaignSettings,
+        *,
+        encode: Callable[[Outcome], bytes],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.tail = tail
+        self._sources = sources
+        self._first_settings = settings
+        self._encode = encode
+        self._clock = clock
+        self._under_way = UnderWay()
+        self._observers: tuple[Observer, ...] = ()
+        self._draws = EventDraws(tail.model.bandit.seed)
+        self._adopted: tuple[Model, int] | None = None
+        self._noted: bytes | None = None
+
+    @property
+    def model(self) -> Model:
+        """What the log has taught it so far."""
+        return self.tail.model
+
+    @property
+    def settings(self) -> CampaignSettings:
+        """In force at this position of the log."""
+        self._adopt()
+        return self._settings
+
+    @property
+    def config_version(self) -> int:
+        """How often the settings were changed."""
+        return self.model.book.n_settings
+
+    @property
+    def layout(self) -> str:
+        """Of the contexts: "per_arm", "outer" or "disjoint"."""
+        return self.model.bandit.layout.layout
+
+    @property
+    def n_waiting(self) -> int:
+        """Events that wait for a reward."""
+        return len(self.model.book.entries)
+
+    def observe(self, observers: Iterable[Observer]) -> None:
+        """Tell these as well, from now on."""
+        self._observers = (*self._observers, *observers)
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        await self.tail.stop()
+        await self.log.close()
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    async def rank(self, asked: Asked) -> bytes:
+        """Decide, durably; the answer is the one that this event got before, wherever it did."""
+        if asked.event_id is None:
+            return await self._rank(uuid4().hex, asked)
+        return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
+
+    async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
+        past = await self.log.history(event_id)
+        return await self._rank(event_id, asked) if past is None else _answer_in(past.decided)
+
+    async def _rank(self, event_id: str, asked: Asked) -> bytes:
+        started = time.perf_counter()
+        if not asked.arms:
+            raise ArmError("a decision needs at least one arm that is not excluded, got none")
+        request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
+        contexts = await self._contexts(request)
+        deciding = self._deciding(event_id, asked, contexts)
+        event = self._decide(deciding, request)
+        stands = await self.log.put(event)
+        if stands is not event:
+            if not isinstance(stands, Decided):
+                raise RuntimeError("under the key of a decision stands a decision")
+            return _answer_in(stands)
+        if self._observers:
+            seen = deciding.seen(self.name, time.perf_counter() - started)
+            for observer in self._observers:
+                observer.ranked(seen)
+        return deciding.answer
+
+    async def _contexts(self, request: DecideRequest) -> Contexts:
+        """Contexts behind the masks that the model is behind."""
+        for _ in range(2):
+            reply = await self._sources.gather(request)
+            is_there = await self.tail.until(
+                lambda model, epoch=reply.epoch: model.epoch >= epoch,  # type: ignore[misc]
+                timeout_s=CATCH_UP_S,
+            )
+            if not is_there:
+                raise LinkError(
+                    f"contexts are behind masks of epoch {reply.epoch}, and the log has not come "
+                    f"further than {self.model.epoch}"
+                )
+            if reply.epoch == self.model.epoch:
+                return self._rows(request, reply)
+        raise LinkError("the masks changed twice while contexts were gathered")
+
+    def _rows(self, request: DecideRequest, reply: GatherReply) -> Contexts:
+        n_rows = len(request.arms) if self._shape().is_per_arm else 1
+        dim = self.model.bandit.dim
+        if len(reply.rows) != 8 * n_rows * dim:
+            raise ContextError(
+                f"wanted contexts of {n_rows} rows and {dim} columns, got {len(reply.rows)} bytes"
+            )
+        rows = np.frombuffer(reply.rows, dtype="<f8").reshape(n_rows, dim)
+        return Contexts(rows, reply.contributors, reply.bytes_received)
+
+    def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
+        settings, shape = self.settings, self._shape()
+        return Deciding(
+            event_id,
+            asked,
+            settings,
+            contexts,
+            at=self._clock(),
+            share=self._draws.share(event_id) if settings.holdback else 1.0,
+            config_version=self.config_version,
+            epoch=self.model.epoch,
+            model=self.model,
+            split=shape.split,
+            is_blockwise=shape.is_blockwise,
+            encode=self._encode,
+        )
+
+    def _decide(self, deciding: Deciding, request: DecideRequest) -> Decided:
+        """The decision as an event; the model stays as it is."""
+        shape, bandit, rows = self._shape(), self.tail.bandit, deciding.contexts.rows
+        self._draws.seed(deciding.event_id)
+        with bandit.aside():
+            decision = bandit.decide(
+                rows if shape.is_per_arm else rows[0],
+                arms=request.arms,
+                arm_features=arm_features_of(request, shape.arm_dim),
+                decision_id=deciding.event_id,
+                contributors=deciding.contexts.contributors,
+                shown=deciding.forced,
+            )
+            kept = deciding.keep(decision)
+            return decided_of(
+                bandit, decision, kept, user=request.user, epoch=deciding.epoch, at=deciding.at
+            )
+
+    def _adopt(self) -> None:
+        """Take up the settings that the log has come to."""
+        state = (self.model, self.model.book.n_settings)
+        if self._adopted == state:
+            return
+        kept, bandit = self.model.book.settings, self.model.bandit
+        self._settings = CampaignSettings.unpack(kept) if kept else self._first_settings
+        bandit.policy, bandit.floor = self._settings.policy, self._settings.floor
+        bandit.draw_from(self._draws.generator)
+        self._adopted = state
+
+    def _shape(self) -> Shape:
+        if self._noted is not self.model.note:
+            self._last_shape = self._sources.shape_of(self.model.note)
+            self._noted = self.model.note
+        return self._last_shape
+
+    # --- rewards ----------------------------------------------------------------------------------
+
+    async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
+        """Take a reward: "queued" when it is durable; what becomes of it, the leader says later."""
+        value = as_reward(value)
+        entry = self.model.book.entries.get(event_id)
+        if entry is None or entry.held or entry.reports or self.settings.mode == FROZEN:
+            past = await self._past(event_id)
+            if past.has(reward_id, value):
+                return "repeated"
+            if past.held:
+                raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
+            decided = past.decided
+            entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
+        # Otherwise the log has no reward of this event yet, and the inbox tells of those before.
+        event = Reported(event_id, value, reward_id, QUEUED, self._clock())
+        stands = await self.log.put(event)
+        if stands is not event:
+            if isinstance(stands, Reported):
+                refuse_other_value(event_id, stands.value, value, reward_id)
+            return "repeated"
+        self._tell(event_id, entry, value)
+        return QUEUED
+
+    async def activate(self, event_id: str) -> bool:
+        """The arm is shown now: the wait for a reward begins.  False if it had begun before."""
+        past = await self._past(event_id)
+        now = self._clock()
+        if not past.held:
+            return False
+        if past.status == "forgotten" or (past.due is not None and now > past.due):
+            raise ConflictError(f"event {event_id!r} was not activated in time")
+        event = Activated(event_id, now + self.settings.reward_wait_s, now)
+        return await self.log.put(event) is event
+
+    def _tell(self, event_id: str, entry: Entry, value: float) -> None:
+        now = self._clock()
+        seen = Heard(
+            self.name, event_id, str(entry.arm), entry.group, QUEUED, value, now, now - entry.at
+        )
+        for observer in self._observers:
+            observer.heard(seen)
+
+    # --- looking and changing ---------------------------------------------------------------------
+
+    async def history(self, event_id: str) -> History:
+        """All that is known of an event."""
+        return await self._past(event_id)
+
+    async def configure(self, changes: dict[str, object]) -> CampaignSettings:
+        """Change settings, durably, and wait a little for the leader; returns what they will be."""
+        settings = self.settings.changed(changes)
+        if settings != self.settings:
+            version = self.config_version
+            await self.log.put(Configured(json.dumps(changes).encode(), self._clock()))
+            await self.tail.until(lambda model: model.book.n_settings > version, timeout_s=CHANGE_S)
+        return settings
+
+    async def _past(self, event_id: str) -> History:
+        past = await self.log.history(event_id)
+        if past is None:
+            raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
+        return past
+
+
+def _answer_in(decided: Decided) -> bytes:
+    if not decided.note:
+        raise ConflictError(f"event {decided.decision_id!r} was decided through another interface")
+    return decided.note

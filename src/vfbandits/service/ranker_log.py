@@ -1,0 +1,64 @@
+"""What a ranker keeps nothing of itself: it writes to the inbox, and reads inbox and log as one."""
+
+import asyncio
+from collections.abc import Sequence
+
+from vfbandits.service.grouped import Grouped
+from vfbandits.service.history import History
+from vfbandits.store.events import Activated, Decided, Event, Reported
+from vfbandits.store.inbox import Arrival, Inbox
+from vfbandits.store.journal import JournalReader
+
+
+class RankerLog:
+    """An inbox and the log behind it; both are closed with it."""
+
+    def __init__(self, inbox: Inbox, reader: JournalReader) -> None:
+        self._inbox = inbox
+        self._reader = reader
+        self._putting: Grouped[Arrival, Arrival] = Grouped(inbox.put)
+        self._finding: Grouped[str, list[Event]] = Grouped(self._find)
+
+    @property
+    def commits(self) -> tuple[int, int]:
+        """How many commits were made since it was opened, and of how many events."""
+        return self._putting.n_calls, self._putting.n_asked
+
+    async def put(self, event: Arrival) -> Arrival:
+        """Make an event durable; the one that stands instead, if another was there before."""
+        return await self._putting.ask(event)
+
+    async def history(self, event_id: str) -> History | None:
+        """An event as log and inbox tell it; None if neither knows it."""
+        return History.of(await self._finding.ask(event_id))
+
+    async def close(self) -> None:
+        """Finish what is under way and hang up."""
+        await self._putting.close()
+        await self._finding.close()
+        await asyncio.to_thread(self._inbox.close)
+        await asyncio.to_thread(self._reader.close)
+
+    def _find(self, ids: Sequence[str]) -> list[list[Event]]:
+        # The inbox first: what is taken out of it meanwhile is in the log by then.
+        waiting = self._inbox.find_many(ids)
+        logged = self._reader.find_many(ids)
+        return [_merged([event for _, event in logged[name]], waiting[name]) for name in ids]
+
+
+def _merged(logged: Sequence[Event], waiting: Sequence[Arrival]) -> list[Event]:
+    """All events of one decision, each once."""
+    merged = list(logged)
+    is_known = any(isinstance(event, Decided) for event in logged)
+    is_active = any(isinstance(event, Activated) for event in logged)
+    rewards = {event.reward_id for event in logged if hasattr(event, "reward_id")}
+    for event in waiting:
+        if isinstance(event, Decided):
+            if not is_known:
+                merged.append(event)
+        elif isinstance(event, Activated):
+            if not is_active:
+                merged.append(event)
+        elif isinstance(event, Reported) and event.reward_id not in rewards:
+            merged.append(event)
+    return merged

@@ -1,0 +1,68 @@
+"""A port that is there before what stands behind it: probes are answered from the start."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vfbandits.service.http_settings import HttpSettings
+from vfbandits.service.served import Served
+from vfbandits.service.tracer import NoTracer
+from vfbandits.web.app import Parts, build_app
+from vfbandits.web.gate import guarded, limits_of
+from vfbandits.web.gauges import Readings
+from vfbandits.web.handlers import Handlers, ModelFacts
+from vfbandits.web.metrics import Metrics
+from vfbandits.web.refusals import Unavailable
+from vfbandits.web.server import HttpServer
+
+
+class Nothing:
+    """Campaigns that are not there yet, and why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __getitem__(self, name: str) -> Served:
+        """There is none."""
+        raise Unavailable(self.reason)
+
+    @property
+    def names(self) -> list[str]:
+        """There are none."""
+        raise Unavailable(self.reason)
+
+    def problems(self) -> list[str]:
+        """Why no traffic should come."""
+        return [self.reason]
+
+
+class Front:
+    """An HTTP server whose application may be another one from one request to the next."""
+
+    def __init__(self, http: HttpSettings, *, reason: str) -> None:
+        self._http = http
+        self._server = HttpServer(self, http)
+        self.wait(reason)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        await self.app(scope, receive, send)
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        self.port = await self._server.start()
+        return self.port
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way."""
+        await self._server.stop()
+
+    def wait(self, reason: str) -> None:
+        """Answer probes, and refuse everything else for this reason."""
+        nothing, limits = Nothing(reason), limits_of(self._http)
+        readings = Readings(list, list, lambda: 0, lambda: False)
+        handlers = Handlers(nothing, model_facts=_no_facts, limits=limits)
+        app = build_app(handlers, Parts(Metrics(readings), NoTracer()))
+        self.app: ASGIApp = guarded(app, self._http, limits)
+
+
+def _no_facts() -> ModelFacts:
+    raise Unavailable("there is no model yet")

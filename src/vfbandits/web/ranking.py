@@ -1,0 +1,106 @@
+"""A ranker with its HTTP interface: it decides, keeps nothing, and there may be many of them."""
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.types import ASGIApp
+
+from vfbandits.errors import JournalError
+from vfbandits.service.http_settings import HttpSettings
+from vfbandits.service.log import Logger
+from vfbandits.service.ranker import Ranker
+from vfbandits.service.rankers import Rankers, open_rankers
+from vfbandits.service.run import signalled
+from vfbandits.service.settings import ActiveSettings
+from vfbandits.service.tracer import NoTracer
+from vfbandits.web.app import Parts, build_app
+from vfbandits.web.asking import answer_of
+from vfbandits.web.front import Front
+from vfbandits.web.gate import guarded, limits_of
+from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
+from vfbandits.web.handlers import Handlers, ModelFacts
+from vfbandits.web.metrics import Metrics
+from vfbandits.web.serve import facts_of
+
+TRY_EVERY_S = 0.5
+
+
+async def run_ranker(
+    settings: ActiveSettings,
+    http: HttpSettings,
+    *,
+    address: str,
+    log: Logger,
+    on_ready: Callable[[int], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port as soon as it is there."""
+    front = Front(http, reason="waiting for the log")
+    on_ready(await front.start())
+    stopping = asyncio.create_task(signalled())
+    rankers = await _open(settings, address, log, stopping)
+    if rankers is not None:
+        rankers.start()
+        front.app = _app(rankers, http)
+        log.info("ranking", campaigns=", ".join(rankers.names), leader=address)
+        await stopping
+        rankers.is_stopping = True
+    await front.stop()
+    if rankers is not None:
+        await rankers.stop()
+    log.info("stopped")
+
+
+async def _open(
+    settings: ActiveSettings, address: str, log: Logger, stopping: "asyncio.Task[None]"
+) -> Rankers | None:
+    """Wait until some trainer has made the logs; None if we are to stop before."""
+    told = ""
+    while not stopping.done():
+        try:
+            return await open_rankers(settings, address=address, encode=answer_of)
+        except JournalError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning("waiting_for_log", reason=told)
+        await asyncio.wait({stopping}, timeout=TRY_EVERY_S)
+    return None
+
+
+def _app(rankers: Rankers, http: HttpSettings) -> ASGIApp:
+    metrics = Metrics(_readings(rankers))
+    for ranker in rankers:
+        ranker.observe([metrics])
+    limits = limits_of(http)
+
+    def facts() -> ModelFacts:
+        return facts_of(rankers.roster.terms, rankers.leader.participants())
+
+    handlers = Handlers(rankers, model_facts=facts, limits=limits)
+    return guarded(build_app(handlers, Parts(metrics, NoTracer())), http, limits)
+
+
+def _readings(rankers: Rankers) -> Readings:
+    return Readings(
+        lambda: [_gauges(ranker) for ranker in rankers],
+        lambda: [
+            ParticipantGauges.of(name, facts)
+            for name, facts in rankers.leader.participants().items()
+        ],
+        lambda: next(iter(rankers)).model.epoch,
+        lambda: not rankers.problems(),
+    )
+
+
+def _gauges(ranker: Ranker) -> CampaignGauges:
+    model = ranker.model
+    commits, events = ranker.log.commits
+    return CampaignGauges(
+        ranker.name,
+        waiting=ranker.n_waiting,
+        log_position=model.position,
+        unsnapshotted_events=0,
+        commits=commits,
+        committed_events=events,
+        model_version=model.book.n_learnt,
+        model_norm=model.bandit.estimate_norm(),
+    )

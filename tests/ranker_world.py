@@ -1,0 +1,133 @@
+"""One leader and several rankers on one log and one inbox, all in this process."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from campaign_world import ARMS, Clock, PlainSource, Watcher
+from durables import parts
+
+import vfbandits as vfb
+from vfbandits.errors import LinkError
+from vfbandits.protocol.application import GatherReply
+from vfbandits.service.campaign import Campaign
+from vfbandits.service.campaign_settings import CampaignSettings
+from vfbandits.service.consume import Consumer, Hearers
+from vfbandits.service.deciding import Asked
+from vfbandits.service.durable import DurableBandit
+from vfbandits.service.ranker import Ranker, Shape, Sources
+from vfbandits.service.ranker_log import RankerLog
+from vfbandits.service.tail import Tail
+from vfbandits.store.inbox_memory import MemoryDrawer, MemoryInbox
+from vfbandits.store.sqlite_journal import SqliteJournal
+from vfbandits.store.sqlite_reader import SqliteReader
+from vfbandits.web.asking import answer_of
+
+
+def asked(event_id=None, *, user="ann", arms=ARMS, **more):
+    return Asked(user, arms, event_id, **more)
+
+
+class RankerWorld:
+    """``async with world.leading()`` and ``world.ranking()`` start processes, as it were."""
+
+    def __init__(self, folder, *, policy=None, bandit=None, **settings):
+        self.path = folder / "log.db"
+        self.drawer = MemoryDrawer()
+        self.source = PlainSource()
+        self.clock = Clock()
+        self.watcher = Watcher()
+        self.policy = policy or vfb.LinUCB(beta=0.5)
+        self.bandit = {"seed": 1, **(bandit or {})}
+        self.settings = CampaignSettings(self.policy, **settings)
+        self.leader = None
+        self.consumer = None
+        self.n_gathered = 0
+        self.refused, self.failed, self.entered = [], [], []
+
+    @asynccontextmanager
+    async def leading(self, *, consuming=True):
+        model = DurableBandit.open(
+            SqliteJournal(self.path),
+            lambda: vfb.Bandit(self.policy, dim=5, **self.bandit),
+            epoch=1,
+            clock=self.clock,
+        )
+        self.leader = Campaign(
+            "default", model, self.source, self.settings, encode=answer_of, clock=self.clock
+        )
+        self.leader.observe([self.watcher])
+        hearers = Hearers(
+            lambda _, events: self.entered.extend(event.decision_id for event in events),
+            lambda _, reason: self.refused.append(reason),
+            lambda _, reason: self.failed.append(reason),
+        )
+        self.consumer = Consumer(
+            self.leader,
+            MemoryInbox(self.drawer, clock=self.clock),
+            hearers,
+            is_in_use=lambda: self.n_gathered > 0,
+            clock=self.clock,
+        )
+        if consuming:
+            self.consumer.start()
+        try:
+            yield self.leader
+        finally:
+            await self.consumer.stop()
+            await model.close()
+            self.leader = None
+
+    @asynccontextmanager
+    async def ranking(self):
+        tail = Tail(SqliteReader(self.path))
+        log = RankerLog(MemoryInbox(self.drawer, clock=self.clock), SqliteReader(self.path))
+        ranker = Ranker(
+            "default",
+            tail,
+            log,
+            Sources(self.gather, self.shape),
+            self.settings,
+            encode=answer_of,
+            clock=self.clock,
+        )
+        tail.start()
+        try:
+            yield ranker
+        finally:
+            await ranker.close()
+
+    def shape(self, note):
+        del note
+        return Shape(self.source.split, is_blockwise=True, is_per_arm=True)
+
+    async def gather(self, request):
+        if self.leader is None:
+            raise LinkError("nobody leads")
+        self.n_gathered += 1
+        async with self.source.contexts(request) as contexts:
+            rows = self.masked(contexts.rows)
+            return GatherReply(rows.tobytes(), contexts.contributors, self.leader.model.epoch, 24)
+
+    def masked(self, rows):
+        return rows
+
+    async def level(self, ranker):
+        """Until the ranker has read all that the leader has written."""
+        await self.leader.arrivals.drain()
+        await self.leader.model.flush()
+        position = self.leader.model.position
+        assert await ranker.tail.until(lambda m: m.position >= position, timeout_s=10.0)
+
+    async def same(self, ranker):
+        """Whether the ranker's model equals the leader's at the end of the log, bit for bit."""
+        await self.level(ranker)
+        leader = self.leader.model
+        assert ranker.model.position == leader.position
+        assert ranker.model.book.pack() == leader.book.pack()
+        return parts(ranker.model.bandit) == parts(leader.bandit)
+
+
+async def soon(is_so, timeout_s=10.0):
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110  (a test may poll)
+            await asyncio.sleep(0.01)

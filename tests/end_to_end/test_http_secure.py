@@ -93,9 +93,9 @@ def serving(world):
 
 REFUSED = {
     "no key": ("127.0.0.1", "", (), "wanted keys (a file, see `vfb keys create`) or clients"),
-    "no certificate": ("0.0.0.0", "", ("--insecure",), "wanted a certificate and a private_key"),
+    "no certificate": ("192.0.2.1", "", ("--insecure",), "wanted a certificate and a private_key"),
     "no key beyond loopback": (
-        "0.0.0.0",
+        "192.0.2.1",
         OWN_CERTIFICATE,
         ("--insecure",),
         "insecure needs an address on loopback",

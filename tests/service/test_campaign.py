@@ -143,7 +143,8 @@ def test_when_the_wait_is_over_the_default_is_learnt_and_a_late_reward_is_logged
         with pytest.raises(ConflictError):
             await campaign.reward("e", 4.0)
         assert np.array_equal(theta(campaign), learnt)
-        assert [seen.status for seen in world.watcher.rewards] == ["default", "late"]
+        told = [seen.status for seen in world.watcher.rewards]
+        assert told == ["default", "late", "repeated"]
         await campaign.model.close()
 
     run(main())

@@ -22,11 +22,14 @@ async def visit(campaign, n_events):
 
 
 async def measure():
-    campaign = World(reward_wait_s=86_400.0).open()
+    world = World(reward_wait_s=86_400.0)
+    campaign = world.open()
     await visit(campaign, 10)
     tracemalloc.start()
     try:
         await visit(campaign, N_EVENTS)
+        world.watcher.rewards.clear()
+        world.watcher.decisions.clear()
         snapshot = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()

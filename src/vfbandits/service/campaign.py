@@ -263,8 +263,7 @@ class Campaign:
         if self.settings.aggregation == SUM or entry.reports:
             return await self._count(event_id, value, reward_id, entry, now)
         await self.model.reward(event_id, value, reward_id=reward_id, at=now)
-        self._tell(event_id, entry, "learnt", value)
-        return "learnt"
+        return self._tell(event_id, entry, "learnt", value)
 
     async def _count(
         self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
@@ -272,30 +271,27 @@ class Campaign:
         if reward_id in entry.reports:
             refuse_other_value(event_id, entry.reports[reward_id], value, reward_id)
             await self.model.flush()
-            return "repeated"
+            return self._tell(event_id, entry, "repeated", value)
         await self.model.record(Reported(event_id, value, reward_id, COUNTED, now))
-        self._tell(event_id, entry, COUNTED, value)
-        return COUNTED
+        return self._tell(event_id, entry, COUNTED, value)
 
     async def _reward_logged(
         self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
     ) -> str:
         if (await self._past(event_id)).has(reward_id, value):
-            return "repeated"
+            return self._tell(event_id, entry, "repeated", value)
         await self.model.record(Reported(event_id, value, reward_id, "logged", now))
-        self._tell(event_id, entry, "logged", value)
-        return "logged"
+        return self._tell(event_id, entry, "logged", value)
 
     async def _reward_closed(self, event_id: str, value: float, reward_id: str, now: float) -> str:
         past = await self._past(event_id)
-        if past.has(reward_id, value):
-            return "repeated"
-        why = "ignored" if past.due is None or now <= past.due else "late"
-        await self.model.record(Reported(event_id, value, reward_id, why, now))
         decided = past.decided
         entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
-        self._tell(event_id, entry, why, value)
-        return why
+        if past.has(reward_id, value):
+            return self._tell(event_id, entry, "repeated", value)
+        why = "ignored" if past.due is None or now <= past.due else "late"
+        await self.model.record(Reported(event_id, value, reward_id, why, now))
+        return self._tell(event_id, entry, why, value)
 
     async def settle(self) -> int:
         """End the waits that are over: learn sums and defaults; returns how many ended."""
@@ -323,12 +319,14 @@ class Campaign:
             await self.model.reward(event_id, value, reward_id=None)
         self._tell(event_id, entry, status, math.nan if value is None else value)
 
-    def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> None:
+    def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> str:
+        """Tell observers what became of a reward; returns that."""
         now = self._clock()
         waited = now - entry.at
         seen = Heard(self.name, event_id, str(entry.arm), entry.group, status, value, now, waited)
         for observer in self._observers:
             observer.heard(seen)
+        return status
 
     # --- looking and changing ---------------------------------------------------------------------
 

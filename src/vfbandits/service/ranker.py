@@ -34,6 +34,7 @@ from vfbandits.store.events import Activated, Configured, Decided, Reported
 from vfbandits.store.fold import Model
 from vfbandits.store.inbox import QUEUED
 
+REPEATED = "repeated"
 CATCH_UP_S = 3.0
 CHANGE_S = 3.0
 
@@ -242,21 +243,19 @@ class Ranker:
         entry = self.model.book.entries.get(event_id)
         if entry is None or entry.held or entry.reports or self.settings.mode == FROZEN:
             past = await self._past(event_id)
-            if past.has(reward_id, value):
-                return "repeated"
-            if past.held:
-                raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
             decided = past.decided
             entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
+            if past.has(reward_id, value):
+                return self._tell(event_id, entry, REPEATED, value)
+            if past.held:
+                raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
         # Otherwise the log has no reward of this event yet, and the inbox tells of those before.
         event = Reported(event_id, value, reward_id, QUEUED, self._clock())
         stands = await self.log.put(event)
-        if stands is not event:
-            if isinstance(stands, Reported):
-                refuse_other_value(event_id, stands.value, value, reward_id)
-            return "repeated"
-        self._tell(event_id, entry, value)
-        return QUEUED
+        if isinstance(stands, Reported) and stands is not event:
+            refuse_other_value(event_id, stands.value, value, reward_id)
+            return self._tell(event_id, entry, REPEATED, value)
+        return self._tell(event_id, entry, QUEUED, value)
 
     async def activate(self, event_id: str) -> bool:
         """The arm is shown now: the wait for a reward begins.  False if it had begun before."""
@@ -269,13 +268,14 @@ class Ranker:
         event = Activated(event_id, now + self.settings.reward_wait_s, now)
         return await self.log.put(event) is event
 
-    def _tell(self, event_id: str, entry: Entry, value: float) -> None:
+    def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> str:
+        """Tell observers what became of a reward; returns that."""
         now = self._clock()
-        seen = Heard(
-            self.name, event_id, str(entry.arm), entry.group, QUEUED, value, now, now - entry.at
-        )
+        waited = now - entry.at
+        seen = Heard(self.name, event_id, str(entry.arm), entry.group, status, value, now, waited)
         for observer in self._observers:
             observer.heard(seen)
+        return status
 
     # --- looking and changing ---------------------------------------------------------------------
 

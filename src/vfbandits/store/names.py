@@ -50,8 +50,12 @@ class Names:
         return None if decision_id is None else self.of(decision_id)
 
     def of_events(self, events: Sequence[Event]) -> list[int | None]:
-        """The numbers of several events."""
-        return [self.of_event(event) for event in events]
+        """The numbers of several events; a part of every commit, so without a call too many."""
+        of = self.of
+        return [
+            None if isinstance(event, _OF_NO_DECISION) else of(event.decision_id)
+            for event in events
+        ]
 
 
 def decision_of(event: Event) -> DecisionId | None:

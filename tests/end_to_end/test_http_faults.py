@@ -185,6 +185,17 @@ def test_a_reward_that_is_not_learnt_is_logged_once_when_it_is_sent_many_times(w
     client.patch("/v1/config", json={"mode": "learn"})
 
 
+def test_a_reward_that_came_while_frozen_is_neither_learnt_nor_contradicted_later(world, client):
+    event_id = world.rank(client).json()["event_id"]
+    where = f"/v1/events/{event_id}/reward"
+    client.patch("/v1/config", json={"mode": "frozen"})
+    assert client.post(where, json={"value": 1.0}).json()["status"] == "logged"
+    client.patch("/v1/config", json={"mode": "learn"})
+    assert client.post(where, json={"value": 2.0}).status_code == 409
+    assert client.post(where, json={"value": 1.0}).json()["status"] == "repeated"
+    assert len(client.get(f"/v1/events/{event_id}").json()["rewards"]) == 1
+
+
 def test_an_event_that_is_activated_many_times_at_once_is_activated_once(world, client):
     event_id = world.rank(client, activate=False).json()["event_id"]
     call = (f"/v1/events/{event_id}/activate", None)

@@ -10,7 +10,7 @@ import vfbandits.service.campaign
 from vfbandits.service.deciding import Asked
 
 N_EVENTS = 1_500
-MOST_BYTES = 100  # of each event, on average: some room for tidying up now and then
+MOST_BYTES = 80  # of each event, on average: some room for tidying up now and then
 
 
 async def visit(campaign, n_events):

@@ -141,6 +141,25 @@ def test_a_reward_counts_once_wherever_it_is_sent_and_a_contradiction_is_refused
     run(main())
 
 
+def test_a_reward_that_the_leader_took_itself_is_known_at_once(tmp_path):
+    """Though the ranker's model has not come so far yet."""
+
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader, world.ranking() as ranker:
+            for k in range(20):
+                name = f"e{k}"
+                await leader.rank(asked(name))
+                if k % 2:
+                    await world.level(ranker)
+                assert await leader.reward(name, 1.0) == "learnt"
+                with pytest.raises(ConflictError, match="already"):
+                    await ranker.reward(name, 0.0)
+                assert await ranker.reward(name, 1.0) == "repeated"
+
+    run(main())
+
+
 def test_a_reward_of_an_event_that_nobody_knows_is_refused(tmp_path):
     async def main():
         world = RankerWorld(tmp_path)

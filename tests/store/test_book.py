@@ -190,7 +190,7 @@ def test_a_packed_book_does_not_change_with_the_book():
     assert other.entries["a"].reports == {"x": 1.0}
 
 
-ENTRY = ["a", "tea", "policy", 0.0, None, False, [["x", 1.0]]]
+ENTRY = ["a", "tea", "policy", 0.0, None, False, True, [["x", 1.0]]]
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,14 @@ ENTRY = ["a", "tea", "policy", 0.0, None, False, [["x", 1.0]]]
         {"entries": [[*ENTRY[:3], float("nan"), *ENTRY[4:]]]},
         {"entries": [[*ENTRY[:3], True, *ENTRY[4:]]]},
         {"entries": [[*ENTRY[:4], "soon", *ENTRY[5:]]]},
-        {"entries": [[*ENTRY[:5], 1, ENTRY[6]]]},
-        {"entries": [[*ENTRY[:6], {"x": 1.0}]]},
-        {"entries": [[*ENTRY[:6], ["x"]]]},
-        {"entries": [[*ENTRY[:6], [["x"]]]]},
-        {"entries": [[*ENTRY[:6], [[7, 1.0]]]]},
-        {"entries": [[*ENTRY[:6], [["x", "much"]]]]},
-        {"entries": [[*ENTRY[:6], [["x", float("inf")]]]]},
+        {"entries": [[*ENTRY[:5], 1, *ENTRY[6:]]]},
+        {"entries": [[*ENTRY[:6], 1, ENTRY[7]]]},
+        {"entries": [[*ENTRY[:7], {"x": 1.0}]]},
+        {"entries": [[*ENTRY[:7], ["x"]]]},
+        {"entries": [[*ENTRY[:7], [["x"]]]]},
+        {"entries": [[*ENTRY[:7], [[7, 1.0]]]]},
+        {"entries": [[*ENTRY[:7], [["x", "much"]]]]},
+        {"entries": [[*ENTRY[:7], [["x", float("inf")]]]]},
         {"entries": []},  # but the bandit has one that is open
         {"entries": [["b", *ENTRY[1:]]]},
         {"entries": [ENTRY, ["b", *ENTRY[1:]]]},
@@ -238,6 +239,7 @@ def test_a_bad_book_makes_a_bad_snapshot(change):
     fitting = {**durable, "book": {**durable["book"], **entries}}
     restored = Model.restore(1, Snapshot({**good.header, "durable": fitting}, good.arrays))
     assert restored.book.entries["a"].reports == {"x": 1.0}
+    assert restored.book.entries["a"].logged
 
 
 def test_a_snapshot_without_a_book_is_refused():

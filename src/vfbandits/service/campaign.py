@@ -29,8 +29,9 @@ from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.showing import Showing
 from vfbandits.service.traced import TracedContexts
 from vfbandits.service.tracer import NoTracer, Tracer
+from vfbandits.service.turns import Turns
 from vfbandits.service.under_way import UnderWay
-from vfbandits.store.book import COUNTED, Entry, total
+from vfbandits.store.book import COUNTED, LOGGED, Entry, total
 from vfbandits.store.events import Activated, Configured, Decided, Reported
 
 AT_ONCE = 1_000
@@ -102,6 +103,7 @@ class Campaign:
         self._clock = clock
         self._draws = EventDraws(model.bandit.seed)
         self._under_way = UnderWay()
+        self._turns = Turns()
         self.arrivals: Arrivals | None = None
         kept = model.book.settings
         self.settings = CampaignSettings.unpack(kept) if kept else settings
@@ -258,7 +260,7 @@ class Campaign:
             return await self._reward_closed(event_id, value, reward_id, now)
         if entry.held:
             raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
-        if self.settings.mode == FROZEN:
+        if self.settings.mode == FROZEN or entry.logged:
             return await self._reward_logged(event_id, value, reward_id, entry, now)
         if self.settings.aggregation == SUM or entry.reports:
             return await self._count(event_id, value, reward_id, entry, now)
@@ -278,19 +280,22 @@ class Campaign:
     async def _reward_logged(
         self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
     ) -> str:
-        if (await self._past(event_id)).has(reward_id, value):
-            return self._tell(event_id, entry, "repeated", value)
-        await self.model.record(Reported(event_id, value, reward_id, "logged", now))
-        return self._tell(event_id, entry, "logged", value)
+        async with self._turns[event_id]:
+            if (await self._past(event_id)).has(reward_id, value):
+                return self._tell(event_id, entry, "repeated", value)
+            why = LOGGED if self.settings.mode == FROZEN else "ignored"
+            await self.model.record(Reported(event_id, value, reward_id, why, now))
+        return self._tell(event_id, entry, why, value)
 
     async def _reward_closed(self, event_id: str, value: float, reward_id: str, now: float) -> str:
-        past = await self._past(event_id)
-        decided = past.decided
-        entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
-        if past.has(reward_id, value):
-            return self._tell(event_id, entry, "repeated", value)
-        why = "ignored" if past.due is None or now <= past.due else "late"
-        await self.model.record(Reported(event_id, value, reward_id, why, now))
+        async with self._turns[event_id]:
+            past = await self._past(event_id)
+            decided = past.decided
+            entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
+            if past.has(reward_id, value):
+                return self._tell(event_id, entry, "repeated", value)
+            why = "ignored" if past.due is None or now <= past.due else "late"
+            await self.model.record(Reported(event_id, value, reward_id, why, now))
         return self._tell(event_id, entry, why, value)
 
     async def settle(self) -> int:
@@ -312,7 +317,7 @@ class Campaign:
         value, status = self.settings.default_reward, "default"
         if entry.reports:
             value, status = total(entry.reports), "summed"
-        if value is None or entry.held or self.settings.mode == FROZEN:
+        if value is None or entry.held or entry.logged or self.settings.mode == FROZEN:
             value, status = None, "forgotten"
             await self.model.forget(event_id)
         else:

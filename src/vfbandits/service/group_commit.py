@@ -1,7 +1,9 @@
 """Group commit: events that gather while a commit is under way go into the next one, together.
 
 One thread writes, so the order of the log is the order of ``add``.  Alone, an event is committed
-at once; under load one fsync serves as many as came in the meantime.
+at once; under load one fsync serves as many as came in the meantime.  Those who wait for a commit
+ask again together when it is done: so a commit also takes along what each next turn of the event
+loop brings, for a moment.  Else they would come apart into ever more and smaller commits.
 """
 
 import asyncio
@@ -11,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from vfbandits.errors import JournalError
 from vfbandits.store.events import Event
 from vfbandits.store.journal import Journal
+
+MOST_TURNS = 8
 
 
 class GroupCommit:
@@ -85,6 +89,7 @@ class GroupCommit:
     async def _commit_all(self) -> None:
         loop = asyncio.get_running_loop()
         while self._events or self._waiters:
+            await self._gather()
             events, self._events = self._events, []
             self._in_flight, self._waiters = self._waiters, []
             if events:
@@ -96,6 +101,15 @@ class GroupCommit:
                     raise JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
             for waiter in _still_waiting(self._in_flight):
                 waiter.set_result(None)
+
+    async def _gather(self) -> None:
+        """Wait while every turn of the loop brings more events, a few turns at most."""
+        n_before = 0
+        for _ in range(MOST_TURNS):
+            if len(self._events) == n_before:
+                break
+            n_before = len(self._events)
+            await asyncio.sleep(0)
 
     def _look_back(self, task: asyncio.Task[None]) -> None:
         """Whatever ended the task early, nobody may wait for ever."""

@@ -19,7 +19,7 @@ from vfbandits.errors import ArmError, ConflictError, ContextError, LinkError, U
 from vfbandits.protocol.application import DecideRequest, GatherReply
 from vfbandits.protocol.roster import Roster
 from vfbandits.service.batch import Contexts
-from vfbandits.service.campaign_settings import FROZEN, CampaignSettings
+from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.decisions import arm_features_of
 from vfbandits.service.draws import EventDraws
@@ -240,16 +240,14 @@ class Ranker:
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
         """Take a reward: "queued" when it is durable; what becomes of it, the leader says later."""
         value = as_reward(value)
-        entry = self.model.book.entries.get(event_id)
-        if entry is None or entry.held or entry.reports or self.settings.mode == FROZEN:
-            past = await self._past(event_id)
-            decided = past.decided
-            entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
-            if past.has(reward_id, value):
-                return self._tell(event_id, entry, REPEATED, value)
-            if past.held:
-                raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
-        # Otherwise the log has no reward of this event yet, and the inbox tells of those before.
+        # Not what the model knows of the event: the log may be ahead of it.
+        past = await self._past(event_id)
+        decided = past.decided
+        entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
+        if past.has(reward_id, value):
+            return self._tell(event_id, entry, REPEATED, value)
+        if past.held:
+            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
         event = Reported(event_id, value, reward_id, QUEUED, self._clock())
         stands = await self.log.put(event)
         if isinstance(stands, Reported) and stands is not event:

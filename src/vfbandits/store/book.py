@@ -16,11 +16,15 @@ from vfbandits.errors import SnapshotError
 from vfbandits.store.events import Activated, Configured, Decided, Event, Reported
 
 COUNTED = "counted"
+LOGGED = "logged"
 
 
 @dataclass(slots=True)
 class Entry:
-    """One event that waits; ``reports`` are the rewards that came, by their ids."""
+    """One event that waits; ``reports`` are the rewards that count, by their ids.
+
+    ``logged`` if one came while nothing was learnt: then none of this event ever is.
+    """
 
     arm: ArmId
     group: str
@@ -28,6 +32,7 @@ class Entry:
     due: float | None
     held: bool
     reports: dict[str, float] = field(default_factory=dict)
+    logged: bool = False
 
 
 class Book:
@@ -65,6 +70,8 @@ class Book:
             reported = self.entries.get(event.decision_id)
             if reported is not None and event.why == COUNTED:
                 reported.reports[event.reward_id] = event.value
+            elif reported is not None and event.why == LOGGED:
+                reported.logged = True
         elif isinstance(event, Configured):
             self.settings = event.settings
             self.n_settings += 1
@@ -85,7 +92,16 @@ class Book:
             "n_settings": self.n_settings,
             "n_learnt": self.n_learnt,
             "entries": [
-                [key, e.arm, e.group, e.at, e.due, e.held, [[*r] for r in e.reports.items()]]
+                [
+                    key,
+                    e.arm,
+                    e.group,
+                    e.at,
+                    e.due,
+                    e.held,
+                    e.logged,
+                    [*map(list, e.reports.items())],
+                ]
                 for key, e in self.entries.items()
             ],
         }
@@ -102,10 +118,19 @@ class Book:
 
 def _entry(packed: object) -> tuple[DecisionId, Entry]:
     match packed:
-        case [int() | str() as key, int() | str() as arm, str(group), at, due, bool(held), reports]:
+        case [
+            int() | str() as key,
+            int() | str() as arm,
+            str(group),
+            at,
+            due,
+            bool(held),
+            bool(logged),
+            reports,
+        ]:
             if not isinstance(key, bool) and not isinstance(arm, bool):
                 when = None if due is None else _number(due)
-                return key, Entry(arm, group, _number(at), when, held, _reports(reports))
+                return key, Entry(arm, group, _number(at), when, held, _reports(reports), logged)
     raise SnapshotError("an entry of the book needs an id, an arm, times and reports, got others")
 
 

@@ -1,7 +1,7 @@
 """What each route does: a request is read, a campaign asked, an answer written."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
@@ -59,9 +59,9 @@ class Handlers:
         campaign = self._campaign(request, "rank")
         return Response(await self.rank_bytes(campaign, await _raw(request)), media_type=JSON)
 
-    async def rank_bytes(self, campaign: Served, body: bytes) -> bytes:
+    def rank_bytes(self, campaign: Served, body: bytes) -> Awaitable[bytes]:
         """The answer to a body of ``/v1/rank``."""
-        return await campaign.rank(asked_of(_rank(body), layout=campaign.layout))
+        return campaign.rank(asked_of(_rank(body), layout=campaign.layout))
 
     async def rank_batch(self, request: Request) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""

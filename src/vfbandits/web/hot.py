@@ -59,8 +59,14 @@ class HotCalls:
     async def answer(self, call: HotCall, scope: Scope, body: bytes) -> bytes | Response:
         """JSON that goes with 200, or another response."""
         started = time.perf_counter()
+        handlers, event_id = self._handlers, call.event_id
         try:
-            answer = await self._answer(call.event_id, scope, body)
+            campaign = handlers.campaign(scope, "rank" if event_id is None else "reward")
+            _refuse_unless_json(scope)
+            if event_id is None:
+                answer = await handlers.rank_bytes(campaign, body)
+            else:
+                answer = await handlers.reward_bytes(campaign, event_id, body)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
             response = await on_error(Request(scope), error)
             seconds = time.perf_counter() - started
@@ -68,14 +74,6 @@ class HotCalls:
             return response
         self._metrics.http(call.route, "POST", 200, time.perf_counter() - started)
         return answer
-
-    async def _answer(self, event_id: str | None, scope: Scope, body: bytes) -> bytes:
-        handlers = self._handlers
-        campaign = handlers.campaign(scope, "rank" if event_id is None else "reward")
-        _refuse_unless_json(scope)
-        if event_id is None:
-            return await handlers.rank_bytes(campaign, body)
-        return await handlers.reward_bytes(campaign, event_id, body)
 
 
 def _refuse_unless_json(scope: Scope) -> None:

@@ -108,12 +108,8 @@ class Campaign:
         kept = model.book.settings
         self.settings = CampaignSettings.unpack(kept) if kept else settings
         self._adopt()
-        self._due = [
-            (entry.due, str(key))
-            for key, entry in model.book.entries.items()
-            if entry.due is not None
-        ]
-        heapq.heapify(self._due)
+        self._due: list[tuple[float, str]] = []
+        self._gather_due()
 
     @property
     def config_version(self) -> int:
@@ -298,8 +294,19 @@ class Campaign:
             await self.model.record(Reported(event_id, value, reward_id, why, now))
         return self._tell(event_id, entry, why, value)
 
+    def _tidy(self) -> None:
+        """Let go of events that had their reward before their wait was over."""
+        if len(self._due) > 2 * self.n_waiting + AT_ONCE:
+            self._gather_due()
+
+    def _gather_due(self) -> None:
+        entries = self.model.book.entries
+        self._due = [(e.due, str(key)) for key, e in entries.items() if e.due is not None]
+        heapq.heapify(self._due)
+
     async def settle(self) -> int:
         """End the waits that are over: learn sums and defaults; returns how many ended."""
+        self._tidy()
         now = self._clock()
         if self.arrivals is not None:  # a reward that came in time may be on its way
             now = min(now, self.arrivals.complete_to)

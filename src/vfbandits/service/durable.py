@@ -140,6 +140,11 @@ class DurableBandit:
         return self._model.book
 
     @property
+    def norm(self) -> float:
+        """The length of theta; told even when nothing is taken any more."""
+        return self._model.bandit.estimate_norm()
+
+    @property
     def epoch(self) -> int:
         """Of the masks that contexts must be behind."""
         return self._model.epoch

@@ -1,5 +1,6 @@
 """Structured logs: one JSON object a line, with ids, counts and durations, and never an array."""
 
+import contextlib
 import logging
 import sys
 from typing import TextIO
@@ -42,9 +43,29 @@ def start_logging(*, stream: TextIO | None = None, level: int = logging.INFO) ->
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=stream or sys.stderr),
+        logger_factory=_Lines(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Makes loggers; a line for which the disk has no room is lost, and nothing else."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, *names: object) -> "_Lines":
+        """The same one, whatever the name."""
+        del names
+        return self
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    log = debug = info = warn = warning = error = critical = exception = fatal = failure = err = msg
 
 
 def logger_for(name: str, role: str) -> Logger:

@@ -147,7 +147,7 @@ class ServedActive:
             campaigns.names,
             participants=service.participants,
             waiting=lambda name: campaigns[name].n_waiting,
-            norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
+            norm=lambda name: campaigns[name].model.norm,
         )
         for campaign in campaigns:
             sky.replay(campaign.name, await campaign.model.read_end(EVENTS_REPLAYED))
@@ -221,7 +221,7 @@ def _gauges(campaign: Campaign) -> CampaignGauges:
         commits=commits,
         committed_events=events,
         model_version=model.book.n_learnt,
-        model_norm=model.bandit.estimate_norm(),
+        model_norm=model.norm,
     )
 
 

@@ -1,0 +1,242 @@
+"""The two hot calls past the routes: the same answers, and only where nothing is unusual."""
+
+import asyncio
+import gc
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog
+from campaign_world import ARMS, World
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.routing import compile_path
+
+from vfbandits.service.campaigns import Campaigns
+from vfbandits.service.http_settings import HttpSettings
+from vfbandits.service.tracer import NoTracer
+from vfbandits.web.app import Application, Parts, build_app
+from vfbandits.web.gauges import Readings
+from vfbandits.web.guard import Guard
+from vfbandits.web.handlers import Handlers
+from vfbandits.web.hot import find_call
+from vfbandits.web.key_file import add_key
+from vfbandits.web.keys import KeyRing, make_key
+from vfbandits.web.limits import Buckets, Limits, Rate
+from vfbandits.web.metrics import Metrics
+from vfbandits.web.server import HttpServer
+
+KEY = make_key("web", scopes=["rank", "reward"])
+LONG = {"connection": "keep-alive"}  # a header that the short way leaves to the application
+RANK = json.dumps({"user": "ann", "arms": list(ARMS)}).encode()
+
+
+@pytest.fixture(autouse=True)
+def _memory():
+    """A server settles the memory of its process, which here is that of all tests."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+class Server:
+    """A server in this process; ``n_routed`` is how many requests its routes have seen."""
+
+    def __init__(self, folder, *, body_bytes=100_000):
+        self.n_routed = 0
+        self.campaign = World().open()
+        campaigns = Campaigns([self.campaign], log=structlog.get_logger(), snapshot_every=0)
+        self.metrics = Metrics(Readings(lambda: [], lambda: [], lambda: 1, lambda: True))
+        rate = Rate(1e6, burst=10**6)
+        limits = Limits(Buckets(rate), Buckets(rate), body_bytes)
+        handlers = Handlers(campaigns, model_facts=lambda: None, limits=limits)
+        app = build_app(handlers, Parts(self.metrics, NoTracer()))
+        add_key(folder / "keys", KEY.record)
+        self._routes = app.routes
+        counted = Application(self._count, app.hot)
+        guard = Guard(counted, KeyRing.load(folder / "keys"), limits)
+        self._server = HttpServer(guard, HttpSettings("127.0.0.1:0"))
+
+    async def _count(self, scope, receive, send):
+        self.n_routed += 1
+        await self._routes(scope, receive, send)
+
+    @asynccontextmanager
+    async def connect(self):
+        port = await self._server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            yield Caller(reader, writer)
+        finally:
+            writer.close()
+            await self._server.stop()
+            await self.campaign.model.close()
+
+
+class Caller:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    async def post(self, path, body, headers=None):
+        self.writer.write(request(path, body, headers))
+        return await self.answer()
+
+    async def answer(self):
+        """Status, headers and body."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in head[1:] if line)
+        body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split()[1]), headers, body
+
+
+def request(path, body, headers=None):
+    given = {"host": "here", "content-type": "application/json", "x-api-key": KEY.text}
+    given |= {"content-length": str(len(body))} | (headers or {})
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value is not None)
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def with_server(tmp_path, talk, **settings):
+    async def run():
+        server = Server(tmp_path, **settings)
+        async with server.connect() as caller:
+            return await asyncio.wait_for(talk(server, caller), 20.0)
+
+    return asyncio.run(run())
+
+
+def test_a_rank_and_its_reward_pass_no_route_and_are_answered_as_by_one(tmp_path):
+    async def talk(server, caller):
+        short = [await caller.post("/v1/rank", RANK)]
+        event_id = json.loads(short[0][2])["event_id"]
+        short.append(await caller.post(f"/v1/events/{event_id}/reward", b'{"value": 1}'))
+        n_routed = server.n_routed
+        long = [await caller.post("/v1/rank", RANK, LONG)]
+        other_id = json.loads(long[0][2])["event_id"]
+        long.append(await caller.post(f"/v1/events/{other_id}/reward", b'{"value": 1}', LONG))
+        return n_routed, short, long, server.metrics.render().decode()
+
+    n_routed, short, long, metrics = with_server(tmp_path, talk)
+    assert n_routed == 0
+    for ours, theirs in zip(short, long, strict=True):
+        assert ours[0] == theirs[0] == 200
+        assert ours[1].keys() == theirs[1].keys() == {"date", "content-length", "content-type"}
+        assert json.loads(ours[2]).keys() == json.loads(theirs[2]).keys()
+    assert json.loads(short[1][2])["status"] == "learnt"
+    assert 'vfb_http_requests_total{method="POST",route="/v1/rank",status="200"} 2.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        ("/v1/rank", b"{", {}, 400),
+        ("/v1/rank", RANK, {"x-api-key": None}, 401),
+        ("/v1/rank", RANK, {"x-api-key": "vfb_wrong"}, 401),
+        ("/v1/events/never/reward", b'{"value": 1}', {}, 404),
+        ("/v1/rank", b" " * 2_001, {}, 413),
+        ("/v1/rank", RANK, {"content-type": "text/plain"}, 415),
+        ("/v1/rank", b'{"user": "ann", "arms": ["tea", "tea"]}', {}, 422),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_same_words(tmp_path, path, body, headers, status):
+    async def talk(server, caller):
+        short = await caller.post(path, body, headers)
+        return short, await caller.post(path, body, {**headers, **LONG})
+
+    short, long = with_server(tmp_path, talk, body_bytes=2_000)
+    assert short[0] == long[0] == status
+    assert json.loads(short[2]) == json.loads(long[2])
+    assert short[1] | {"date": ""} == long[1] | {"date": ""}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"connection": "keep-alive"},
+        {"x-forwarded-for": "192.0.2.1"},
+        {"expect": "100-continue"},
+        {"transfer-encoding": "chunked", "content-length": None},
+    ],
+)
+def test_what_is_unusual_goes_through_the_application(tmp_path, headers):
+    async def talk(server, caller):
+        body = RANK
+        if "transfer-encoding" in headers:
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(RANK), RANK)
+        caller.writer.write(request("/v1/rank", body, {"content-length": str(len(RANK))} | headers))
+        if "expect" in headers:
+            assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        return await caller.answer(), server.n_routed
+
+    (status, _, _), n_routed = with_server(tmp_path, talk)
+    assert (status, n_routed) == (200, 1)
+
+
+def test_a_body_that_is_too_large_to_wait_for_goes_through_the_application(tmp_path):
+    async def talk(server, caller):
+        padded = RANK + b" " * 70_000
+        return await caller.post("/v1/rank", padded), server.n_routed
+
+    (status, _, _), n_routed = with_server(tmp_path, talk)
+    assert (status, n_routed) == (200, 1)
+
+
+def test_requests_that_follow_each_other_closely_are_answered_in_their_order(tmp_path):
+    names = [f"event-{number}" for number in range(5)]
+    bodies = [json.dumps({"user": "a", "arms": ARMS, "event_id": name}).encode() for name in names]
+
+    async def talk(server, caller):
+        ways = ({}, LONG, {}, {}, LONG)
+        all_at_once = [request("/v1/rank", *each) for each in zip(bodies, ways, strict=True)]
+        caller.writer.write(b"".join(all_at_once))
+        return [json.loads((await caller.answer())[2])["event_id"] for _ in names], server.n_routed
+
+    assert with_server(tmp_path, talk) == (names, 2)
+
+
+def test_a_request_may_come_in_pieces(tmp_path):
+    async def talk(server, caller):
+        whole = request("/v1/rank", RANK)
+        for start in range(0, len(whole), 40):
+            caller.writer.write(whole[start : start + 40])
+            await asyncio.sleep(0.001)
+        return await caller.answer(), server.n_routed
+
+    (status, _, _), n_routed = with_server(tmp_path, talk)
+    assert (status, n_routed) == (200, 0)
+
+
+def test_a_caller_that_asks_for_it_is_hung_up_on_after_the_answer(tmp_path):
+    async def talk(server, caller):
+        answer = await caller.post("/v1/rank", RANK, {"connection": "close"})
+        return answer, await caller.reader.read()
+
+    (status, headers, _), rest = with_server(tmp_path, talk)
+    assert (status, headers["connection"], rest) == (200, "close", b"")
+
+
+def test_a_caller_that_hangs_up_meanwhile_leaves_its_decision_in_the_log(tmp_path):
+    async def talk(server, caller):
+        body = json.dumps({"user": "ann", "arms": ARMS, "event_id": "lost"}).encode()
+        caller.writer.write(request("/v1/rank", body))
+        await caller.writer.drain()
+        caller.writer.transport.abort()
+        while "lost" not in server.campaign.model.book.entries:
+            await asyncio.sleep(0.001)
+        return (await server.campaign.history("lost")).status
+
+    assert with_server(tmp_path, talk) == "waiting"
+
+
+@given(st.lists(st.sampled_from(["/v1", "/rank", "/events", "/", "x", "\n", "/reward", "é"])))
+def test_a_path_is_hot_exactly_if_it_is_that_of_a_route(parts):
+    path = "".join(parts)
+    reward, _, _ = compile_path("/v1/events/{event_id:path}/reward")
+    match, call = reward.match(path), find_call(path)
+    if path == "/v1/rank":
+        assert call.event_id is None
+    elif match is None or path.endswith("\n"):
+        assert call is None
+    else:
+        assert call.event_id == match["event_id"]

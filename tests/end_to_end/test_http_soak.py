@@ -1,7 +1,8 @@
 """Half an hour of mixed load: the server's memory and file descriptors stay where they are.
 
-``VFBANDITS_SOAK_MINUTES`` says how long.  What was measured stands in ``soak.csv`` of the test's
-folder, a line each two seconds.
+``VFBANDITS_SOAK_MINUTES`` says how long: some minutes go by until all that is bounded is full,
+such as the last decisions and the names that wait for their place in the log.  What was measured
+stands in ``soak.csv`` of the test's folder, a line each two seconds.
 """
 
 import json
@@ -72,14 +73,16 @@ class Shopper(threading.Thread):
         self.sometimes(wire, where, body)
 
     def sometimes(self, wire, where, body):
-        """The rest of the interface, each in one visit of fifty."""
+        """Many at once, in one visit of five, and the rest of the interface, in one of fifty."""
+        if self._rng.random() < 0.2:
+            self.visit_together(wire, where, body)
         match self._rng.randrange(50):
             case 0:
                 self.expect(200, wire.get("/metrics"))
             case 1:
                 self.expect(200, wire.get(f"{where}/model"))
             case 2:
-                self.expect(200, wire.post(f"{where}/rank/batch", {"requests": [body] * 3}))
+                self.expect(200, wire.get("/v1/dashboard"))
             case 3:
                 self.expect(404, wire.get(f"{where}/events/never-{self._n}"))
             case 4:
@@ -92,6 +95,13 @@ class Shopper(threading.Thread):
                 self.expect(200, wire.get("/"))
             case 8 if "event_id" in body:
                 self.expect(200, wire.get(f"{where}/events/{body['event_id']}"))
+
+    def visit_together(self, wire, where, body):
+        asked = {"user": body["user"], "arms": body["arms"]}
+        answer = self.expect(200, wire.post(f"{where}/rank/batch", {"requests": [asked] * 20}))
+        ranked = [result["answer"]["event_id"] for result in json.loads(answer)["results"]]
+        rewards = [{"event_id": event_id, "value": 0.5} for event_id in ranked]
+        self.expect(200, wire.post(f"{where}/rewards/batch", {"rewards": rewards}))
 
     def expect(self, wanted, came):
         status, answer = came

@@ -22,6 +22,7 @@ from vfbandits.web.hot import HotCall, find_call
 _JSON: Final = "application/json"
 # Whoever sends one of these wants more of a server than the short way gives.
 _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade", b"connection", b"x-forwarded-")
+_USUAL: Final = (b"connection", b"keep-alive")
 
 
 class Shortcut(Protocol):
@@ -77,7 +78,7 @@ class ShortWayProtocol(CertifiedProtocol):
                 if not value.isdigit() or int(value) > most:
                     return None
                 is_declared = True
-            elif name.startswith(_UNUSUAL):
+            elif name.startswith(_UNUSUAL) and (name, value) != _USUAL:
                 return None
         return call if is_declared else None
 

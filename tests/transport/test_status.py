@@ -16,7 +16,7 @@ EVERY = [
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, errors.VFBanditsError)
 ]
-KEPT = [kind for kind in EVERY if kind.__name__ not in TOLD]
+KEPT = [kind for kind in EVERY if not issubclass(kind, tuple(getattr(errors, n) for n in TOLD))]
 
 
 def failure(status):

@@ -83,8 +83,10 @@ def test_the_page_shows_the_numbers_of_the_campaign(opened, server):
     expect(page.locator("#tile-reward .note")).to_contain_text(
         f"baseline {baseline:.3f} (holdback)"
     )
-    lift = shown["rewards"]["lift"]["relative"]
-    expect(page.locator("#tile-reward .lift")).to_contain_text(f"lift +{100 * lift:.1f} % ±")
+    lift = shown["rewards"]["lift"]
+    relative = lift["relative"]
+    figure = f"{lift['difference']:.3f}" if relative is None else f"{100 * relative:.1f} %"
+    expect(page.locator("#tile-reward .lift")).to_contain_text(f"lift +{figure} ±")
     expect(page.locator("#tile-degraded .figure")).to_have_text(
         f"{100 * shown['totals']['degraded']:.1f} %"
     )

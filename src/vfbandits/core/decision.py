@@ -113,6 +113,8 @@ class Propensity:
         else:
             shares = np.zeros(n_arms)
             shares[self._best] = 1.0
+        if not self._floor:
+            return shares, errors
         keep = 1.0 - self._floor
         return keep * shares + self._floor / n_arms, keep * errors
 

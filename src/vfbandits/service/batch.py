@@ -5,9 +5,9 @@ rounds are under way the others wait and gather, so that batches grow with the l
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TypeAlias
 
 import numpy as np
@@ -39,6 +39,34 @@ class Waiting:
     contexts: "asyncio.Future[Contexts]" = field(repr=False)
 
 
+class Lease:
+    """The contexts of one decision, for the length of an ``async with``."""
+
+    __slots__ = ("_batches", "_waiting")
+
+    def __init__(self, batches: "Batches", waiting: Waiting) -> None:
+        self._batches = batches
+        self._waiting = waiting
+
+    async def __aenter__(self) -> Contexts:
+        """Wait for them."""
+        self._batches.wait(self._waiting)
+        try:
+            return await self._waiting.contexts
+        except BaseException:
+            self._batches.give_back(self._waiting)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give them back."""
+        self._batches.give_back(self._waiting)
+
+
 Start: TypeAlias = Callable[[list[Waiting]], int]
 
 
@@ -58,21 +86,22 @@ class Batches:
         self._is_quiet = asyncio.Event()
         self._look_around()
 
-    @asynccontextmanager
-    async def contexts(
-        self, user: str, arms: tuple[str, ...], own: PlainBlock, *, trial: int
-    ) -> AsyncIterator[Contexts]:
+    def contexts(self, user: str, arms: tuple[str, ...], own: PlainBlock, *, trial: int) -> "Lease":
         """The contexts of one decision, to be used before the masks change."""
         loop = asyncio.get_running_loop()
-        waiting = Waiting(user, arms, own, trial, loop.create_future())
+        return Lease(self, Waiting(user, arms, own, trial, loop.create_future()))
+
+    def wait(self, waiting: Waiting) -> None:
+        """Let a decision wait for its contexts."""
         self._waiting.append(waiting)
         self._is_quiet.clear()
-        self._make_due(loop)
-        try:
-            yield await waiting.contexts
-        finally:
-            if waiting.contexts.done() and not waiting.contexts.cancelled():
-                self._n_in_use -= 1
+        self._make_due(waiting.contexts.get_loop())
+
+    def give_back(self, waiting: Waiting) -> None:
+        """A decision needs its contexts no more."""
+        if waiting.contexts.done() and not waiting.contexts.cancelled():
+            self._n_in_use -= 1
+        if not self._n_in_use:
             self._look_around()
 
     def deliver(self, gathered: Gathered) -> None:

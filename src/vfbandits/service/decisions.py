@@ -20,7 +20,6 @@ from vfbandits.protocol.application import (
     RewardRequest,
 )
 from vfbandits.protocol.instructions import ActiveInstruction
-from vfbandits.protocol.messages import Ask
 from vfbandits.protocol.trial import trial_block
 from vfbandits.service.batch import Batches, Contexts, Waiting
 from vfbandits.service.fleeting import FleetingBandit
@@ -135,17 +134,18 @@ class Decisions:
         if not request.user or not request.arms:
             raise ArmError("a decision needs a user and at least one arm")
         name, width = self._role.split.active, self._role.split.widths[0]
-        ask = Ask(0, 0, 0, (request.user,), (request.arms,) if self.is_per_arm else ())
+        user = request.user
+        keys = [(user, arm) for arm in request.arms] if self.is_per_arm else [(user,)]
         if request.trial:
-            return trial_block(request.trial, name, ask.keys(), width=width)
+            return trial_block(request.trial, name, keys, width=width)
         if request.own:
-            return PlainBlock(_floats(request.own, (ask.n_rows, width), "own block"))
+            return PlainBlock(_floats(request.own, (len(keys), width), "own block"))
         if self._features is None:
             raise ContextError(
                 f"wanted the own block of {name!r} with the request, got none, "
                 "and no [features] are configured"
             )
-        return self._features.block(ask.keys()).values
+        return self._features.block(keys).values
 
     def arm_features(self, request: DecideRequest) -> Matrix | None:
         """What the request says of the arms, checked."""

@@ -47,6 +47,7 @@ from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
 
 MOVES_KEPT = 4
+_TEXT = {str}
 
 
 class DurableBandit:
@@ -187,7 +188,7 @@ class DurableBandit:
     ) -> Decision:
         """Choose an arm, as ``Bandit.decide``; returns when the decision is durable."""
         self._refuse_unless_well()
-        if not all(isinstance(name, str) for name in contributors):
+        if {*map(type, contributors)} - _TEXT:
             raise SettingError(f"contributors must be names, got {contributors!r}")
         if not isinstance(user, str | None):
             raise SettingError(f"user must be text or None, got {type(user).__name__}")
@@ -199,13 +200,16 @@ class DurableBandit:
             contributors=contributors,
             shown=None if showing is None else showing.index,
         )
-        with self._or_break_off():
+        bandit, epoch, at = self._model.bandit, self._model.epoch, self._clock()
+        try:
             kept = self._plain(decision) if showing is None else showing.keep(decision)
-            event = decided_of(
-                self._model.bandit, decision, kept, user=user, epoch=self.epoch, at=self._clock()
-            )
+            event = decided_of(bandit, decision, kept, user=user, epoch=epoch, at=at)
             self._model.book.apply(event)
-        await self._log(event)
+        except Exception as error:
+            self._commit.break_off(f"the model failed with {type(error).__name__}")
+            raise
+        self._commit.add(event)
+        await self._commit.flush()
         return decision
 
     async def enter(self, event: Decided) -> None:

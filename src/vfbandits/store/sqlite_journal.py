@@ -16,6 +16,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from vfbandits.core.decision import DecisionId
@@ -49,6 +50,7 @@ from vfbandits.store.write_lock import WriteLock, lock_path
 
 __all__ = ["APPLICATION", "VERSION", "SqliteJournal"]
 CHECKPOINT_PAGES = 4_000
+ROWS_AT_ONCE = 250
 _log = logging.getLogger(__name__)
 
 
@@ -194,8 +196,12 @@ class SqliteJournal:
     def _insert(self, names: list[int | None], records: list[bytes]) -> None:
         positions = range(self._last + 1, self._last + 1 + len(records))
         with self._transaction():
-            rows = zip(positions, names, records, strict=True)
-            self._db.executemany("INSERT INTO event VALUES (?, ?, ?)", rows)
+            rows = list(zip(positions, names, records, strict=True))
+            # Several rows a statement: between two of them the thread would have to wait its turn.
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                some = rows[start : start + ROWS_AT_ONCE]
+                places = ", ".join(["(?, ?, ?)"] * len(some))
+                self._db.execute(f"INSERT INTO event VALUES {places}", [*chain(*some)])  # noqa: S608
             self._waiting.write(self._db, count=len(records))
         self._waiting.committed(names, after=self._last)
         self._last += len(records)

@@ -81,12 +81,17 @@ class Learner(Protocol):
         ...
 
 
+_ONLY_TEXT = {str}
+
+
 def as_arms(arms: Sequence[ArmId], n_arms: int | None = None) -> tuple[ArmId, ...]:
     """Arm ids, checked: not empty, each once, and as many as there are rows."""
     ids = tuple(arms.tolist() if hasattr(arms, "tolist") else arms)
     if not ids:
         raise ArmError("a round needs at least one arm, got none")
-    if any(isinstance(arm, bool) or not isinstance(arm, int | str) for arm in ids):
+    if {*map(type, ids)} != _ONLY_TEXT and any(
+        isinstance(arm, bool) or not isinstance(arm, int | str) for arm in ids
+    ):
         kinds = sorted({type(arm).__name__ for arm in ids})
         raise ArmError(f"arm ids must be whole numbers or text, got {', '.join(kinds)}")
     if len(set(ids)) != len(ids):

@@ -30,7 +30,7 @@ from vfbandits.errors import (
     VFBanditsError,
 )
 from vfbandits.service.group_commit import GroupCommit
-from vfbandits.service.group_lookup import GroupLookup
+from vfbandits.service.grouped import Grouped
 from vfbandits.service.showing import Kept, Showing, decided_of
 from vfbandits.store.book import Book
 from vfbandits.store.events import (
@@ -45,6 +45,7 @@ from vfbandits.store.events import (
 )
 from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
+from vfbandits.store.names import Found
 
 MOVES_KEPT = 4
 _TEXT = {str}
@@ -86,7 +87,7 @@ class DurableBandit:
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup = GroupLookup(journal)
+        self._lookup: Grouped[DecisionId, Found] = Grouped(self._find_many)
         self._log_probabilities = log_probabilities
         self._clock = clock
         self._is_closed = False
@@ -278,8 +279,12 @@ class DurableBandit:
         """All that the log has of a decision; returns when that is durable."""
         self._refuse_unless_well()
         await self._commit.flush()
-        found = await self._lookup.find(decision_id)
+        found = await self._lookup.ask(decision_id)
         return [event for _, event in found]
+
+    def _find_many(self, ids: Sequence[DecisionId]) -> list[Found]:
+        found = self._journal.find_many(tuple(dict.fromkeys(ids)))
+        return [found[decision_id] for decision_id in ids]
 
     async def moves(self) -> list[Moved]:
         """The changes of masks that the log still has, in order."""

@@ -13,6 +13,8 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 from vfbandits.store.events import Activated, Configured, Decided, Reported, Rewarded
 
 DEFAULT, SUMS = "default", "sums"
@@ -28,6 +30,18 @@ policy = "lints"
 posterior_scale = 0.5
 seed = 3
 """
+
+
+class RankedOne(msgspec.Struct):
+    """One result of a batch, its answer as the bytes that came."""
+
+    answer: msgspec.Raw
+
+
+class Ranked(msgspec.Struct):
+    """The answer to a batch of decisions."""
+
+    results: list[RankedOne]
 
 
 class LostError(Exception):
@@ -179,9 +193,8 @@ class Visitor(threading.Thread):
                   for _ in range(3)]  # fmt: skip
         status, answer = self._wire.post(f"{prefix(campaign)}/rank/batch", {"requests": bodies})
         self._ledger.expect(status == 200, f"batch: {status} {answer!r}")
-        for result in json.loads(answer)["results"]:
-            given = json.dumps(result["answer"], separators=(",", ":")).encode()
-            self._ledger.answered(campaign, given)
+        for result in msgspec.json.decode(answer, type=Ranked).results:
+            self._ledger.answered(campaign, bytes(result.answer))
         rewards = [{"event_id": body["event_id"], "value": self._rng.random()} for body in bodies]
         for reward in rewards:
             key = (campaign, reward["event_id"], "")

@@ -10,17 +10,17 @@ from typing import Final
 
 import structlog
 from cryptography import x509
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vfbandits.errors import IdentityError
 from vfbandits.protocol.identity import subject_of
 from vfbandits.web.caller import CALLER, Caller, caller_of_certificate
+from vfbandits.web.patience import PatientProtocol
 from vfbandits.web.refusals import Forbidden, Unauthorized
 
 _log: Final = structlog.get_logger(__name__)
 
 
-class CertifiedProtocol(HttpToolsProtocol):
+class CertifiedProtocol(PatientProtocol):
     """Puts the owner of a client certificate into each request's scope."""
 
     _caller: Caller | None = None

@@ -13,19 +13,25 @@ from starlette.types import ASGIApp
 from vfbandits.errors import ConfigError
 from vfbandits.service.address import split_address
 from vfbandits.service.http_settings import HttpSettings
+from vfbandits.web.patience import close_stuck
 from vfbandits.web.short_way import protocol_for
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 60
+READ_S = 30.0
 GRACE_S = 5
 COLLECT_AFTER = (10_000, 20, 50)  # new objects, then how often younger ones were collected
 
 
 class HttpServer:
-    """Serves an application until it is stopped; signals are the caller's."""
+    """Serves an application until it is stopped; signals are the caller's.
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+    Whoever has not sent the whole of a request after ``read_s``, or twice that, is hung up on.
+    """
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings, *, read_s: float = READ_S) -> None:
         self._settings = settings
+        self._read_s = read_s
         with_clients = settings.clients is not None
         config = uvicorn.Config(
             app,
@@ -46,6 +52,7 @@ class HttpServer:
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Listen; returns the port.  ConfigError if the address cannot be had."""
@@ -62,14 +69,22 @@ class HttpServer:
                 await self._task
                 raise ConfigError(f"cannot listen on {self._settings.address!r}")
             await asyncio.sleep(0.01)
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         _settle_memory()
         return int(listening.getsockname()[1])
 
     async def stop(self) -> None:
         """Take no more requests, and finish those under way."""
         self._server.should_exit = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._task is not None:
             await self._task
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._read_s)
+            close_stuck(tuple(self._server.server_state.connections))
 
 
 def _settle_memory() -> None:

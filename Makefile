@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Neighbours share servers that take seconds to start, so they stay together until somebody is idle.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long bench lint docs clean browser
@@ -29,8 +31,8 @@ browser:
 	  { echo "make test needs the command chromium and could not install it: install Debian's package chromium, or give apt-get the right to"; exit 1; }; }
 
 test: $(READY) browser lint ## what CI runs
-	$(BIN)/python -m coverage run -m pytest -m "not long"
-	VFBANDITS_COMPILED=0 $(BIN)/python -m coverage run --append -m pytest -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= -m "not long"
+	VFBANDITS_COMPILED=0 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-append --cov-report= -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
 
 test-long: $(READY) browser ## a million updates, and thousands of fresh random worlds

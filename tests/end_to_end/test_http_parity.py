@@ -52,7 +52,8 @@ class SeesAll:
         return arm_features(request.arms) if self.arm_dim else None
 
     @asynccontextmanager
-    async def contexts(self, request):
+    async def contexts(self, *requests):
+        (request,) = requests
         rows = self.town.contexts(self.town.users.index(request.user), tuple(WIDTHS))
         yield Contexts(rows if self.is_per_arm else rows[:1], tuple(WIDTHS), 0)
 

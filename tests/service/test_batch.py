@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from vfbandits.errors import WireError
 from vfbandits.protocol.instructions import Gathered
 from vfbandits.service.batch import MOST_OPEN_ROUNDS, Batches
 
@@ -18,6 +19,8 @@ class Rounds:
         self.at_once = at_once
 
     def start(self, batch):
+        if any((waiting.own < 0.0).any() for waiting in batch):
+            raise WireError("rows are not negative")
         number = len(self.started)
         self.started.append(batch)
         if self.at_once:
@@ -30,7 +33,7 @@ class Rounds:
 
     async def decide(self, value, *, n_rows=1, trial=0):
         own = np.full((n_rows, 1), float(value))
-        async with self.batches.contexts("ann", ("tea",), own, trial=trial) as contexts:
+        async with self.batches.contexts(("ann",), (("tea",),), own, trial=trial) as contexts:
             return contexts.rows.ravel().tolist()
 
 
@@ -73,6 +76,32 @@ def test_a_round_that_is_complete_at_once_is_delivered():
     assert asyncio.run(Rounds(at_once=True).decide(3)) == [3.0]
 
 
+def test_decisions_for_which_there_can_be_no_round_are_told_and_the_others_get_theirs():
+    async def whole():
+        rounds = Rounds(at_once=True)
+        decisions = [asyncio.ensure_future(rounds.decide(n)) for n in (1, -2, 3)]
+        told = await asyncio.gather(*decisions, return_exceptions=True)
+        assert (told[0], told[2]) == ([1.0], [3.0])
+        assert isinstance(told[1], WireError)
+        with pytest.raises(WireError):
+            await rounds.decide(-1)
+        await asyncio.wait_for(rounds.batches.quiet(), 5.0)
+        await asyncio.wait_for(rounds.batches.pause(), 5.0)
+
+    asyncio.run(whole())
+
+
+def test_bytes_are_shared_by_decisions_not_by_those_who_ask_together():
+    async def whole():
+        rounds = Rounds(at_once=True)
+        own = np.zeros((3, 1))
+        users, arms = ("ann", "bob", "eve"), (("tea",),) * 3
+        async with rounds.batches.contexts(users, arms, own, trial=0) as contexts:
+            return contexts.bytes_received, len(contexts.rows)
+
+    assert asyncio.run(whole()) == (80 // 3, 3)
+
+
 def test_trials_and_real_decisions_never_share_a_round():
     async def whole():
         rounds = Rounds()
@@ -107,7 +136,7 @@ def test_a_pause_waits_for_rounds_and_for_those_that_use_their_contexts():
 
         async def slow():
             own = np.zeros((1, 1))
-            async with rounds.batches.contexts("ann", ("tea",), own, trial=0):
+            async with rounds.batches.contexts(("ann",), (("tea",),), own, trial=0):
                 await go_on.wait()
                 seen.append("used")
 

@@ -102,20 +102,6 @@ def test_a_log_that_somebody_else_wrote_to_is_noticed():
     asyncio.run(run())
 
 
-def test_a_cancelled_writer_leaves_nobody_waiting():
-    async def run():
-        bandit = DurableBandit.open(SlowJournal(), linucb())
-        task = asyncio.create_task(bandit.decide(np.eye(2)))
-        await asyncio.sleep(0.001)
-        (writer,) = asyncio.all_tasks() - {task, asyncio.current_task()}
-        writer.cancel()
-        with pytest.raises(JournalError, match="the writer was cancelled"):
-            await asyncio.wait_for(task, 5.0)
-        await bandit.close()
-
-    asyncio.run(run())
-
-
 def test_a_model_that_fails_half_way_is_not_used_again():
     class Halfway:
         """A move that carries contexts and then fails on the design matrix."""

@@ -195,6 +195,44 @@ def test_requests_that_follow_each_other_closely_are_answered_in_their_order(tmp
     assert with_server(tmp_path, talk) == (names, 2)
 
 
+def test_calls_that_come_together_are_decided_together_and_each_gets_its_own_answer(tmp_path):
+    wrong = {3: {"x-api-key": "vfb_wrong"}, 5: {"content-type": "text/plain"}}
+
+    async def talk(server, caller):
+        port = caller.writer.get_extra_info("peername")[1]
+        callers = [Caller(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(3 * 16)]
+        for number, one in enumerate(callers):
+            body = json.dumps({"user": f"u{number}", "arms": list(ARMS)[: 1 + number % 3]})
+            one.writer.write(request("/v1/rank", body.encode(), wrong.get(number)))
+        answers = [await one.answer() for one in callers]
+        for one in callers:
+            one.writer.close()
+        return answers, server.campaign.model.commits, server.n_routed
+
+    answers, (n_commits, n_events), n_routed = with_server(tmp_path, talk)
+    assert {number: answer[0] for number, answer in enumerate(answers) if answer[0] != 200} == {
+        3: 401,
+        5: 415,
+    }
+    for number, (status, _, body) in enumerate(answers):
+        if status == 200:
+            assert len(json.loads(body)["ranking"]) == 1 + number % 3
+    assert (n_events, n_routed) == (46, 0)
+    assert n_commits < 23
+
+
+def test_an_error_of_ours_is_told_to_all_that_came_together(tmp_path, monkeypatch):
+    async def talk(server, caller):
+        async def fail(asked):
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(server.campaign, "rank_many", fail)
+        return await caller.post("/v1/rank", RANK)
+
+    status, _, body = with_server(tmp_path, talk)
+    assert (status, json.loads(body)["status"]) == (500, 500)
+
+
 def test_a_request_may_come_in_pieces(tmp_path):
     async def talk(server, caller):
         whole = request("/v1/rank", RANK)

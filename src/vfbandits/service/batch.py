@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.errors import VFBanditsError
 from vfbandits.protocol.instructions import Gathered
 
 MOST_OPEN_ROUNDS = 2
@@ -21,7 +22,10 @@ MOST_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a messag
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contexts:
-    """The masked contexts of one decision, and whose features are in them."""
+    """The masked contexts of decisions that asked together, and whose features are in them.
+
+    ``bytes_received`` for each of the decisions.
+    """
 
     rows: Matrix = field(repr=False)
     contributors: tuple[str, ...]
@@ -30,17 +34,17 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """One decision that has not got its contexts yet."""
+    """Decisions that ask together and have not got their contexts yet, one for each user."""
 
-    user: str
-    arms: tuple[str, ...]
+    users: tuple[str, ...]
+    arms: tuple[tuple[str, ...], ...]
     own: PlainBlock = field(repr=False)
     trial: int
     contexts: "asyncio.Future[Contexts]" = field(repr=False)
 
 
 class Lease:
-    """The contexts of one decision, for the length of an ``async with``."""
+    """The contexts of decisions that ask together, for the length of an ``async with``."""
 
     __slots__ = ("_batches", "_waiting")
 
@@ -86,10 +90,22 @@ class Batches:
         self._is_quiet = asyncio.Event()
         self._look_around()
 
-    def contexts(self, user: str, arms: tuple[str, ...], own: PlainBlock, *, trial: int) -> "Lease":
-        """The contexts of one decision, to be used before the masks change."""
+    def contexts(
+        self,
+        users: tuple[str, ...],
+        arms: tuple[tuple[str, ...], ...],
+        own: PlainBlock,
+        *,
+        trial: int,
+    ) -> Lease:
+        """The contexts of decisions that ask together, to be used before the masks change."""
         loop = asyncio.get_running_loop()
-        return Lease(self, Waiting(user, arms, own, trial, loop.create_future()))
+        return Lease(self, Waiting(users, arms, own, trial, loop.create_future()))
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows fit into a message."""
+        return max(1, MOST_BATCH_BYTES // self._row_bytes)
 
     def wait(self, waiting: Waiting) -> None:
         """Let a decision wait for its contexts."""
@@ -114,7 +130,7 @@ class Batches:
         if len(batch) > 1:
             places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
             parts = np.split(gathered.contexts, places)
-        share = gathered.bytes_received // len(batch)
+        share = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
         for waiting, rows in zip(batch, parts, strict=True):
             if not waiting.contexts.done():
                 self._n_in_use += 1
@@ -155,13 +171,28 @@ class Batches:
     def _flush(self) -> None:
         self._is_due = False
         while self._waiting and self._is_open and len(self._rounds) < MOST_OPEN_ROUNDS:
-            batch = self._next_batch()
+            self._open(self._next_batch())
+
+    def _open(self, batch: list[Waiting]) -> None:
+        try:
             number = self._start(batch)
-            self._rounds[number] = batch
-            self._is_drained.clear()
-            early = self._early.pop(number, None)
-            if early is not None:
-                self.deliver(early)
+        except VFBanditsError as error:
+            self._refuse(batch, error)
+            return
+        self._rounds[number] = batch
+        self._is_drained.clear()
+        early = self._early.pop(number, None)
+        if early is not None:
+            self.deliver(early)
+
+    def _refuse(self, batch: list[Waiting], error: VFBanditsError) -> None:
+        """There can be no such round: alone each will be told, or get its own."""
+        if len(batch) > 1:
+            for waiting in batch:
+                self._open([waiting])
+        elif not batch[0].contexts.done():
+            self._n_in_use += 1
+            batch[0].contexts.set_exception(error)
 
     def _next_batch(self) -> list[Waiting]:
         """As many of the first that wait as fit into a message, all of one trial or of none."""

@@ -8,23 +8,24 @@ import asyncio
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
-from os import urandom
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import NamedTuple, Protocol, TypeAlias
 
-from vfbandits.core.arrays import Matrix
+from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.context import Split
 from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.core.reward import as_reward
-from vfbandits.errors import ArmError, ConflictError, UnknownEventError
+from vfbandits.errors import ArmError, ConflictError, UnknownEventError, VFBanditsError
 from vfbandits.protocol.application import DecideRequest
 from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import FROZEN, SUM, CampaignSettings
 from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.durable import DurableBandit
+from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
+from vfbandits.service.in_groups import Told, all_of, portions, told
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.showing import Showing
 from vfbandits.service.traced import TracedContexts
@@ -35,8 +36,9 @@ from vfbandits.store.book import COUNTED, LOGGED, Entry, total
 from vfbandits.store.events import Activated, Configured, Decided, Reported
 
 AT_ONCE = 1_000
-ID_BYTES = 16
+MOST_TOGETHER = 16
 NO_TRACER = NoTracer()
+Named: TypeAlias = tuple[str, Asked]
 
 
 class ContextSource(Protocol):
@@ -57,13 +59,26 @@ class ContextSource(Protocol):
         """Whether there is a context for each arm, or one of the user."""
         ...
 
-    def contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
-        """The contexts of one decision, to be used before the masks change."""
+    @property
+    def most_rows(self) -> int:
+        """How many rows may be asked for together."""
+        ...
+
+    def contexts(self, *requests: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
+        """The contexts of these decisions, to be used before the masks change."""
         ...
 
     def arm_features(self, request: DecideRequest) -> Matrix | None:
         """What the request says of the arms, checked."""
         ...
+
+
+class OneRound(NamedTuple):
+    """What is asked for one event."""
+
+    asked: Asked
+    request: DecideRequest
+    arm_features: Matrix | None
 
 
 class Arrivals(Protocol):
@@ -99,9 +114,9 @@ class Campaign:
         self._encode = encode
         self._observers: tuple[Observer, ...] = ()
         self._tracer = tracer
-        self._is_traced = not isinstance(tracer, NoTracer)
         self._clock = clock
         self._draws = EventDraws(model.bandit.seed)
+        self._ids = EventIds()
         self._under_way = UnderWay()
         self._turns = Turns()
         self.arrivals: Arrivals | None = None
@@ -137,8 +152,29 @@ class Campaign:
     async def rank(self, asked: Asked) -> bytes:
         """Decide, durably; the answer is the one that this event got before, if it did."""
         if asked.event_id is None:
-            return await self._rank(urandom(ID_BYTES).hex(), asked)
+            return await self._rank(self._ids.draw(), asked)
         return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
+
+    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
+        """As ``rank`` does for each; where one fails its error stands in the place of an answer.
+
+        Events that have no id yet are decided together, which takes less time than one by one.
+        """
+        answers: dict[int, Told] = {}
+
+        async def rank_together(places: Sequence[int]) -> None:
+            named = [(self._ids.draw(), asked[place]) for place in places]
+            answers.update(zip(places, await self._rank_group(named), strict=True))
+
+        async def rank_alone(place: int) -> None:
+            answers[place] = await told(self.rank(asked[place]))
+
+        new = [place for place, one in enumerate(asked) if one.event_id is None]
+        known = [place for place, one in enumerate(asked) if one.event_id is not None]
+        sizes = [len(asked[place].arms) if self._source.is_per_arm else 1 for place in new]
+        groups = portions(new, sizes, most=self._source.most_rows, at_once=MOST_TOGETHER)
+        await all_of([*map(rank_together, groups), *map(rank_alone, known)])
+        return [answers[place] for place in range(len(asked))]
 
     async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
         await self._catch_up()
@@ -150,49 +186,97 @@ class Campaign:
         return past.decided.note
 
     async def _rank(self, event_id: str, asked: Asked) -> bytes:
+        with self._tracer.span(
+            "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
+        ):
+            (answer,) = await self._rank_group([(event_id, asked)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _rank_group(self, named: Sequence[Named]) -> list[Told]:
+        """Decide on these together, in their order; they have ids that nobody used before."""
         started = time.perf_counter()
+        async with AsyncExitStack() as stack:
+            try:
+                rounds = [self._round(event_id, asked) for event_id, asked in named]
+                contexts = await stack.enter_async_context(self._contexts(rounds))
+            except VFBanditsError as error:
+                if len(named) == 1:
+                    return [error]
+            else:
+                with self._tracer.span("decide", model_version=self.model.book.n_learnt):
+                    made = self._decide_all(rounds, contexts)
+                return await self._make_durable(made, started)
+        # One of them cannot be had, or none: each by itself will be told.
+        return await asyncio.gather(*(told(self._rank(*each)) for each in named))
+
+    def _round(self, event_id: str, asked: Asked) -> OneRound:
         if not asked.arms:
             raise ArmError("a decision needs at least one arm that is not excluded, got none")
         request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
-        if self._is_traced:
-            with self._tracer.span(
-                "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
-            ):
-                deciding = await self._decide(event_id, asked, request)
-        else:
-            deciding = await self._decide(event_id, asked, request)
-        heapq.heappush(self._due, (deciding.due, event_id))
-        if self._observers:
-            seen = deciding.seen(self.name, time.perf_counter() - started)
-            for observer in self._observers:
-                observer.ranked(seen)
-        return deciding.answer
+        return OneRound(asked, request, self._source.arm_features(request))
 
-    async def _decide(self, event_id: str, asked: Asked, request: DecideRequest) -> Deciding:
-        arm_features = self._source.arm_features(request)
-        async with self._contexts(request) as contexts:
-            deciding = self._deciding(event_id, asked, contexts)
-            if self._draws_are_used:
-                self._draws.seed(event_id)
-            decided = self.model.decide(
-                contexts.rows if self._source.is_per_arm else contexts.rows[0],
-                arms=asked.arms,
-                arm_features=arm_features,
-                decision_id=event_id,
-                contributors=contexts.contributors,
-                user=asked.user,
-                showing=Showing(deciding.forced, deciding.keep),
-            )
-            if self._is_traced:
-                with self._tracer.span("decide and log", model_version=self.model.book.n_learnt):
-                    await decided
-            else:
-                await decided
+    def _decide_all(
+        self, rounds: Sequence[OneRound], contexts: Contexts
+    ) -> list[Deciding | VFBanditsError]:
+        """Decisions that are on their way into the log, or why there are none."""
+        made: list[Deciding | VFBanditsError] = []
+        per_arm, rows, stop = self._source.is_per_arm, contexts.rows, 0
+        for one in rounds:
+            start, stop = stop, stop + (len(one.asked.arms) if per_arm else 1)
+            try:
+                made.append(
+                    self._decide(one, rows[start:stop] if per_arm else rows[start], contexts)
+                )
+            except VFBanditsError as error:
+                made.append(error)
+        return made
+
+    def _decide(self, one: OneRound, rows: Matrix | Vector, contexts: Contexts) -> Deciding:
+        event_id, asked = one.request.decision_id, one.asked
+        deciding = self._deciding(event_id, asked, contexts)
+        if self._draws_are_used:
+            self._draws.seed(event_id)
+        self.model.decide_soon(
+            rows,
+            arms=asked.arms,
+            arm_features=one.arm_features,
+            decision_id=event_id,
+            contributors=contexts.contributors,
+            user=asked.user,
+            showing=Showing(deciding.forced, deciding.keep),
+        )
         return deciding
 
-    def _contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
-        contexts = self._source.contexts(request)
-        return TracedContexts(contexts, self._tracer) if self._is_traced else contexts
+    async def _make_durable(
+        self, made: Sequence[Deciding | VFBanditsError], started: float
+    ) -> list[Told]:
+        try:
+            with self._tracer.span("log"):
+                await self.model.flush()
+        except VFBanditsError as error:
+            return [error] * len(made)
+        for one in made:
+            if isinstance(one, Deciding):
+                heapq.heappush(self._due, (one.due, one.event_id))
+        if self._observers:
+            # Afterwards: whoever asked need not wait for those who look on.
+            seconds = time.perf_counter() - started
+            asyncio.get_running_loop().call_soon(self._tell_of, made, seconds)
+        return [one.answer if isinstance(one, Deciding) else one for one in made]
+
+    def _tell_of(self, made: Sequence[Deciding | VFBanditsError], seconds: float) -> None:
+        """Tell observers of decisions that are durable."""
+        for one in made:
+            if isinstance(one, Deciding):
+                seen = one.seen(self.name, seconds)
+                for observer in self._observers:
+                    observer.ranked(seen)
+
+    def _contexts(self, rounds: Sequence[OneRound]) -> AbstractAsyncContextManager[Contexts]:
+        contexts = self._source.contexts(*[one.request for one in rounds])
+        return TracedContexts(contexts, self._tracer)
 
     def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
         settings, model = self.settings, self.model

@@ -18,7 +18,7 @@ from vfbandits.store.book import Book
 POLICY, HOLDBACK = "policy", "holdback"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """A request to rank; ``baseline`` is a position among ``arms``.
 
@@ -34,7 +34,7 @@ class Asked:
     activate: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Outcome:
     """A decision as the application is told of it; arrays are one number for each arm."""
 

@@ -1,8 +1,9 @@
 """From a request to a decision: own rows, everybody's contexts, the model."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import chain
 from uuid import uuid4
 
 import numpy as np
@@ -89,10 +90,19 @@ class Decisions:
             time.perf_counter() - started,
         )
 
-    def contexts(self, request: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
-        """The masked contexts that a request is decided on."""
-        own = self._own_rows(request)
-        return self.batches.contexts(request.user, request.arms, own, trial=request.trial)
+    def contexts(self, *requests: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
+        """The masked contexts that these are decided on, in their order; all of one trial."""
+        return self.batches.contexts(
+            tuple([request.user for request in requests]),
+            tuple([request.arms for request in requests]),
+            self._own_rows(requests),
+            trial=requests[0].trial,
+        )
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows may be asked for together."""
+        return self.batches.most_rows
 
     async def reward(self, request: RewardRequest) -> RewardReply:
         """Learn a reward once."""
@@ -130,12 +140,21 @@ class Decisions:
             )
         return self._trials[trial]
 
-    def _own_rows(self, request: DecideRequest) -> PlainBlock:
-        if not request.user or not request.arms:
-            raise ArmError("a decision needs a user and at least one arm")
-        name, width = self._role.split.active, self._role.split.widths[0]
+    def _own_rows(self, requests: Sequence[DecideRequest]) -> PlainBlock:
+        keys = [key for request in requests for key in self._keys(request)]
+        if self._features is not None and not any(one.own or one.trial for one in requests):
+            return self._features.block(keys).values
+        blocks = [self._own_block(request, self._keys(request)) for request in requests]
+        return _stacked(blocks)
+
+    def _keys(self, request: DecideRequest) -> list[tuple[str, ...]]:
         user = request.user
-        keys = [(user, arm) for arm in request.arms] if self.is_per_arm else [(user,)]
+        if not user or not request.arms:
+            raise ArmError("a decision needs a user and at least one arm")
+        return [(user, arm) for arm in request.arms] if self.is_per_arm else [(user,)]
+
+    def _own_block(self, request: DecideRequest, keys: list[tuple[str, ...]]) -> PlainBlock:
+        name, width = self._role.split.active, self._role.split.widths[0]
         if request.trial:
             return trial_block(request.trial, name, keys, width=width)
         if request.own:
@@ -152,16 +171,19 @@ class Decisions:
         return arm_features_of(request, self._role.roster.terms.arm_dim)
 
     def _start_round(self, batch: list[Waiting]) -> int:
-        own = [waiting.own for waiting in batch]
         number, todo = self._role.ask(
-            tuple(waiting.user for waiting in batch),
-            tuple(waiting.arms for waiting in batch),
-            PlainBlock(np.concatenate(own)) if len(own) > 1 else own[0],
+            tuple(chain.from_iterable([waiting.users for waiting in batch])),
+            tuple(chain.from_iterable([waiting.arms for waiting in batch])),
+            _stacked([waiting.own for waiting in batch]),
             time.monotonic(),
             trial=batch[0].trial,
         )
         self._carry_out(todo)
         return number
+
+
+def _stacked(blocks: list[PlainBlock]) -> PlainBlock:
+    return PlainBlock(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
 
 
 def arm_features_of(request: DecideRequest, arm_dim: int) -> Matrix | None:

@@ -188,6 +188,30 @@ class DurableBandit:
         showing: Showing | None = None,
     ) -> Decision:
         """Choose an arm, as ``Bandit.decide``; returns when the decision is durable."""
+        decision = self.decide_soon(
+            contexts,
+            arms=arms,
+            arm_features=arm_features,
+            decision_id=decision_id,
+            contributors=contributors,
+            user=user,
+            showing=showing,
+        )
+        await self._commit.flush()
+        return decision
+
+    def decide_soon(
+        self,
+        contexts: ArrayLike,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        decision_id: str | None = None,
+        contributors: tuple[str, ...] = ALONE,
+        user: str | None = None,
+        showing: Showing | None = None,
+    ) -> Decision:
+        """Choose an arm; nobody may be told of it before ``flush`` has returned."""
         self._refuse_unless_well()
         if {*map(type, contributors)} - _TEXT:
             raise SettingError(f"contributors must be names, got {contributors!r}")
@@ -210,7 +234,6 @@ class DurableBandit:
             self._commit.break_off(f"the model failed with {type(error).__name__}")
             raise
         self._commit.add(event)
-        await self._commit.flush()
         return decision
 
     async def enter(self, event: Decided) -> None:

@@ -1,10 +1,13 @@
 """The event loop that services run on."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import TypeVar
 
 T = TypeVar("T")
+# How long the loop keeps another thread waiting that has something to do, such as to end a commit.
+TURN_S = 0.0005
 
 
 def run(main: Coroutine[object, object, T]) -> T:
@@ -18,6 +21,7 @@ def run(main: Coroutine[object, object, T]) -> T:
     >>> run(answer())
     42
     """
+    sys.setswitchinterval(TURN_S)
     try:
         import uvloop  # noqa: PLC0415  (an extra, and not for every system)
     except ModuleNotFoundError:

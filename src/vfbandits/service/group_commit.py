@@ -3,18 +3,21 @@
 One thread writes, so the order of the log is the order of ``add``.  Alone, an event is committed
 at once; under load one fsync serves as many as came in the meantime.  Those who wait for a commit
 ask again together when it is done: so a commit also takes along what each next turn of the event
-loop brings, for a moment.  Else they would come apart into ever more and smaller commits.
+loop brings, for a moment.  Else they would come apart into ever more and smaller commits.  A commit
+that has enough goes at once, and those who bring the next one work meanwhile.
 """
 
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from vfbandits.errors import JournalError
 from vfbandits.store.events import Event
 from vfbandits.store.journal import Journal
 
 MOST_TURNS = 8
+ENOUGH = 16
 
 
 class GroupCommit:
@@ -39,7 +42,7 @@ class GroupCommit:
         self._events: list[Event] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._in_flight: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
 
     def refuse_unless_well(self) -> None:
@@ -61,15 +64,14 @@ class GroupCommit:
         To cancel the waiting takes nothing back: the events are committed all the same.
         """
         self.refuse_unless_well()
-        is_busy = self._task is not None and not self._task.done()
-        if not self._events and not is_busy:
+        if not self._events and not self._is_busy:
             return
         loop = asyncio.get_running_loop()
-        if not is_busy:
-            self._task = loop.create_task(self._commit_all())
-            self._task.add_done_callback(self._look_back)
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
+        if not self._is_busy:
+            self._is_busy = True
+            self._gather(loop, 0, MOST_TURNS)
         await waiter
 
     def break_off(self, reason: str) -> None:
@@ -82,43 +84,51 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Wait for what is under way and stop the thread."""
-        if self.broken_by is None and (self._events or self._task is not None):
+        if self.broken_by is None and (self._events or self._is_busy):
             await asyncio.gather(self.flush(), return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
 
-    async def _commit_all(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._events or self._waiters:
-            await self._gather()
-            events, self._events = self._events, []
-            self._in_flight, self._waiters = self._waiters, []
-            if events:
-                wanted = self.position
-                last = await loop.run_in_executor(self._thread, self._journal.append, events)
-                self.n_commits += 1
-                self.n_events += len(events)
-                if last != wanted:
-                    raise JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
-            for waiter in _still_waiting(self._in_flight):
-                waiter.set_result(None)
-
-    async def _gather(self) -> None:
+    def _gather(self, loop: asyncio.AbstractEventLoop, n_before: int, turns: int) -> None:
         """Wait while every turn of the loop brings more events, a few turns at most."""
-        n_before = 0
-        for _ in range(MOST_TURNS):
-            if len(self._events) == n_before:
-                break
-            n_before = len(self._events)
-            await asyncio.sleep(0)
+        n_events = len(self._events)
+        if n_before < n_events < ENOUGH and turns:
+            loop.call_soon(self._gather, loop, n_events, turns - 1)
+        else:
+            self._commit(loop)
 
-    def _look_back(self, task: asyncio.Task[None]) -> None:
-        """Whatever ended the task early, nobody may wait for ever."""
-        if task.cancelled():
-            self.break_off("the writer was cancelled")
+    def _commit(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.broken_by is not None:
             return
-        error = task.exception()
+        events, self._events = self._events, []
+        self._in_flight, self._waiters = self._waiters, []
+        if events:
+            writing = loop.run_in_executor(self._thread, self._journal.append, events)
+            writing.add_done_callback(partial(self._finish, self.position, len(events)))
+        else:  # they wait for what was committed meanwhile
+            self._go_on(loop)
+
+    def _finish(self, wanted: int, n_events: int, writing: "asyncio.Future[int]") -> None:
+        """A commit has ended; whatever ended it, nobody may wait for ever."""
+        error = writing.exception()
+        if error is None and writing.result() != wanted:
+            last = writing.result()
+            error = JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
         if error is not None:
             self.break_off(str(error) if isinstance(error, JournalError) else type(error).__name__)
+            return
+        self.n_commits += 1
+        self.n_events += n_events
+        self._go_on(writing.get_loop())
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What was committed is durable; see what has gathered behind it."""
+        for waiter in _still_waiting(self._in_flight):
+            waiter.set_result(None)
+        self._in_flight = []
+        if self._events or self._waiters:
+            loop.call_soon(self._gather, loop, 0, MOST_TURNS)
+        else:
+            self._is_busy = False
 
 
 def _still_waiting(waiters: Iterable[asyncio.Future[None]]) -> list[asyncio.Future[None]]:

@@ -5,12 +5,10 @@ context.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A decision was made and is durable.
 
     Attributes
@@ -54,8 +52,7 @@ class Ranked:
     bytes_received: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(NamedTuple):
     """A reward came, or the wait for one is over.
 
     ``status`` is one of ``web.types.RewardStatus``, or "default" when the default was learnt,

@@ -5,9 +5,10 @@ answers are those that the leader would give at the same position of the log: sa
 settings, and draws that come from the event.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.decisions import arm_features_of
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.history import History, refuse_other_value
+from vfbandits.service.in_groups import Told, told
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.ranker_log import RankerLog
 from vfbandits.service.showing import decided_of
@@ -132,6 +134,10 @@ class Ranker:
         if asked.event_id is None:
             return await self._rank(uuid4().hex, asked)
         return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
+
+    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
+        """As ``rank`` does for each; where one fails, its error."""
+        return await asyncio.gather(*(told(self.rank(one)) for one in asked))
 
     async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
         past = await self.log.history(event_id)

@@ -1,10 +1,12 @@
 """What is served over HTTP: a campaign, be it the leader's or a ranker's view of it."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.deciding import Asked, Learnt
 from vfbandits.service.history import History
+from vfbandits.service.in_groups import Told
 
 
 class ServedModel(Learnt, Protocol):
@@ -56,6 +58,10 @@ class Served(Protocol):
 
     async def rank(self, asked: Asked) -> bytes:
         """Decide, durably."""
+        ...
+
+    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
+        """As ``rank`` does for each; where one fails, its error."""
         ...
 
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:

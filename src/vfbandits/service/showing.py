@@ -8,7 +8,7 @@ from vfbandits.core.decision import ArmId, Decision
 from vfbandits.store.events import Decided
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kept:
     """What is logged of a decision beside what the bandit learns from; see ``Decided``."""
 
@@ -21,7 +21,7 @@ class Kept:
     note: bytes = field(default=b"", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Showing:
     """What the caller makes of a decision.
 

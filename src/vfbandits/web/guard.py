@@ -12,7 +12,9 @@ from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.web.refuse import address_of, log_refusal, response_to
 
 if TYPE_CHECKING:
-    from vfbandits.web.hot import HotCall, HotCalls
+    from collections.abc import Sequence
+
+    from vfbandits.web.hot import Answer, HotCalls, Whole
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
@@ -72,11 +74,9 @@ class Guard:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         if scope["type"] == "http":
-            try:
-                self._admit(scope)
-            except Refusal as refusal:
-                self._log(scope, refusal)
-                await response_to(scope, refusal)(scope, receive, send)
+            refused = self._refused(scope)
+            if refused is not None:
+                await refused(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -90,19 +90,33 @@ class Guard:
         """The largest body."""
         return self._limits.body_bytes
 
-    async def answer(self, call: "HotCall", scope: Scope, body: bytes) -> bytes | Response:
-        """Let a call in that came as a whole, or refuse it; JSON that goes with 200, or a response.
+    async def reward(self, event_id: str, call: "Whole") -> "Answer":
+        """Let a reward in that came as a whole, or refuse it.
 
-        Bodies over ``most_bytes`` are for the server to keep away.
+        Bodies over ``most_bytes`` are for the server to keep away, here and below.
         """
+        refused = self._refused(call.scope)
+        return refused or await self._short_way().reward(event_id, call)
+
+    async def rank_all(self, calls: "Sequence[Whole]") -> "list[Answer]":
+        """Let calls of rank in that came as a whole, or refuse some of them."""
+        refused = [self._refused(call.scope) for call in calls]
+        let_in = [call for call, told in zip(calls, refused, strict=True) if told is None]
+        answers = iter(await self._short_way().rank_all(let_in))
+        return [next(answers) if told is None else told for told in refused]
+
+    def _short_way(self) -> "HotCalls":
+        if self._hot is None:
+            raise RuntimeError("there is a short way only to an application that has one")
+        return self._hot
+
+    def _refused(self, scope: Scope) -> Response | None:
         try:
             self._admit(scope)
         except Refusal as refusal:
             self._log(scope, refusal)
             return response_to(scope, refusal)
-        if self._hot is None:
-            raise RuntimeError("there is a short way only to an application that has one")
-        return await self._hot.answer(call, scope, body)
+        return None
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]

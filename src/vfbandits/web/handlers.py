@@ -1,7 +1,7 @@
 """What each route does: a request is read, a campaign asked, an answer written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -12,7 +12,9 @@ from starlette.types import Scope
 from vfbandits.errors import VFBanditsError
 from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.deciding import Asked
 from vfbandits.service.history import History
+from vfbandits.service.in_groups import Told
 from vfbandits.service.served import Served, ServedCampaigns
 from vfbandits.web import types
 from vfbandits.web.asking import asked_of
@@ -61,15 +63,25 @@ class Handlers:
 
     def rank_bytes(self, campaign: Served, body: bytes) -> Awaitable[bytes]:
         """The answer to a body of ``/v1/rank``."""
-        return campaign.rank(asked_of(_rank(body), layout=campaign.layout))
+        return campaign.rank(self.asked_in(campaign, body))
+
+    def asked_in(self, campaign: Served, body: bytes) -> Asked:
+        """What a body of ``/v1/rank`` asks."""
+        return asked_of(_rank(body), layout=campaign.layout)
 
     async def rank_batch(self, request: Request) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
         campaign = self._campaign(request, "rank")
         batch = await _body(request, _ranks)
         self._charge(request, len(batch.requests))
-        results = await asyncio.gather(*(_ranked(campaign, one) for one in batch.requests))
-        return _json(types.BatchRankResponse(results))
+        read = [_read(one, campaign.layout) for one in batch.requests]
+        ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Asked)]))
+        answers = [next(ranked) if isinstance(one, Asked) else one for one in read]
+        return _json(types.BatchRankResponse([_rank_result(answer) for answer in answers]))
+
+    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
+        """Answers to several calls of ``/v1/rank``, or errors."""
+        return await self._campaigns[DEFAULT].rank_many(asked)
 
     async def reward(self, request: Request) -> Response:
         """POST /v1/events/{event_id}/reward."""
@@ -217,12 +229,19 @@ def _config_of(campaign: Served, settings: CampaignSettings) -> types.ConfigResp
     )
 
 
-async def _ranked(campaign: Served, one: types.RankRequest) -> types.RankResult:
+def _read(one: types.RankRequest, layout: str) -> Asked | VFBanditsError:
     try:
-        answer = await campaign.rank(asked_of(one, layout=campaign.layout))
+        return asked_of(one, layout=layout)
     except VFBanditsError as error:
-        return types.RankResult(problem=problem_of(error))
-    return types.RankResult(_answer(answer))
+        return error
+
+
+def _rank_result(answer: Told) -> types.RankResult:
+    if isinstance(answer, bytes):
+        return types.RankResult(_answer(answer))
+    if isinstance(answer, VFBanditsError):
+        return types.RankResult(problem=problem_of(answer))
+    raise answer
 
 
 async def _rewarded(campaign: Served, one: types.EventReward) -> types.RewardResult:

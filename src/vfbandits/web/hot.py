@@ -1,35 +1,49 @@
 """The two calls that come with every visitor, rank and reward: from a whole body to a whole answer.
 
 They are known by method and path alone, so they need no router (``short_way.py``).  What they
-answer is what the routes of the same paths do.
+answer is what the routes of the same paths do.  Calls of rank that come together are answered
+together.
 """
 
 import time
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from vfbandits.service.deciding import Asked
+from vfbandits.service.in_groups import Told
 from vfbandits.web.handlers import JSON, Handlers, refuse_unless_json
 from vfbandits.web.metrics import Metrics
-from vfbandits.web.refuse import on_error
+from vfbandits.web.refuse import problem_for
 
 RANK: Final = "/v1/rank"
 EVENTS: Final = "/v1/events/"
 REWARD: Final = "/reward"
+REWARD_ROUTE: Final = "/v1/events/{event_id}/reward"
 _LEAST: Final = len(EVENTS) + len(REWARD)
 _JSON: Final = JSON.encode()
 
 
-class HotCall(NamedTuple):
-    """One of the two: its route, and the event that a reward is for."""
+# JSON that goes with 200, or another response.
+Answer: TypeAlias = bytes | Response
 
-    route: str
+
+class HotCall(NamedTuple):
+    """One of the two: a reward for an event, or rank, which is for none yet."""
+
     event_id: str | None
 
 
-_RANK: Final = HotCall(RANK, None)
+class Whole(NamedTuple):
+    """A call that has come as a whole."""
+
+    scope: Scope
+    body: bytes
+
+
+_RANK: Final = HotCall(None)
 
 
 def find_call(path: str) -> HotCall | None:
@@ -45,7 +59,7 @@ def find_call(path: str) -> HotCall | None:
     if path.startswith(EVENTS) and path.endswith(REWARD) and len(path) >= _LEAST:
         event_id = path[len(EVENTS) : -len(REWARD)]
         # What the pattern of a route does not match.
-        return None if "\n" in event_id else HotCall("/v1/events/{event_id}/reward", event_id)
+        return None if "\n" in event_id else HotCall(event_id)
     return None
 
 
@@ -56,24 +70,51 @@ class HotCalls:
         self._handlers = handlers
         self._metrics = metrics
 
-    async def answer(self, call: HotCall, scope: Scope, body: bytes) -> bytes | Response:
-        """JSON that goes with 200, or another response."""
+    async def reward(self, event_id: str, call: Whole) -> Answer:
+        """The answer to a reward."""
         started = time.perf_counter()
-        handlers, event_id = self._handlers, call.event_id
+        answer: Told
         try:
-            campaign = handlers.campaign(scope, "rank" if event_id is None else "reward")
-            _refuse_unless_json(scope)
-            if event_id is None:
-                answer = await handlers.rank_bytes(campaign, body)
-            else:
-                answer = await handlers.reward_bytes(campaign, event_id, body)
+            campaign = self._handlers.campaign(call.scope, "reward")
+            _refuse_unless_json(call.scope)
+            answer = await self._handlers.reward_bytes(campaign, event_id, call.body)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
-            response = await on_error(Request(scope), error)
-            seconds = time.perf_counter() - started
-            self._metrics.http(call.route, "POST", response.status_code, seconds)
-            return response
-        self._metrics.http(call.route, "POST", 200, time.perf_counter() - started)
-        return answer
+            answer = error
+        return self._told(REWARD_ROUTE, call.scope, answer, started)
+
+    async def rank_all(self, calls: Sequence[Whole]) -> list[Answer]:
+        """The answers to calls of rank that came together, in their order."""
+        started = time.perf_counter()
+        read = [self._read(call) for call in calls]
+        asked = [one for one in read if isinstance(one, Asked)]
+        try:
+            ranked = iter(await self._handlers.rank_many(asked) if asked else ())
+        except Exception as error:  # noqa: BLE001  (told as a problem, and logged as ours)
+            ranked = iter([error] * len(asked))
+        return [
+            self._told(RANK, call.scope, next(ranked) if isinstance(one, Asked) else one, started)
+            for call, one in zip(calls, read, strict=True)
+        ]
+
+    def _read(self, call: Whole) -> Asked | Exception:
+        try:
+            campaign = self._handlers.campaign(call.scope, "rank")
+            _refuse_unless_json(call.scope)
+            return self._handlers.asked_in(campaign, call.body)
+        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+            return error
+
+    def _told(self, route: str, scope: Scope, answer: Told, started: float) -> Answer:
+        """The answer, counted, or the problem that it is."""
+        status = 200
+        told: Answer
+        if isinstance(answer, bytes):
+            told = answer
+        else:
+            told = problem_for(scope, answer)
+            status = told.status_code
+        self._metrics.http(route, "POST", status, time.perf_counter() - started)
+        return told
 
 
 def _refuse_unless_json(scope: Scope) -> None:

@@ -20,13 +20,17 @@ _log = structlog.get_logger(__name__)
 
 
 async def on_error(request: Request, error: Exception) -> Response:
+    """``problem_for``, as Starlette calls it."""
+    return problem_for(request.scope, error)
+
+
+def problem_for(scope: Scope, error: Exception) -> Response:
     """Answer an error with its problem, and log what the caller is not told."""
-    answer = response_to(request.scope, error)
+    answer = response_to(scope, error)
     if isinstance(error, Refusal):
-        log_refusal(request.scope, error)
+        log_refusal(scope, error)
     elif answer.status_code >= 500:
-        facts = _facts(request.scope)
-        _log.error("http_failed", kind=type(error).__name__, exc_info=error, **facts)
+        _log.error("http_failed", kind=type(error).__name__, exc_info=error, **_facts(scope))
     return answer
 
 

@@ -1,0 +1,28 @@
+"""Ids of events that the application gave no name to."""
+
+from os import urandom
+
+ID_BYTES = 16
+AT_ONCE = 256
+
+
+class EventIds:
+    """Random ids of 128 bits; the operating system is asked for many at a time.
+
+    >>> ids = EventIds()
+    >>> len({ids.draw() for _ in range(1000)})
+    1000
+    """
+
+    __slots__ = ("_ids",)
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+
+    def draw(self) -> str:
+        """One that nobody had before."""
+        if not self._ids:
+            drawn = urandom(ID_BYTES * AT_ONCE).hex()
+            step = 2 * ID_BYTES
+            self._ids = [drawn[start : start + step] for start in range(0, len(drawn), step)]
+        return self._ids.pop()

@@ -1,0 +1,46 @@
+"""Several answers at once: those that can be worked out together, and errors in their places."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from vfbandits.errors import VFBanditsError
+
+T = TypeVar("T")
+Told: TypeAlias = bytes | Exception
+
+
+def portions(
+    items: Sequence[T], sizes: Sequence[int], *, most: int, at_once: int
+) -> Iterator[list[T]]:
+    """Items in their order, ``at_once`` of them together unless their sizes add up to too much.
+
+    >>> list(portions("abcdef", [1, 1, 1, 9, 1, 1], most=5, at_once=2))
+    [['a', 'b'], ['c'], ['d'], ['e', 'f']]
+    """
+    portion: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if portion and (total + size > most or len(portion) == at_once):
+            yield portion
+            portion, total = [], 0
+        portion.append(item)
+        total += size
+    if portion:
+        yield portion
+
+
+async def told(answer: Awaitable[bytes]) -> Told:
+    """The answer, or the error that came instead."""
+    try:
+        return await answer
+    except VFBanditsError as error:
+        return error
+
+
+async def all_of(works: Sequence[Coroutine[object, object, None]]) -> None:
+    """Wait for all; a single one needs no task of its own."""
+    if len(works) == 1:
+        await works[0]
+    else:
+        await asyncio.gather(*works)

@@ -1,7 +1,8 @@
 """Time rank and reward over HTTP: ``python -m benchmarks.http``.
 
 * Nobody but the active participant is there, K = 10 and d = 100: ``rank`` beside a handler on the
-  same server that reads the same request and answers a word.
+  same server, behind the same keys, limits and metrics, that reads the same request and answers a
+  word; and beside that handler with nothing before it.
 * Four passive participants, as processes over mutual TLS: ``rank`` beside a bare gRPC fan-out of as
   many bytes, which decides nothing and keeps nothing.
 
@@ -37,7 +38,8 @@ LEAST_SHARE = 0.5
 NARROW = {"shop": DIM - 1, "bank": 1}
 WIDE = {"shop": 20, "bank": 20, "news": 20, "post": 20, "gym": 20}
 ALONE, TOGETHER = "rank, dense, alone", "rank, dense, 4 passive"
-EMPTY, FAN_OUT, BATCHED = "empty handler", "bare fan-out", "bare fan-out in batches"
+EMPTY, BARE = "empty handler", "empty handler with nothing before it"
+FAN_OUT, BATCHED = "bare fan-out", "bare fan-out in batches"
 
 Play: TypeAlias = Callable[[int, float], Turn]
 
@@ -101,7 +103,12 @@ def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
     """Ours over what it is compared with."""
     batched = seen[TOGETHER].per_s / seen[BATCHED].per_s
     return [
-        _share(f"{ALONE}: share of an {EMPTY}", seen[ALONE], seen[EMPTY]),
+        _share(
+            f"{ALONE}: share of an {EMPTY}",
+            seen[ALONE],
+            seen[EMPTY],
+            f"share of an {BARE} {seen[ALONE].per_s / seen[BARE].per_s:.2f}",
+        ),
         _share(
             f"{TOGETHER}: share of a {FAN_OUT}",
             seen[TOGETHER],
@@ -117,17 +124,20 @@ def no_passive(
     """Ours beside the empty handler."""
     with ExitStack() as stack:
         load = stack.enter_context(LineProcess("benchmarks.http_load"))
-        empty = stack.enter_context(LineProcess("benchmarks.http_empty"))
         plays: dict[str, Play] = {}
         for mask in masks:
             home = folder / mask
             home.mkdir(parents=True)
-            ours = stack.enter_context(
+            ours, keys = stack.enter_context(
                 served(home, NARROW, n_arms=N_ARMS, mask=mask, connected=False)
             )
             plays[f"rank, {mask}, alone"] = _calls(load, ours)
             plays[f"rank and reward, {mask}, alone"] = _calls(load, replace(ours, rewards=True))
-            plays[EMPTY] = _calls(load, replace(ours, port=empty.port))
+            if EMPTY not in plays:
+                for name, arguments in ((EMPTY, [str(keys)]), (BARE, [])):
+                    empty = LineProcess("benchmarks.http_empty", *arguments)
+                    port = stack.enter_context(empty).port
+                    plays[name] = _calls(load, replace(ours, port=port))
         return race(plays, plan)
 
 
@@ -137,7 +147,7 @@ def four_passive(folder: Path, plan: Plan) -> dict[str, Seen]:
     size = str(8 * DIM * N_ARMS)
     with ExitStack() as stack:
         load = stack.enter_context(LineProcess("benchmarks.http_load"))
-        ours = stack.enter_context(
+        ours, _ = stack.enter_context(
             served(folder, WIDE, n_arms=N_ARMS, mask="dense", connected=True)
         )
         plays: dict[str, Play] = {

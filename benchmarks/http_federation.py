@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.http_load import Load
 from benchmarks.loopback_tls import HOST
@@ -24,18 +25,26 @@ CONNECT_S = 60.0
 ACTIVE = "shop"
 KEYS = "keys.jsonl"
 # One caller sends all of the load, which is more than a caller is let send by default.
-LIMITS = "rate = 1e6\nburst = 1e6\n"
+RATE = BURST = 1e6
+
+
+class Served(NamedTuple):
+    """A running federation: how it is called, and the file of the keys that it knows."""
+
+    load: Load
+    keys: Path
 
 
 @contextmanager
 def served(
     folder: Path, widths: Mapping[str, int], *, n_arms: int, mask: str, connected: bool
-) -> Iterator[Load]:
-    """A running federation, and how it is called; unless ``connected`` nobody else comes."""
+) -> Iterator[Served]:
+    """A running federation; unless ``connected`` nobody else comes."""
     http_port, port = _free_ports()
     town = Town.invent(widths, n_users=N_USERS, n_arms=n_arms, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in widths}
-    tables = f'[http]\naddress = "{HOST}:{http_port}"\nkeys = "{KEYS}"\n{LIMITS}'
+    limits = f"rate = {RATE}\nburst = {BURST}\n"
+    tables = f'[http]\naddress = "{HOST}:{http_port}"\nkeys = "{KEYS}"\n{limits}'
     plan = Plan(
         widths,
         Terms(mask, "plain", "per_arm"),
@@ -52,7 +61,7 @@ def served(
         local.start(*(widths if connected else (ACTIVE,)))
         if connected:
             _wait_until_all_contribute(http_port, key.text)
-        yield Load(http_port, town.users, town.arms, key.text)
+        yield Served(Load(http_port, town.users, town.arms, key.text), home / ACTIVE / KEYS)
     finally:
         local.stop_all()
 

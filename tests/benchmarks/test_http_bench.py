@@ -12,7 +12,7 @@ from benchmarks.process import WorkerDiedError
 def test_ours_and_the_empty_handler_are_timed_with_many_clients_and_with_one(tmp_path):
     plan = http.Plan(turns=1, seconds=0.2, one_s=0.1, connections=4)
     seen = http.no_passive(tmp_path, plan, masks=["dense"])
-    assert seen.keys() == {http.EMPTY, http.ALONE, "rank and reward, dense, alone"}
+    assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, "rank and reward, dense, alone"}
     for contestant in seen.values():
         facts = contestant.figures()
         assert facts["slowest_turn_per_s"] == facts["fastest_turn_per_s"] == facts["per_s"] > 0.0
@@ -31,13 +31,14 @@ def test_rounds_of_the_bare_fan_out_come_back_whole(batched):
     assert 0.0 < turn.p50_s <= turn.p99_s
 
 
-def test_a_bar_is_ours_over_the_other_in_medians_of_turns():
+def test_a_bar_is_the_median_of_the_shares_of_each_turn():
     def seen(*rates):
         return http.Seen([Turn(rate, 1.0, 0.001, 0.002) for rate in rates], [])
 
     contestants = {
-        http.EMPTY: seen(9_000, 10_000, 90_000),
-        http.ALONE: seen(10, 6_000, 7_000),
+        http.EMPTY: seen(9_000, 10_000, 20_000),
+        http.BARE: seen(12_000, 12_000, 20_000),
+        http.ALONE: seen(10, 6_000, 16_000),
         http.FAN_OUT: seen(1_000),
         http.BATCHED: seen(4_000),
         http.TOGETHER: seen(499),
@@ -45,6 +46,7 @@ def test_a_bar_is_ours_over_the_other_in_medians_of_turns():
     alone, together = http.bars_of(contestants)
     assert (alone.measured, alone.verdict) == (0.6, "pass")
     assert (together.measured, together.verdict) == (0.499, "FAIL")
+    assert alone.detail.endswith("0.50")
     assert together.detail.endswith("0.12")
 
 

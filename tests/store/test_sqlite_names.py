@@ -96,7 +96,8 @@ def test_names_are_written_in_their_order_a_few_with_each_commit():
         waiting = WaitingNames([(30, 1), (-10, 2), (20, 3), (-10, 4)], at_once=4)
         seen = []
         for _ in range(3):
-            waiting.write(db, count=1)
+            waiting.expect(1)
+            waiting.write(db)
             waiting.committed([None], after=4)
             seen.append(db.execute("SELECT name FROM named").fetchall())
             assert waiting.positions([-10]) in ([2, 4], [])
@@ -110,7 +111,8 @@ def test_what_a_failed_commit_would_have_written_is_still_found():
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript("CREATE TABLE named (name, position); CREATE TABLE log (indexed_to);")
         waiting = WaitingNames([(7, 1)], at_once=1)
-        waiting.write(db, count=1)
+        waiting.expect(1)
+        waiting.write(db)
         assert waiting.positions([7]) == [1]
 
 

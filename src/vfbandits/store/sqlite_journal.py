@@ -16,6 +16,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -195,16 +196,25 @@ class SqliteJournal:
 
     def _insert(self, names: list[int | None], records: list[bytes]) -> None:
         positions = range(self._last + 1, self._last + 1 + len(records))
-        with self._transaction():
-            rows = list(zip(positions, names, records, strict=True))
-            # Several rows a statement: between two of them the thread would have to wait its turn.
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                some = rows[start : start + ROWS_AT_ONCE]
-                places = ", ".join(["(?, ?, ?)"] * len(some))
-                self._db.execute(f"INSERT INTO event VALUES {places}", [*chain(*some)])  # noqa: S608
-            self._waiting.write(self._db, count=len(records))
+        rows = list(zip(positions, names, records, strict=True))
+        # As few statements as can be: between two of them the thread would have to wait its turn.
+        inserts = [
+            rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)
+        ]
+        self._waiting.expect(len(records))
+        if self._waiting.is_due or len(inserts) > 1:
+            with self._transaction():
+                for some in inserts:
+                    self._insert_rows(some)
+                if self._waiting.is_due:
+                    self._waiting.write(self._db)
+        else:  # a statement alone is a transaction
+            self._insert_rows(rows)
         self._waiting.committed(names, after=self._last)
         self._last += len(records)
+
+    def _insert_rows(self, rows: Sequence[tuple[int, int | None, bytes]]) -> None:
+        self._db.execute(_insert_of(len(rows)), [*chain.from_iterable(rows)])
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -254,6 +264,12 @@ class SqliteJournal:
         self._n_dropped = max(len(torn), (noted or 0) - last)
         if self._n_dropped:
             _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+
+
+@lru_cache(maxsize=ROWS_AT_ONCE)
+def _insert_of(n_rows: int) -> str:
+    places = ", ".join(["(?, ?, ?)"] * n_rows)
+    return f"INSERT INTO event VALUES {places}"  # noqa: S608  (places only)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -2,7 +2,8 @@
 
 Names are random numbers, so each new one belongs on another page of the table ``named``: to put it
 there at once would write a page for every event.  New names wait in memory until there are many,
-and then go into the table in their order, some with each commit, so that neighbours share a page.
+and then go into the table in their order, some with every few commits, so that neighbours share a
+page.
 ``indexed_to`` in ``log`` says up to where the table has them all; those behind it stand in
 ``event`` too, and are read from there when the log is opened.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 NAMES_AT_ONCE = 32_768
+FEWEST = 128  # events between two times that names go into the table
 _Named: TypeAlias = tuple[int, int]
 
 FIND = """
@@ -41,9 +43,10 @@ class WaitingNames:
 
     def __init__(self, waiting: Iterable[_Named] = (), *, at_once: int) -> None:
         self._at_once = at_once
+        self._fewest = min(FEWEST, at_once // 8)
         self._going: dict[int, list[int]] = {}
         self._sorted: list[_Named] = []
-        self._n_gone = self._n_going = 0
+        self._n_gone = self._n_going = self._n_since = 0
         self._new: dict[int, list[int]] = {}
         self._n_new = 0
         for name, position in waiting:
@@ -55,14 +58,25 @@ class WaitingNames:
         held = (self._new, self._going)
         return [position for some in held for name in names for position in some.get(name, ())]
 
-    def write(self, db: sqlite3.Connection, *, count: int) -> None:
-        """Put as many into the table as keeps pace with ``count`` new ones."""
+    def expect(self, count: int) -> None:
+        """A commit of ``count`` events is about to be written."""
+        self._n_since += count
+
+    @property
+    def is_due(self) -> bool:
+        """Whether some should go into the table with it."""
+        has_many = self._n_new >= self._at_once or bool(self._sorted)
+        return has_many and self._n_since >= self._fewest
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Put as many into the table as keeps pace with the new ones."""
         if not self._sorted and self._n_new >= self._at_once:
             self._going, self._new = self._new, {}
             self._n_new = self._n_gone = 0
             self._sorted = sorted((n, p) for n, places in self._going.items() for p in places)
-        some = self._sorted[self._n_gone : self._n_gone + count + count // 4 + 1]
+        some = self._sorted[self._n_gone : self._n_gone + self._n_since + self._n_since // 4 + 1]
         self._n_going = len(some)
+        self._n_since = 0
         if some:
             db.executemany("INSERT OR IGNORE INTO named VALUES (?, ?)", some)
             if self._n_gone + self._n_going == len(self._sorted):

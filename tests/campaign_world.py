@@ -63,7 +63,7 @@ class Watcher:
         self.rewards = []
 
     def ranked(self, seen):
-        self.decisions.append(seen)
+        self.decisions.extend(seen)
 
     def heard(self, seen):
         self.rewards.append(seen)

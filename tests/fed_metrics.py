@@ -68,8 +68,8 @@ def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
 def fed_metrics():
     """Every metric has a value that came from somewhere."""
     metrics = make_metrics()
-    metrics.ranked(ranked())
-    metrics.ranked(ranked(group="holdback", contributors=("shop",), missing=("bank",)))
+    metrics.ranked([ranked()])
+    metrics.ranked([ranked(group="holdback", contributors=("shop",), missing=("bank",))])
     for status in STATUSES:
         metrics.heard(heard(status=status))
     metrics.http("/v1/rank", "POST", 200, 0.004)

@@ -95,3 +95,11 @@ def traffic(
             yield Heard(
                 campaign, seen.event_id, seen.arm, which, status, value, at + 3.0, waited_s=3.0
             )
+
+
+def tell(sky, seen):
+    """Tell an observatory of a decision or of a reward."""
+    if isinstance(seen, Ranked):
+        sky.ranked([seen])
+    else:
+        sky.heard(seen)

@@ -14,7 +14,7 @@ from vfbandits.web.observed.view import DashboardView
 @pytest.fixture(scope="module")
 def sky():
     sky = Observatory("retail", ["ads"], clock=lambda: 1000.0)
-    sky.ranked(ranked("a", at=999.0))
+    sky.ranked([ranked("a", at=999.0)])
     return sky
 
 

@@ -5,11 +5,10 @@ import time
 
 import pytest
 from browser import chromium
-from invented_decisions import LINKS, ranked, traffic
+from invented_decisions import LINKS, ranked, tell, traffic
 from page_server import PageServer
 from playwright.sync_api import expect
 
-from vfbandits.service.observer import Ranked
 from vfbandits.web.observed.observatory import Observatory
 
 LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
@@ -17,7 +16,7 @@ LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
 
 def feed(sky, stream):
     for seen in stream:
-        (sky.ranked if isinstance(seen, Ranked) else sky.heard)(seen)
+        tell(sky, seen)
 
 
 def invented():
@@ -31,7 +30,7 @@ def invented():
     now = time.time()
     feed(sky, traffic("newsletter", until=now, seconds=290))
     feed(sky, traffic("shadowed", until=now, seconds=60, group="shadow", hides_parts=True))
-    sky.ranked(ranked("long", campaign="long", at=now, arm=LONG, user=LONG, parts={LONG: -0.5}))
+    sky.ranked([ranked("long", campaign="long", at=now, arm=LONG, user=LONG, parts={LONG: -0.5})])
     return sky
 
 
@@ -113,13 +112,13 @@ def test_a_decision_appears_without_reloading_and_not_while_the_page_is_paused(o
     page = opened()
     asked = with_stopped_clock(page)
     first = page.locator("#decisions tr").first
-    server.observatory.ranked(ranked("brand-new", campaign="newsletter", at=time.time()))
+    server.observatory.ranked([ranked("brand-new", campaign="newsletter", at=time.time())])
     page.clock.run_for(2_000)
     expect(first).to_contain_text("brand-new")
     assert len(asked) == 1
     page.locator("#live").click()
     expect(page.locator("#live")).to_have_text("Paused")
-    server.observatory.ranked(ranked("newer", campaign="newsletter", at=time.time()))
+    server.observatory.ranked([ranked("newer", campaign="newsletter", at=time.time())])
     page.clock.run_for(60_000)
     assert len(asked) == 1
     page.locator("#live").click()
@@ -326,7 +325,7 @@ def test_the_page_outlives_its_server(browser):
         expect(page.locator("#banner")).to_contain_text("The server does not answer.")
         expect(page.locator("#live")).to_have_text("Offline")
         expect(page.locator("#decisions tr")).to_have_count(200)
-        server.observatory.ranked(ranked("after", campaign="newsletter", at=time.time()))
+        server.observatory.ranked([ranked("after", campaign="newsletter", at=time.time())])
         server.start()
         page.get_by_role("button", name="Try now").click()
         expect(page.locator("#banner")).to_be_hidden()
@@ -362,7 +361,11 @@ def test_a_server_that_wants_a_key_is_given_one_and_it_stays_in_the_tab(browser)
 def test_names_are_text_and_never_markup(opened, server):
     mark = "<img src=x onerror=alert(1)>"
     server.observatory.ranked(
-        ranked("markup", campaign="markup", at=time.time(), arm=mark, user=mark, parts={mark: 0.5})
+        [
+            ranked(
+                "markup", campaign="markup", at=time.time(), arm=mark, user=mark, parts={mark: 0.5}
+            )
+        ]
     )
     page = opened("#campaign=markup")
     page.locator("#decisions tr").first.click()

@@ -45,7 +45,7 @@ REWARDS = st.builds(
 def test_decisions_are_counted_as_one_would_by_hand(seen):
     metrics = make_metrics()
     for each in seen:
-        metrics.ranked(each)
+        metrics.ranked([each])
     got = samples(metrics)
     for (campaign, group), n in Counter((s.campaign, s.group) for s in seen).items():
         labels = frozenset({"campaign": campaign, "group": group}.items())
@@ -121,7 +121,7 @@ def test_the_number_of_series_does_not_grow_with_users_arms_and_events():
     before = samples(metrics).keys()
     for n in range(500):
         ids = {"event_id": f"event-{n}", "arm": f"arm-{n}"}
-        metrics.ranked(ranked(**ids, user=f"user-{n}", choice=f"arm-{n}", baseline=f"arm-{n}"))
+        metrics.ranked([ranked(**ids, user=f"user-{n}", choice=f"arm-{n}", baseline=f"arm-{n}")])
         metrics.heard(heard(**ids))
     assert samples(metrics).keys() == before
     text = metrics.render().decode()
@@ -230,7 +230,7 @@ def test_to_count_a_decision_takes_microseconds():
     def seconds():
         started = time.perf_counter()
         for _ in range(1_000):
-            metrics.ranked(seen)
+            metrics.ranked([seen])
         return time.perf_counter() - started
 
     assert min(seconds() for _ in range(5)) / 1_000 < 50e-6

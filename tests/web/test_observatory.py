@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invented_decisions import LINKS, heard, ranked, traffic
+from invented_decisions import LINKS, heard, ranked, tell, traffic
 from numpy.testing import assert_allclose
 
 from vfbandits.errors import SettingError
-from vfbandits.service.observer import Ranked
 from vfbandits.web.observed.bucket import MOST_ARMS, Bucket, Moments, latency_step, quantile
 from vfbandits.web.observed.campaign import MOST_LAST, Campaign
 from vfbandits.web.observed.measure import interval, lift
@@ -25,7 +24,7 @@ NOW = 1_000_000.0
 def watched(*seen, now=NOW, **parts):
     sky = Observatory("retail", ["ads"], clock=lambda: now, **parts)
     for one in seen:
-        (sky.ranked if isinstance(one, Ranked) else sky.heard)(one)
+        tell(sky, one)
     return sky
 
 
@@ -199,7 +198,7 @@ def test_the_norm_is_asked_for_once_a_bucket():
     asks = []
     sky = watched(norm=lambda campaign: asks.append(campaign) or 2.5)
     for i in range(50):
-        sky.ranked(ranked(str(i), at=NOW - 10 + i / 5))
+        sky.ranked([ranked(str(i), at=NOW - 10 + i / 5)])
     assert asks == ["ads", "ads"]
     assert sky.view("ads", minutes=5).drift.norm[-3:-1] == [2.5, 2.5]
 

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from invented_decisions import LINKS, traffic
+from invented_decisions import LINKS, tell, traffic
 
 from vfbandits.service.observer import Ranked
 from vfbandits.store.events import (
@@ -56,7 +56,7 @@ def test_what_is_replayed_is_what_was_seen_as_far_as_the_log_holds_it():
     seen = list(traffic("ads", until=NOW, seconds=900, hides_parts=True))
     sky = Observatory("retail", ["ads"], clock=lambda: NOW, participants=lambda: LINKS)
     for one in seen:
-        (sky.ranked if isinstance(one, Ranked) else sky.heard)(one)
+        tell(sky, one)
     live, again = sky.view("ads", minutes=60), sky_of([logged(one) for one in seen])
     assert again.rewards == live.rewards
     assert again.arms == live.arms

@@ -157,7 +157,7 @@ class Bandit:
         """Whether the state keeps a root of its inverse: LinTS in parameter space asked for it."""
         if self.layout.layout != "per_arm":  # the only layout that is sampled in that space
             return False
-        return any(isinstance(state.form, RootForm) for state in self.states.values())
+        return isinstance(self.states[None].form, RootForm)
 
     @property
     def states(self) -> dict[ArmId | None, State]:

@@ -268,11 +268,9 @@ class Campaign:
 
     def _tell_of(self, made: Sequence[Deciding | VFBanditsError], seconds: float) -> None:
         """Tell observers of decisions that are durable."""
-        for one in made:
-            if isinstance(one, Deciding):
-                seen = one.seen(self.name, seconds)
-                for observer in self._observers:
-                    observer.ranked(seen)
+        seen = [one.seen(self.name, seconds) for one in made if isinstance(one, Deciding)]
+        for observer in self._observers:
+            observer.ranked(seen)
 
     def _contexts(self, rounds: Sequence[OneRound]) -> AbstractAsyncContextManager[Contexts]:
         contexts = self._source.contexts(*[one.request for one in rounds])

@@ -215,7 +215,7 @@ class DurableBandit:
         self._refuse_unless_well()
         if {*map(type, contributors)} - _TEXT:
             raise SettingError(f"contributors must be names, got {contributors!r}")
-        if not isinstance(user, str | None):
+        if user is not None and not isinstance(user, str):
             raise SettingError(f"user must be text or None, got {type(user).__name__}")
         decision = self._model.bandit.decide(
             contexts,

@@ -4,7 +4,7 @@ They are told after the fact, in the process that decides, and must be quick.  N
 context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -73,8 +73,8 @@ class Heard(NamedTuple):
 class Observer(Protocol):
     """Somebody who looks on."""
 
-    def ranked(self, seen: Ranked) -> None:
-        """A decision was made."""
+    def ranked(self, seen: Sequence[Ranked]) -> None:
+        """Decisions were made, all of one campaign."""
         ...
 
     def heard(self, seen: Heard) -> None:

@@ -159,7 +159,7 @@ class Ranker:
         if self._observers:
             seen = deciding.seen(self.name, time.perf_counter() - started)
             for observer in self._observers:
-                observer.ranked(seen)
+                observer.ranked([seen])
         return deciding.answer
 
     async def _contexts(self, request: DecideRequest) -> Contexts:

@@ -12,9 +12,9 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import ArmId, DecisionId
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Decided:
-    """An arm was chosen.
+    """An arm was chosen.  Not to be changed; a frozen class would take thrice as long to make.
 
     Attributes
     ----------

@@ -4,6 +4,7 @@ A label is a campaign, a participant, a route or one of a few fixed words.  No u
 ever becomes one, so the number of series does not grow with traffic.
 """
 
+from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
@@ -65,17 +66,20 @@ class Metrics:
         self._requests: dict[tuple[str, str, int], Counter] = {}
         self._counters = counters
 
-    def ranked(self, seen: Ranked) -> None:
-        """A decision was made."""
-        campaign = self._campaigns[seen.campaign]
-        campaign.decisions[seen.group].inc()
-        campaign.seconds.observe(seen.seconds)
-        for name in seen.contributors:
-            self._came[name].inc()
-        if seen.missing:
-            campaign.degraded.inc()
-            for name in seen.missing:
-                self._missing[name].inc()
+    def ranked(self, seen: Sequence[Ranked]) -> None:
+        """Decisions were made; those that are alike are counted at once."""
+        alike = Tally((one.campaign, one.group, one.contributors, one.missing) for one in seen)
+        for (name, group, contributors, missing), count in alike.items():
+            campaign = self._campaigns[name]
+            campaign.decisions[group].inc(count)
+            for contributor in contributors:
+                self._came[contributor].inc(count)
+            if missing:
+                campaign.degraded.inc(count)
+                for other in missing:
+                    self._missing[other].inc(count)
+        for one in seen:
+            self._campaigns[one.campaign].seconds.observe(one.seconds)
 
     def heard(self, seen: Heard) -> None:
         """A reward came, or will not."""

@@ -1,7 +1,7 @@
 """What the dashboard knows: it looks on, counts in bounded memory, and is asked for a view."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vfbandits.errors import SettingError
 from vfbandits.service.observer import Heard, Ranked
@@ -68,11 +68,12 @@ class Observatory:
         """Their names."""
         return list(self._campaigns)
 
-    def ranked(self, seen: Ranked) -> None:
-        """A decision was made."""
-        bucket = self._campaign(seen.campaign).ranked(seen)
-        if bucket is not None and bucket.norm is None:
-            bucket.norm = self._norm(seen.campaign)
+    def ranked(self, seen: Sequence[Ranked]) -> None:
+        """Decisions were made."""
+        for one in seen:
+            bucket = self._campaign(one.campaign).ranked(one)
+            if bucket is not None and bucket.norm is None:
+                bucket.norm = self._norm(one.campaign)
 
     def heard(self, seen: Heard) -> None:
         """A reward came, or will not."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from http_load import DEFAULT, Wire, prefix
@@ -179,6 +179,13 @@ def test_a_log_that_is_gone_is_refused_in_one_sentence_and_may_be_put_back(world
     world.local.stop("shop")
     aside = journal(world).with_name("aside")
     journal(world).rename(aside)
+    told = refused_to_start(world)
+    aside.rename(journal(world))
+    assert "got an empty one; put it back" in told
+
+
+def refused_to_start(world):
+    """What the server says when it ends at once."""
     ended = subprocess.run(
         [sys.executable, "-m", "vfbandits.cli.serve", "active", "--config",
          str(world.local.config("shop"))],
@@ -187,10 +194,36 @@ def test_a_log_that_is_gone_is_refused_in_one_sentence_and_may_be_put_back(world
         timeout=60.0,
         check=False,
     )  # fmt: skip
-    aside.rename(journal(world))
     assert ended.returncode == 2
-    assert "got an empty one; put it back" in ended.stderr
     assert "Traceback" not in ended.stderr
+    return ended.stderr
+
+
+@contextmanager
+def read_only(folder):
+    """Nobody can write below ``folder``, not even an administrator."""
+    try:
+        subprocess.run(["mount", "--bind", folder, folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("to make a disk read-only takes the right to mount, which this user has not")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_that_cannot_be_written_is_told_in_one_sentence_and_nothing_is_lost(world):
+    with world.client() as client:
+        answer = rank(world, client, "before it was read-only")
+        world.local.stop("shop")
+        with read_only(world.local.folder / "shop" / "state"):
+            told = refused_to_start(world)
+        world.local.start("shop")
+        world.wait_until_all_contribute()
+        assert rank(world, client, "before it was read-only").content == answer.content
+    assert len(told.strip().splitlines()) == 1
+    assert "Read-only file system" in told
 
 
 def test_a_server_that_is_told_to_end_answers_what_is_under_way(world):

@@ -40,7 +40,8 @@ _answer = msgspec.json.Decoder(types.RankResponse).decode
 class Handlers:
     """Handlers of one server.
 
-    One that does not ``decide`` sends those who rank and reward to others.
+    One that does not ``decide`` sends those who rank and reward to others.  ``problems`` are the
+    reasons for which no traffic should come; those of the campaigns unless they are given.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Handlers:
         model_facts: Callable[[], "ModelFacts"],
         limits: Limits,
         decides: bool = True,
+        problems: Callable[[], list[str]] | None = None,
     ) -> None:
+        self._problems = campaigns.problems if problems is None else problems
         self._campaigns = campaigns
         self._decides = decides
         self._limits = limits
@@ -147,7 +150,7 @@ class Handlers:
     async def readyz(self, request: Request) -> Response:
         """GET /readyz: it may be sent traffic."""
         del request
-        problems = self._campaigns.problems()
+        problems = self._problems()
         if problems:
             return _json(types.Health("unavailable", problems), status=503)
         return _json(types.Health("ok"))

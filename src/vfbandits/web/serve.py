@@ -87,7 +87,7 @@ class ServedActive:
         self._tracer.close()
 
     def problems(self) -> list[str]:
-        """Why this process should not lead any more, if there is a reason."""
+        """Why this process should be sent no traffic and lead no more, if there is a reason."""
         broken = [consumer.broken_by for consumer in self._consumers]
         return [*self.campaigns.problems(), *(reason for reason in broken if reason is not None)]
 
@@ -160,6 +160,7 @@ class ServedActive:
             model_facts=self._model_facts,
             limits=limits,
             decides=self._front is None,
+            problems=self.problems,
         )
         pages = dashboard_routes(sky, require=_require_read)
         app = build_app(handlers, Parts(metrics, self._tracer, pages))
@@ -173,7 +174,7 @@ class ServedActive:
                 for name, facts in self.service.participants().items()
             ],
             lambda: self.service.role.epoch,
-            lambda: not self.campaigns.problems(),
+            lambda: not self.problems(),
         )
 
     def _model_facts(self) -> ModelFacts:

@@ -8,7 +8,7 @@ from campaign_world import ARMS, World
 
 import vfbandits as vfb
 from vfbandits.errors import ArmError, ContextError, JournalError
-from vfbandits.service.campaign import MOST_TOGETHER
+from vfbandits.service.decider import MOST_TOGETHER
 from vfbandits.service.deciding import Asked
 from vfbandits.store.memory_journal import MemoryJournal
 

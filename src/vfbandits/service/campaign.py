@@ -9,25 +9,19 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import NamedTuple, Protocol, TypeAlias
+from contextlib import AsyncExitStack
+from typing import Protocol
 
-from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.context import Split
-from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.core.reward import as_reward
-from vfbandits.errors import ArmError, ConflictError, UnknownEventError, VFBanditsError
-from vfbandits.protocol.application import DecideRequest
-from vfbandits.service.batch import Contexts
+from vfbandits.errors import ConflictError, UnknownEventError, VFBanditsError
 from vfbandits.service.campaign_settings import FROZEN, SUM, CampaignSettings
+from vfbandits.service.decider import ContextSource, Decider, Made, Named
 from vfbandits.service.deciding import Asked, Deciding, Outcome
-from vfbandits.service.draws import EventDraws
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
-from vfbandits.service.in_groups import Told, all_of, portions, told
+from vfbandits.service.in_groups import Told, all_of, told
 from vfbandits.service.observer import Heard, Observer
-from vfbandits.service.showing import Showing
 from vfbandits.service.traced import TracedContexts
 from vfbandits.service.tracer import NoTracer, Tracer
 from vfbandits.service.turns import Turns
@@ -36,49 +30,7 @@ from vfbandits.store.book import COUNTED, LOGGED, Entry, total
 from vfbandits.store.events import Activated, Configured, Decided, Reported
 
 AT_ONCE = 1_000
-MOST_TOGETHER = 16
 NO_TRACER = NoTracer()
-Named: TypeAlias = tuple[str, Asked]
-
-
-class ContextSource(Protocol):
-    """Where the masked contexts of a decision come from."""
-
-    @property
-    def split(self) -> Split:
-        """Whose columns are which."""
-        ...
-
-    @property
-    def is_blockwise(self) -> bool:
-        """Whether every participant keeps its own columns."""
-        ...
-
-    @property
-    def is_per_arm(self) -> bool:
-        """Whether there is a context for each arm, or one of the user."""
-        ...
-
-    @property
-    def most_rows(self) -> int:
-        """How many rows may be asked for together."""
-        ...
-
-    def contexts(self, *requests: DecideRequest) -> AbstractAsyncContextManager[Contexts]:
-        """The contexts of these decisions, to be used before the masks change."""
-        ...
-
-    def arm_features(self, request: DecideRequest) -> Matrix | None:
-        """What the request says of the arms, checked."""
-        ...
-
-
-class OneRound(NamedTuple):
-    """What is asked for one event."""
-
-    asked: Asked
-    request: DecideRequest
-    arm_features: Matrix | None
 
 
 class Arrivals(Protocol):
@@ -110,19 +62,16 @@ class Campaign:
     ) -> None:
         self.name = name
         self.model = model
-        self._source = source
-        self._encode = encode
         self._observers: tuple[Observer, ...] = ()
         self._tracer = tracer
         self._clock = clock
-        self._draws = EventDraws(model.bandit.seed)
         self._ids = EventIds()
         self._under_way = UnderWay()
         self._turns = Turns()
         self.arrivals: Arrivals | None = None
         kept = model.book.settings
         self.settings = CampaignSettings.unpack(kept) if kept else settings
-        self._adopt()
+        self._decider = Decider(model, source, self.settings, encode=encode, clock=clock)
         self._due: list[tuple[float, str]] = []
         self._gather_due()
 
@@ -140,12 +89,6 @@ class Campaign:
     def n_waiting(self) -> int:
         """Events that wait for a reward."""
         return len(self.model.book.entries)
-
-    def _adopt(self) -> None:
-        bandit = self.model.bandit
-        bandit.policy, bandit.floor = self.settings.policy, self.settings.floor
-        bandit.draw_from(self._draws.generator)
-        self._draws_are_used = self.settings.floor > 0.0 or not isinstance(bandit.policy, LinUCB)
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -171,8 +114,7 @@ class Campaign:
 
         new = [place for place, one in enumerate(asked) if one.event_id is None]
         known = [place for place, one in enumerate(asked) if one.event_id is not None]
-        sizes = [len(asked[place].arms) if self._source.is_per_arm else 1 for place in new]
-        groups = portions(new, sizes, most=self._source.most_rows, at_once=MOST_TOGETHER)
+        groups = self._decider.portions(asked, new)
         await all_of([*map(rank_together, groups), *map(rank_alone, known)])
         return [answers[place] for place in range(len(asked))]
 
@@ -199,59 +141,20 @@ class Campaign:
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
             try:
-                rounds = [self._round(event_id, asked) for event_id, asked in named]
-                contexts = await stack.enter_async_context(self._contexts(rounds))
+                rounds = self._decider.rounds(named)
+                leased = TracedContexts(self._decider.contexts(rounds), self._tracer)
+                contexts = await stack.enter_async_context(leased)
             except VFBanditsError as error:
                 if len(named) == 1:
                     return [error]
             else:
                 with self._tracer.span("decide", model_version=self.model.book.n_learnt):
-                    made = self._decide_all(rounds, contexts)
+                    made = self._decider.decide(rounds, contexts)
                 return await self._make_durable(made, started)
         # One of them cannot be had, or none: each by itself will be told.
         return await asyncio.gather(*(told(self._rank(*each)) for each in named))
 
-    def _round(self, event_id: str, asked: Asked) -> OneRound:
-        if not asked.arms:
-            raise ArmError("a decision needs at least one arm that is not excluded, got none")
-        request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
-        return OneRound(asked, request, self._source.arm_features(request))
-
-    def _decide_all(
-        self, rounds: Sequence[OneRound], contexts: Contexts
-    ) -> list[Deciding | VFBanditsError]:
-        """Decisions that are on their way into the log, or why there are none."""
-        made: list[Deciding | VFBanditsError] = []
-        per_arm, rows, stop = self._source.is_per_arm, contexts.rows, 0
-        for one in rounds:
-            start, stop = stop, stop + (len(one.asked.arms) if per_arm else 1)
-            try:
-                made.append(
-                    self._decide(one, rows[start:stop] if per_arm else rows[start], contexts)
-                )
-            except VFBanditsError as error:
-                made.append(error)
-        return made
-
-    def _decide(self, one: OneRound, rows: Matrix | Vector, contexts: Contexts) -> Deciding:
-        event_id, asked = one.request.decision_id, one.asked
-        deciding = self._deciding(event_id, asked, contexts)
-        if self._draws_are_used:
-            self._draws.seed(event_id)
-        self.model.decide_soon(
-            rows,
-            arms=asked.arms,
-            arm_features=one.arm_features,
-            decision_id=event_id,
-            contributors=contexts.contributors,
-            user=asked.user,
-            showing=Showing(deciding.forced, deciding.keep),
-        )
-        return deciding
-
-    async def _make_durable(
-        self, made: Sequence[Deciding | VFBanditsError], started: float
-    ) -> list[Told]:
+    async def _make_durable(self, made: Sequence[Made], started: float) -> list[Told]:
         try:
             with self._tracer.span("log"):
                 await self.model.flush()
@@ -266,33 +169,11 @@ class Campaign:
             asyncio.get_running_loop().call_soon(self._tell_of, made, seconds)
         return [one.answer if isinstance(one, Deciding) else one for one in made]
 
-    def _tell_of(self, made: Sequence[Deciding | VFBanditsError], seconds: float) -> None:
+    def _tell_of(self, made: Sequence[Made], seconds: float) -> None:
         """Tell observers of decisions that are durable."""
         seen = [one.seen(self.name, seconds) for one in made if isinstance(one, Deciding)]
         for observer in self._observers:
             observer.ranked(seen)
-
-    def _contexts(self, rounds: Sequence[OneRound]) -> AbstractAsyncContextManager[Contexts]:
-        contexts = self._source.contexts(*[one.request for one in rounds])
-        return TracedContexts(contexts, self._tracer)
-
-    def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
-        settings, model = self.settings, self.model
-        share = self._draws.share(event_id) if settings.holdback else 1.0
-        return Deciding(
-            event_id,
-            asked,
-            settings,
-            contexts,
-            at=self._clock(),
-            share=share,
-            config_version=self.config_version,
-            epoch=model.epoch,
-            model=model,
-            split=self._source.split,
-            is_blockwise=self._source.is_blockwise,
-            encode=self._encode,
-        )
 
     async def enter(self, decided: Decided) -> None:
         """Take in a decision that another process made."""
@@ -434,7 +315,7 @@ class Campaign:
         settings = self.settings.changed(changes)
         if settings != self.settings:
             self.settings = settings
-            self._adopt()
+            self._decider.adopt(settings)
             await self.model.record(Configured(settings.pack(), self._clock()))
         return settings
 

@@ -19,7 +19,7 @@ from vfbandits.service.deciding import Asked
 from vfbandits.service.durable import DurableBandit
 from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
 from vfbandits.web.asking import answer_of
-from vfbandits.web.types import RankResponse
+from vfbandits.web.types import BatchRankResponse, RankResponse
 
 N_EVENTS = 25
 WIDTHS = {"shop": 3, "bank": 4, "news": 2}
@@ -42,6 +42,7 @@ class SeesAll:
     """Everybody's plain features, in one place."""
 
     is_blockwise = True
+    most_rows = 1_000
 
     def __init__(self, world, terms):
         self.town, self.split = world.town, Split.of(WIDTHS)
@@ -91,33 +92,54 @@ def twin(world, terms, policy, options):
 
 
 async def play(build, world, client, short):
+    """Rank some together over HTTP and one after another at the twin, then reward them."""
     campaign = build()
     arms, rng, equal = world.town.arms, np.random.default_rng(0), 0
-    for number in range(N_EVENTS):
-        user = world.town.users[int(rng.integers(len(world.town.users)))]
-        event_id = f"{short}-{number}"
-        body = {"user": user, "arms": list(arms), "event_id": event_id}
-        if campaign.layout == "outer":
-            features = arm_features(arms).tolist()
-            body["arms"] = [{"id": a, "features": f} for a, f in zip(arms, features, strict=True)]
-        answer = client.post(f"/v1/campaigns/{short}/rank", json=body)
-        assert answer.status_code == 200, answer.text
-        theirs = msgspec.json.decode(answer.content, type=RankResponse)
-        ours = msgspec.json.decode(
-            await campaign.rank(Asked(user, arms, event_id)), type=RankResponse
-        )
-        assert not theirs.degraded
-        assert (theirs.arm, theirs.group) == (ours.arm, ours.group)
-        for one, other in zip(by_id(theirs), by_id(ours), strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-9)
-            assert one.probability == pytest.approx(other.probability, abs=0.02)
-        value = float(rng.normal())
-        path = f"/v1/campaigns/{short}/events/{event_id}/reward"
-        assert client.post(path, json={"value": value}).json()["status"] == "learnt"
-        assert await campaign.reward(event_id, value) == "learnt"
-        equal += 1
+    while equal < N_EVENTS:
+        count = min(int(rng.integers(1, 7)), N_EVENTS - equal)
+        users = [world.town.users[int(n)] for n in rng.integers(len(world.town.users), size=count)]
+        asked = {f"{short}-{equal + n}": user for n, user in enumerate(users)}
+        answers = rank_over_http(client, short, asked, arms, campaign.layout)
+        for (event_id, user), theirs in zip(asked.items(), answers, strict=True):
+            ours = msgspec.json.decode(
+                await campaign.rank(Asked(user, arms, event_id)), type=RankResponse
+            )
+            compare(theirs, ours)
+        for event_id in asked:
+            value = float(rng.normal())
+            path = f"/v1/campaigns/{short}/events/{event_id}/reward"
+            assert client.post(path, json={"value": value}).json()["status"] == "learnt"
+            assert await campaign.reward(event_id, value) == "learnt"
+            equal += 1
     await campaign.model.close()
     return equal
+
+
+def rank_over_http(client, short, asked, arms, layout):
+    """One request for each, or one for all of them."""
+    given = list(arms)
+    if layout == "outer":
+        features = arm_features(arms).tolist()
+        given = [{"id": a, "features": f} for a, f in zip(arms, features, strict=True)]
+    bodies = [{"user": user, "arms": given, "event_id": name} for name, user in asked.items()]
+    path = f"/v1/campaigns/{short}/rank"
+    if len(bodies) == 1:
+        answer = client.post(path, json=bodies[0])
+        assert answer.status_code == 200, answer.text
+        return [msgspec.json.decode(answer.content, type=RankResponse)]
+    answer = client.post(f"{path}/batch", json={"requests": bodies})
+    assert answer.status_code == 200, answer.text
+    return [
+        one.answer for one in msgspec.json.decode(answer.content, type=BatchRankResponse).results
+    ]
+
+
+def compare(theirs, ours):
+    assert not theirs.degraded
+    assert (theirs.arm, theirs.group) == (ours.arm, ours.group)
+    for one, other in zip(by_id(theirs), by_id(ours), strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-9)
+        assert one.probability == pytest.approx(other.probability, abs=0.02)
 
 
 def by_id(answer):

@@ -93,6 +93,36 @@ def test_events_that_have_a_name_get_the_answer_that_they_got_before():
     asyncio.run(main())
 
 
+def test_events_that_have_names_are_looked_up_and_decided_together():
+    async def main():
+        world = World()
+        campaign = world.open()
+        names = [f"event-{number}" for number in range(MOST_TOGETHER)]
+        first = await campaign.rank_many([asked(name, name) for name in names])
+        assert world.source.n_asked == 1
+        assert campaign.model.commits == (1, MOST_TOGETHER)
+        assert [json.loads(answer)["event_id"] for answer in first] == names
+        assert await campaign.rank_many([asked("bob", name) for name in names]) == first
+        assert world.source.n_asked == 1
+        await campaign.model.close()
+
+    asyncio.run(main())
+
+
+def test_callers_of_the_same_events_at_the_same_time_get_the_same_answers():
+    async def main():
+        world = World(policy=vfb.LinTS(posterior_scale=0.3))
+        campaign = world.open()
+        some = [asked("ann", name) for name in "abcd"]
+        others = [asked("bob", name) for name in "cdef"]
+        one, two = await asyncio.gather(campaign.rank_many(some), campaign.rank_many(others))
+        assert one[2:] == two[:2]
+        assert campaign.model.position == 6
+        await campaign.model.close()
+
+    asyncio.run(main())
+
+
 def test_nothing_asked_is_nothing_answered():
     async def main():
         campaign = World().open()

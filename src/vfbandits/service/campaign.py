@@ -8,8 +8,8 @@ import asyncio
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Protocol
 
 from vfbandits.core.reward import as_reward
@@ -20,10 +20,10 @@ from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
-from vfbandits.service.in_groups import Told, all_of, told
+from vfbandits.service.in_groups import Told, all_of, answer_or_raise
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.traced import TracedContexts
-from vfbandits.service.tracer import NoTracer, Tracer
+from vfbandits.service.tracer import NoTracer, Span, Tracer
 from vfbandits.service.turns import Turns
 from vfbandits.service.under_way import UnderWay
 from vfbandits.store.book import COUNTED, LOGGED, Entry, total
@@ -66,7 +66,7 @@ class Campaign:
         self._tracer = tracer
         self._clock = clock
         self._ids = EventIds()
-        self._under_way = UnderWay()
+        self._under_way = UnderWay(self._rank_known)
         self._turns = Turns()
         self.arrivals: Arrivals | None = None
         kept = model.book.settings
@@ -94,52 +94,54 @@ class Campaign:
 
     async def rank(self, asked: Asked) -> bytes:
         """Decide, durably; the answer is the one that this event got before, if it did."""
-        if asked.event_id is None:
-            return await self._rank(self._ids.draw(), asked)
-        return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
+        return answer_or_raise((await self.rank_many([asked]))[0])
 
     async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
         """As ``rank`` does for each; where one fails its error stands in the place of an answer.
 
-        Events that have no id yet are decided together, which takes less time than one by one.
+        They are decided together, which takes less time than one by one.
         """
-        answers: dict[int, Told] = {}
+        answers: dict[str, Told] = {}
+        new: dict[str, Asked] = {}
+        known: dict[str, Asked] = {}
+        names = [self._ids.draw() if one.event_id is None else one.event_id for one in asked]
+        for name, one in zip(names, asked, strict=True):
+            (new if one.event_id is None else known).setdefault(name, one)
 
-        async def rank_together(places: Sequence[int]) -> None:
-            named = [(self._ids.draw(), asked[place]) for place in places]
-            answers.update(zip(places, await self._rank_group(named), strict=True))
+        async def take(answering: Awaitable[Mapping[str, Told]]) -> None:
+            answers.update(await answering)
 
-        async def rank_alone(place: int) -> None:
-            answers[place] = await told(self.rank(asked[place]))
+        works = [take(self._rank_all(new))] if new else []
+        if known:
+            works.append(take(self._under_way.ask(known)))
+        await all_of(works)
+        return [answers[name] for name in names]
 
-        new = [place for place, one in enumerate(asked) if one.event_id is None]
-        known = [place for place, one in enumerate(asked) if one.event_id is not None]
-        groups = self._decider.portions(asked, new)
-        await all_of([*map(rank_together, groups), *map(rank_alone, known)])
-        return [answers[place] for place in range(len(asked))]
-
-    async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
+    async def _rank_known(self, asked: dict[str, Asked]) -> dict[str, Told]:
+        """The answers that these got before; those that did not are decided."""
         await self._catch_up()
-        past = History.of(await self.model.find(event_id))
-        if past is None:
-            return await self._rank(event_id, asked)
-        if not past.decided.note:
-            raise ConflictError(f"event {event_id!r} was decided through another interface")
-        return past.decided.note
+        found = await self.model.find_many(list(asked))
+        pasts = {name: History.of(found[name]) for name in asked}
+        answers = {name: _answer_in(past) for name, past in pasts.items() if past is not None}
+        new = {name: one for name, one in asked.items() if name not in answers}
+        return answers | await self._rank_all(new)
 
-    async def _rank(self, event_id: str, asked: Asked) -> bytes:
-        with self._tracer.span(
-            "rank", campaign=self.name, event_id=event_id, n_arms=len(asked.arms)
-        ):
-            (answer,) = await self._rank_group([(event_id, asked)])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def _rank_all(self, asked: Mapping[str, Asked]) -> dict[str, Told]:
+        """Decide on events that nobody has decided on; ids are theirs alone."""
+        answers: dict[str, Told] = {}
+
+        async def rank_some(named: Sequence[Named]) -> None:
+            told = await self._rank_group(named)
+            answers.update(zip([name for name, _ in named], told, strict=True))
+
+        await all_of([*map(rank_some, self._decider.portions([*asked.items()]))])
+        return answers
 
     async def _rank_group(self, named: Sequence[Named]) -> list[Told]:
-        """Decide on these together, in their order; they have ids that nobody used before."""
+        """Decide on these together, in their order."""
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._span_of(named))
             try:
                 rounds = self._decider.rounds(named)
                 leased = TracedContexts(self._decider.contexts(rounds), self._tracer)
@@ -152,7 +154,16 @@ class Campaign:
                     made = self._decider.decide(rounds, contexts)
                 return await self._make_durable(made, started)
         # One of them cannot be had, or none: each by itself will be told.
-        return await asyncio.gather(*(told(self._rank(*each)) for each in named))
+        alone = await asyncio.gather(*(self._rank_group([each]) for each in named))
+        return [answer for (answer,) in alone]
+
+    def _span_of(self, named: Sequence[Named]) -> AbstractContextManager[Span]:
+        """What is timed as a whole: one event, or several together."""
+        if len(named) > 1:
+            return self._tracer.span("rank", campaign=self.name)
+        ((event_id, asked),) = named
+        n_arms = len(asked.arms)
+        return self._tracer.span("rank", campaign=self.name, event_id=event_id, n_arms=n_arms)
 
     async def _make_durable(self, made: Sequence[Made], started: float) -> list[Told]:
         try:
@@ -339,3 +350,8 @@ class Campaign:
     async def _catch_up(self) -> None:
         if self.arrivals is not None:
             await self.arrivals.drain()
+
+
+def _answer_in(past: History) -> Told:
+    event_id, note = past.decided.decision_id, past.decided.note
+    return note or ConflictError(f"event {event_id!r} was decided through another interface")

@@ -111,11 +111,11 @@ class Decider:
                 made.append(error)
         return made
 
-    def portions(self, asked: Sequence[Asked], places: Sequence[int]) -> Iterator[list[int]]:
-        """Places among ``asked``, as many together as may be decided together."""
+    def portions(self, named: Sequence[Named]) -> Iterator[list[Named]]:
+        """These in their order, as many together as may be decided together."""
         per_arm = self._source.is_per_arm
-        sizes = [len(asked[place].arms) if per_arm else 1 for place in places]
-        return portions(places, sizes, most=self._source.most_rows, at_once=MOST_TOGETHER)
+        sizes = [len(asked.arms) if per_arm else 1 for _, asked in named]
+        return portions(named, sizes, most=self._source.most_rows, at_once=MOST_TOGETHER)
 
     def _round(self, event_id: str, asked: Asked) -> OneRound:
         if not asked.arms:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,7 +88,9 @@ class DurableBandit:
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup: Grouped[DecisionId, Found] = Grouped(self._find_many)
+        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found]] = Grouped(
+            self._find_all
+        )
         self._log_probabilities = log_probabilities
         self._clock = clock
         self._is_closed = False
@@ -300,14 +303,21 @@ class DurableBandit:
 
     async def find(self, decision_id: DecisionId) -> list[Event]:
         """All that the log has of a decision; returns when that is durable."""
+        return (await self.find_many([decision_id]))[decision_id]
+
+    async def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Event]]:
+        """All that the log has of several decisions; returns when that is durable."""
         self._refuse_unless_well()
         await self._commit.flush()
-        found = await self._lookup.ask(decision_id)
-        return [event for _, event in found]
+        found = await self._lookup.ask(tuple(ids))
+        return {decision_id: [event for _, event in found[decision_id]] for decision_id in ids}
 
-    def _find_many(self, ids: Sequence[DecisionId]) -> list[Found]:
-        found = self._journal.find_many(tuple(dict.fromkeys(ids)))
-        return [found[decision_id] for decision_id in ids]
+    def _find_all(
+        self, questions: Sequence[tuple[DecisionId, ...]]
+    ) -> list[dict[DecisionId, Found]]:
+        """What the log has, for all that ask at once; each takes its own out of it."""
+        found = self._journal.find_many(tuple(dict.fromkeys(chain.from_iterable(questions))))
+        return [found] * len(questions)
 
     async def moves(self) -> list[Moved]:
         """The changes of masks that the log still has, in order."""

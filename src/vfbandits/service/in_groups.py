@@ -38,6 +38,13 @@ async def told(answer: Awaitable[bytes]) -> Told:
         return error
 
 
+def answer_or_raise(answer: Told) -> bytes:
+    """The answer, if it is one."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
 async def all_of(works: Sequence[Coroutine[object, object, None]]) -> None:
     """Wait for all; a single one needs no task of its own."""
     if len(works) == 1:

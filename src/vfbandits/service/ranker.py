@@ -25,7 +25,7 @@ from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.decisions import arm_features_of
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.history import History, refuse_other_value
-from vfbandits.service.in_groups import Told, told
+from vfbandits.service.in_groups import Told, answer_or_raise, told
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.ranker_log import RankerLog
 from vfbandits.service.showing import decided_of
@@ -86,7 +86,7 @@ class Ranker:
         self._first_settings = settings
         self._encode = encode
         self._clock = clock
-        self._under_way = UnderWay()
+        self._under_way = UnderWay(self._rank_named)
         self._observers: tuple[Observer, ...] = ()
         self._draws = EventDraws(tail.model.bandit.seed)
         self._adopted: tuple[Model, int] | None = None
@@ -133,11 +133,15 @@ class Ranker:
         """Decide, durably; the answer is the one that this event got before, wherever it did."""
         if asked.event_id is None:
             return await self._rank(uuid4().hex, asked)
-        return await self._under_way.once(asked.event_id, lambda name: self._rank_once(name, asked))
+        return answer_or_raise((await self._under_way.ask({asked.event_id: asked}))[asked.event_id])
 
     async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
         """As ``rank`` does for each; where one fails, its error."""
         return await asyncio.gather(*(told(self.rank(one)) for one in asked))
+
+    async def _rank_named(self, asked: dict[str, Asked]) -> dict[str, Told]:
+        works = [told(self._rank_once(event_id, one)) for event_id, one in asked.items()]
+        return dict(zip(asked, await asyncio.gather(*works), strict=True))
 
     async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
         past = await self.log.history(event_id)

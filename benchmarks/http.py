@@ -144,6 +144,7 @@ def no_passive(
                     empty = LineProcess("benchmarks.http_empty", *arguments)
                     port = stack.enter_context(empty).port
                     plays[name] = _calls(load, replace(ours, port=port))
+            plays[f"rank with ids, {mask}, alone"] = _calls(load, replace(ours, named=True))
             plays[f"rank and reward, {mask}, alone"] = _calls(load, replace(ours, rewards=True))
         return race(plays, plan)
 

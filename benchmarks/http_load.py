@@ -9,8 +9,9 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import count, cycle
 from typing import cast
+from uuid import uuid4
 
 from benchmarks.http_line import Turn, answer_lines
 from benchmarks.loopback_tls import HOST
@@ -19,24 +20,35 @@ from vfbandits.service.event_loop import run
 HEAD_END = b"\r\n\r\n"
 LENGTH = b"content-length: "
 EVENT_ID = b'{"event_id":"'
+PLACE = "@" * 32  # of an id
 END_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is called: ``rewards`` says whether each decision is given a reward at once."""
+    """What is called: ``rewards`` says whether each decision is given a reward at once.
+
+    ``named`` gives every event an id of its own, as applications do that may have to ask again.
+    """
 
     port: int
     users: tuple[str, ...]
     arms: tuple[str, ...]
     key: str = field(default="", repr=False)
     rewards: bool = False
+    named: bool = False
 
-    def ranks(self) -> list[bytes]:
-        """One request for each user."""
-        return [
-            self.request("/v1/rank", {"user": user, "arms": list(self.arms)}) for user in self.users
-        ]
+    def ranks(self) -> Iterator[bytes]:
+        """Requests without end, for one user after the other."""
+        id_of = {"event_id": PLACE} if self.named else {}
+        bodies = [{"user": user, "arms": list(self.arms), **id_of} for user in self.users]
+        requests = cycle([self.request("/v1/rank", body) for body in bodies])
+        if not self.named:
+            return requests
+        names = (b"%032x" % number for number in count(uuid4().int >> 1))
+        return (
+            one.replace(PLACE.encode(), name) for one, name in zip(requests, names, strict=True)
+        )
 
     def request(self, path: str, body: object) -> bytes:
         """A whole request."""
@@ -53,7 +65,7 @@ class Visitors:
         self.end = end
         self.seconds: list[float] = []
         self.load = load
-        self.ranks: Iterator[bytes] = cycle(load.ranks())
+        self.ranks = load.ranks()
         self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open: set[asyncio.Transport] = set()
         around = load.request("/v1/events/@/reward", {"value": 1.0}).split(b"@")

@@ -12,7 +12,8 @@ from benchmarks.process import WorkerDiedError
 def test_ours_and_the_empty_handler_are_timed_with_many_clients_and_with_one(tmp_path):
     plan = http.Plan(turns=1, seconds=0.2, one_s=0.1, connections=4)
     seen = http.no_passive(tmp_path, plan, masks=["dense"])
-    assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, "rank and reward, dense, alone"}
+    more = {"rank with ids, dense, alone", "rank and reward, dense, alone"}
+    assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, *more}
     for contestant in seen.values():
         facts = contestant.figures()
         assert facts["slowest_turn_per_s"] == facts["fastest_turn_per_s"] == facts["per_s"] > 0.0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from types import TracebackType
 from typing import Self
 
@@ -15,17 +16,27 @@ from benchmarks.process import ONE_THREAD, ROOT, WorkerDiedError
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Rounds that one contestant has played."""
+    """Rounds that one contestant has played; ``turns_s`` are the medians of its turns."""
 
     latencies: Latencies
     bytes: int
+    turns_s: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, turns: "Sequence[Played]") -> "Played":
         """All turns together."""
         seconds = tuple(s for turn in turns for s in turn.latencies.seconds)
         elapsed = sum(turn.latencies.elapsed_s for turn in turns)
-        return cls(Latencies(seconds, elapsed), turns[-1].bytes)
+        medians = tuple(turn.p50_s for turn in turns)
+        return cls(Latencies(seconds, elapsed), turns[-1].bytes, medians)
+
+    def over(self, other: "Played") -> float:
+        """How many times as long ours takes: the median of the turns, each beside the other's.
+
+        A machine that others share is now fast and now slow; turns that follow each other are
+        both one or the other.
+        """
+        return median(ours / its for ours, its in zip(self.turns_s, other.turns_s, strict=True))
 
     @property
     def p50_s(self) -> float:

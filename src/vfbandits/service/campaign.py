@@ -23,7 +23,7 @@ from vfbandits.service.history import History, refuse_other_value
 from vfbandits.service.in_groups import Told, all_of, answer_or_raise
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.traced import TracedContexts
-from vfbandits.service.tracer import NoTracer, Span, Tracer
+from vfbandits.service.tracer import Attributes, NoTracer, Span, Tracer
 from vfbandits.service.turns import Turns
 from vfbandits.service.under_way import UnderWay
 from vfbandits.store.book import COUNTED, LOGGED, Entry, total
@@ -159,11 +159,11 @@ class Campaign:
 
     def _span_of(self, named: Sequence[Named]) -> AbstractContextManager[Span]:
         """What is timed as a whole: one event, or several together."""
-        if len(named) > 1:
-            return self._tracer.span("rank", campaign=self.name)
-        ((event_id, asked),) = named
-        n_arms = len(asked.arms)
-        return self._tracer.span("rank", campaign=self.name, event_id=event_id, n_arms=n_arms)
+        told: Attributes = {"campaign": self.name}
+        if len(named) == 1:
+            ((event_id, asked),) = named
+            told |= {"event_id": event_id, "n_arms": len(asked.arms)}
+        return self._tracer.span("rank", **told)
 
     async def _make_durable(self, made: Sequence[Made], started: float) -> list[Told]:
         try:

@@ -108,13 +108,13 @@ class Batches:
         return max(1, MOST_BATCH_BYTES // self._row_bytes)
 
     def wait(self, waiting: Waiting) -> None:
-        """Let a decision wait for its contexts."""
+        """Let decisions wait for their contexts."""
         self._waiting.append(waiting)
         self._is_quiet.clear()
         self._make_due(waiting.contexts.get_loop())
 
     def give_back(self, waiting: Waiting) -> None:
-        """A decision needs its contexts no more."""
+        """Decisions need their contexts no more."""
         if waiting.contexts.done() and not waiting.contexts.cancelled():
             self._n_in_use -= 1
         if not self._n_in_use:

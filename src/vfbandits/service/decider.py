@@ -15,10 +15,11 @@ from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.deciding import Asked, Deciding, Outcome
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.durable import DurableBandit
+from vfbandits.service.group_commit import ENOUGH
 from vfbandits.service.in_groups import portions
 from vfbandits.service.showing import Showing
 
-MOST_TOGETHER = 16
+MOST_TOGETHER = ENOUGH  # for a commit of their own
 Named: TypeAlias = tuple[str, Asked]
 Made: TypeAlias = Deciding | VFBanditsError
 

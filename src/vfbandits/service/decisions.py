@@ -141,11 +141,10 @@ class Decisions:
         return self._trials[trial]
 
     def _own_rows(self, requests: Sequence[DecideRequest]) -> PlainBlock:
-        keys = [key for request in requests for key in self._keys(request)]
+        keys = [self._keys(request) for request in requests]
         if self._features is not None and not any(one.own or one.trial for one in requests):
-            return self._features.block(keys).values
-        blocks = [self._own_block(request, self._keys(request)) for request in requests]
-        return _stacked(blocks)
+            return self._features.block([*chain.from_iterable(keys)]).values
+        return _stacked([*map(self._own_block, requests, keys)])
 
     def _keys(self, request: DecideRequest) -> list[tuple[str, ...]]:
         user = request.user

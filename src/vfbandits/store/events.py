@@ -14,7 +14,7 @@ from vfbandits.core.decision import ArmId, DecisionId
 
 @dataclass(slots=True, eq=False)
 class Decided:
-    """An arm was chosen.  Not to be changed; a frozen class would take thrice as long to make.
+    """An arm was chosen.  Not to be changed; frozen, it would take longer to make.
 
     Attributes
     ----------

@@ -77,14 +77,14 @@ class Handlers:
         campaign = self._campaign(request, "rank")
         batch = await _body(request, _ranks)
         self._charge(request, len(batch.requests))
-        read = [_read(one, campaign.layout) for one in batch.requests]
-        ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Asked)]))
-        answers = [next(ranked) if isinstance(one, Asked) else one for one in read]
+        answers = await _rank_read(
+            campaign, [_read(one, campaign.layout) for one in batch.requests]
+        )
         return _json(types.BatchRankResponse([_rank_result(answer) for answer in answers]))
 
-    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
-        """Answers to several calls of ``/v1/rank``, or errors."""
-        return await self._campaigns[DEFAULT].rank_many(asked)
+    async def rank_many(self, read: Sequence[Asked | Exception]) -> list[Told]:
+        """Answers to several calls of ``/v1/rank``, or errors; those that it was given stay."""
+        return await _rank_read(self._campaigns[DEFAULT], read)
 
     async def reward(self, request: Request) -> Response:
         """POST /v1/events/{event_id}/reward."""
@@ -237,6 +237,12 @@ def _read(one: types.RankRequest, layout: str) -> Asked | VFBanditsError:
         return asked_of(one, layout=layout)
     except VFBanditsError as error:
         return error
+
+
+async def _rank_read(campaign: Served, read: Sequence[Asked | Exception]) -> list[Told]:
+    """The answers to what could be read, each in its place."""
+    ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Asked)]))
+    return [next(ranked) if isinstance(one, Asked) else one for one in read]
 
 
 def _rank_result(answer: Told) -> types.RankResult:

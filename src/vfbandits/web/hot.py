@@ -86,14 +86,13 @@ class HotCalls:
         """The answers to calls of rank that came together, in their order."""
         started = time.perf_counter()
         read = [self._read(call) for call in calls]
-        asked = [one for one in read if isinstance(one, Asked)]
         try:
-            ranked = iter(await self._handlers.rank_many(asked) if asked else ())
+            answers = await self._handlers.rank_many(read)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged as ours)
-            ranked = iter([error] * len(asked))
+            answers = [error if isinstance(one, Asked) else one for one in read]
         return [
-            self._told(RANK, call.scope, next(ranked) if isinstance(one, Asked) else one, started)
-            for call, one in zip(calls, read, strict=True)
+            self._told(RANK, call.scope, answer, started)
+            for call, answer in zip(calls, answers, strict=True)
         ]
 
     def _read(self, call: Whole) -> Asked | Exception:

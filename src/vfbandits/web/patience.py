@@ -38,11 +38,10 @@ class PatientProtocol(HttpToolsProtocol):
         return self._is_reading and before == self._n_begun
 
 
-def close_stuck(connections: Iterable[object]) -> int:
-    """Hang up on those who have sent no whole request since the last call; returns how many."""
+def close_stuck(connections: Iterable[object]) -> None:
+    """Hang up on those who have sent no whole request since the last call."""
     stuck = [one for one in connections if isinstance(one, PatientProtocol) and one.is_stuck()]
     for connection in stuck:
         connection.transport.abort()
     if stuck:
         _log.warning("http_hung_up", count=len(stuck), reason="their requests were not finished")
-    return len(stuck)

@@ -18,12 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from vfbandits.service.decider import MOST_TOGETHER
 from vfbandits.web.client_certificate import CertifiedProtocol
 from vfbandits.web.hot import Answer, HotCall, Whole, find_call
 from vfbandits.web.refuse import problem_for
 
-# Calls that are answered together.  More at a time save little, and all wait for the last.
-TOGETHER: Final = 16
 _JSON: Final = "application/json"
 # Whoever sends one of these wants more of a server than the short way gives.
 _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade", b"connection", b"x-forwarded-")
@@ -144,8 +143,9 @@ class Ranks:
 
     def _start(self, first: ShortWayProtocol) -> None:
         calls, self._calls = self._calls, []
-        for start in range(0, len(calls), TOGETHER):
-            task = first.loop.create_task(self._answer(calls[start : start + TOGETHER]))
+        # More at a time would save little, and all would wait for the last.
+        for start in range(0, len(calls), MOST_TOGETHER):
+            task = first.loop.create_task(self._answer(calls[start : start + MOST_TOGETHER]))
             task.add_done_callback(first.tasks.discard)
             first.tasks.add(task)  # which a server that stops waits for
 

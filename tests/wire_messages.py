@@ -1,7 +1,5 @@
 """Strategies for every message that may travel, and a way to compare those without equality."""
 
-from dataclasses import fields
-
 from hypothesis import strategies as st
 
 from vfbandits.protocol import application, messages
@@ -115,6 +113,6 @@ REQUESTS_AND_REPLIES = {
 
 def shown(message):
     """What is in a message, comparable: NaN equals NaN, a view equals its bytes."""
-    parts = [getattr(message, field.name) for field in fields(message)]
+    parts = [getattr(message, name) for name in message.__match_args__]
     plain = [bytes(part) if isinstance(part, memoryview) else part for part in parts]
     return type(message), [repr(part) if isinstance(part, float) else part for part in plain]

@@ -75,7 +75,7 @@ def test_a_part_that_does_not_come_in_time_fails_the_change(mode):
 def test_a_part_that_is_not_right_fails_the_change(mode, other, reason):
     federation, before = failing(mode)
     wrong = next(m for name, _, m in federation.up if name == "news")
-    wrong = replace(wrong, **other)
+    wrong = wrong._replace(**other)
     federation.hear("news", wrong)
     (failed,) = federation.failures
     assert failed.reason.startswith("with the part of 'news': ")
@@ -92,7 +92,7 @@ def test_parts_that_do_not_fit_together_fail_the_change(mode):
         values = np.frombuffer(answer.values, dtype="<f8").copy()
         if name == "news":  # right in every respect but what it says
             values = values.view("<u8") + 2**50 if mode[1] == "secure" else 0.5 * values
-        wrong = replace(answer, values=values.tobytes())
+        wrong = answer._replace(values=values.tobytes())
         federation.hear(name, wrong)
     assert "a participant's part is missing or wrong" in federation.failures[0].reason
     assert not federation.changes

@@ -1,7 +1,5 @@
 """What is not the very answer that was asked for is refused and never summed."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from fingerprint import fingerprint
@@ -30,7 +28,7 @@ def gathering(*, secure=False, bound=4.0):
 
 def answer(rows=ROWS, **other):
     values = memoryview(np.ascontiguousarray(rows)).cast("B")
-    return replace(Answer(7, 0, 3, DIGEST, 2, 2, values), **other)
+    return Answer(7, 0, 3, DIGEST, 2, 2, values)._replace(**other)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from vfbandits.protocol.handshake import (
     refuse_unless_allowed,
 )
 from vfbandits.protocol.instructions import Close, Note, Send
-from vfbandits.protocol.messages import Refused, Welcome
+from vfbandits.protocol.messages import PROTOCOL, Refused, Welcome
 
 OTHER = {
-    "protocol": 2,
+    "protocol": PROTOCOL + 1,
     "federation": "acne",
     "roster": "00" * 32,
     "width": 7,

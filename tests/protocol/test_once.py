@@ -1,7 +1,5 @@
 """Under pads a round is sent once; after that only the very same bytes, or none."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -122,5 +120,5 @@ def test_an_ask_with_other_users_under_a_used_stamp_gets_the_bytes_of_the_first(
     """Its digest is that of the first rows, so the active participant refuses it."""
     once = once_only()
     send(once, 7)
-    other = replace(ask(7), users=("eve",))
+    other = ask(7)._replace(users=("eve",))
     assert once.first_or_again(other) == Resend(Stamp(1, 7), other)

@@ -1,7 +1,5 @@
 """A passive participant masks its rows when asked, and only then."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -53,7 +51,7 @@ def federation_of(mode, **settings):
 def bank_of(mode, **settings):
     """A participant that was welcomed, its federation, and an ask that it should answer."""
     federation = federation_of(mode, **settings)
-    ask = replace(ASK, senders=BOTH) if mode[1] == "secure" else ASK
+    ask = ASK._replace(senders=BOTH) if mode[1] == "secure" else ASK
     return federation.passive["bank"], federation, ask
 
 
@@ -254,7 +252,7 @@ def test_an_ask_is_answered_with_masked_rows_in_its_order(mode):
 def test_an_ask_that_cannot_be_answered_is_declined_and_changes_nothing(mode, other, problem):
     bank, _, ask = bank_of(mode)
     before = fingerprint(bank)
-    wrong = replace(ask, **other)
+    wrong = ask._replace(**other)
     for instructions in (bank.hear(wrong), bank.answer(wrong, rows_of(ask))):
         message = declined(instructions)
         assert (message.round, message.attempt) == (wrong.round, wrong.attempt)
@@ -268,27 +266,27 @@ def test_layouts_without_rows_for_arms_take_no_arms(layout):
     bank, _, _ = bank_of(("blockwise", "plain"), layout=layout)
     problem = f"layout '{layout}' needs users and no arms, got 2 users"
     assert declined(bank.hear(ASK)).reason == problem
-    assert bank.hear(replace(ASK, arms=())) == [Fetch(replace(ASK, arms=()))]
+    assert bank.hear(ASK._replace(arms=())) == [Fetch(ASK._replace(arms=()))]
 
 
 @pytest.mark.parametrize("senders", [("bank",), ("news",), (), ("bank", "mall"), ("bank", "bank")])
 def test_a_secure_sum_that_would_hide_nothing_is_declined(senders):
     bank, _, ask = bank_of(("dense", "secure"))
     before = fingerprint(bank)
-    assert declined(bank.hear(replace(ask, senders=senders))).code == "bad_request"
+    assert declined(bank.hear(ask._replace(senders=senders))).code == "bad_request"
     assert fingerprint(bank) == before
 
 
 def test_a_plain_federation_names_no_senders():
     bank, _, _ = bank_of(("dense", "plain"))
-    message = declined(bank.hear(replace(ASK, senders=BOTH)))
+    message = declined(bank.hear(ASK._replace(senders=BOTH)))
     assert message.reason == "senders are named for secure sums only"
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 9])
 def test_an_ask_of_another_epoch_is_declined_with_both(epoch):
     bank, _, ask = bank_of(("dense", "secure"))
-    stale = replace(ask, epoch=epoch)
+    stale = ask._replace(epoch=epoch)
     message = declined(bank.hear(stale))
     assert (message.code, message.reason) == (
         "stale_epoch",

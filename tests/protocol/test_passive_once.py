@@ -1,7 +1,5 @@
 """Whatever a passive participant is asked, and however often it starts, it says a thing once."""
 
-from dataclasses import replace
-
 from pure_federation import PureFederation, features
 
 from vfbandits.core.arrays import PlainBlock
@@ -43,7 +41,7 @@ def test_an_ask_that_came_again_while_rows_were_looked_up_gets_the_same_bytes():
 def test_rows_that_are_found_out_of_order_are_not_sent_under_pads():
     bank, _ = secure_bank()
     ask = ASK
-    later = replace(ask, round=2)
+    later = ask._replace(round=2)
     bank.hear(ask)
     bank.hear(later)
     bank.answer(later, rows_of(later))
@@ -55,9 +53,9 @@ def test_the_same_round_with_other_participants_is_declined():
         {"shop": 3, "bank": 2, "news": 4, "post": 1}, mask="dense", aggregation="secure"
     )
     bank = federation.passive["bank"]
-    ask = replace(ASK, senders=("bank", "news", "post"))
+    ask = ASK._replace(senders=("bank", "news", "post"))
     bank.answer(ask, rows_of(ask))
-    fewer = replace(ask, attempt=1, senders=BOTH)
+    fewer = ask._replace(attempt=1, senders=BOTH)
     assert declined(bank.hear(fewer)).code == "pads"
     assert declined(bank.answer(fewer, rows_of(ask))).code == "pads"
 

@@ -1,7 +1,5 @@
 """A round waits for nobody longer than its deadline; who did not answer counts as zeros."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from fingerprint import fingerprint
@@ -160,7 +158,7 @@ def test_an_answer_that_is_not_right_is_never_summed_and_its_sender_counts_as_ze
     federation.runs_by_itself = False
     number = federation.ask()
     federation.run_down()
-    wrong = replace(federation.sent_by("news", Answer), **other)
+    wrong = federation.sent_by("news", Answer)._replace(**other)
     federation.hear("news", wrong)
     federation.run()
     refused, again = federation.noted("answer_refused")
@@ -174,7 +172,7 @@ def test_an_answer_to_another_attempt_is_refused_and_the_right_one_still_counts(
     federation.runs_by_itself = False
     number = federation.ask()
     federation.run_down()
-    stale = replace(federation.sent_by("news", Answer), attempt=1)
+    stale = federation.sent_by("news", Answer)._replace(attempt=1)
     federation.hear("news", stale)
     federation.run()
     federation.check(number, tuple(FIVE))
@@ -216,7 +214,7 @@ def test_rows_of_a_trial_are_no_answer_to_a_real_ask():
     federation.runs_by_itself = False
     federation.ask()
     name, stream, ask = federation.down.popleft()
-    federation.down.append((name, stream, replace(ask, trial=7)))
+    federation.down.append((name, stream, ask._replace(trial=7)))
     federation.run()
     federation.check(number, ("shop", "news", "post", "rail"))
 
@@ -226,7 +224,7 @@ def test_missing_features_are_noted():
     federation.runs_by_itself = False
     federation.ask()
     federation.run_down()
-    partly = replace(federation.sent_by("news", Answer), missing=3)
+    partly = federation.sent_by("news", Answer)._replace(missing=3)
     federation.hear("news", partly)
     wanted = {"participant": "news", "round": 1, "rows": 3}
     assert federation.noted("features_missing") == [wanted]

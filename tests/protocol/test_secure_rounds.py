@@ -1,7 +1,5 @@
 """With secure sums a round is all or nothing, and what was sent is sent again as it was."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from fingerprint import fingerprint
@@ -213,7 +211,7 @@ def test_a_sum_that_cannot_be_is_refused_and_falls_back_to_the_own_block():
     federation.run_down()
     answer = federation.sent_by("news", Answer)
     noise = np.random.default_rng(0).integers(0, 2**63, size=len(answer.values) // 8)
-    wrong = replace(answer, values=noise.astype("<u8").tobytes())
+    wrong = answer._replace(values=noise.astype("<u8").tobytes())
     federation.hear("news", wrong)
     federation.run()
     federation.check(number, ("shop",))
@@ -227,7 +225,7 @@ def test_a_refused_answer_of_one_makes_the_round_incomplete():
     number = federation.ask()
     federation.run_down()
     answer = federation.sent_by("news", Answer)
-    wrong = replace(answer, digest=b"other")
+    wrong = answer._replace(digest=b"other")
     federation.hear("news", wrong)
     federation.run()
     federation.check(number, ("shop",))
@@ -239,7 +237,7 @@ def test_messages_for_different_sets_of_senders_are_never_summed():
     federation.runs_by_itself = False
     federation.ask()
     name, stream, ask = federation.down.popleft()
-    federation.down.append((name, stream, replace(ask, senders=("bank", "news"))))
+    federation.down.append((name, stream, ask._replace(senders=("bank", "news"))))
     federation.run()
     federation.check(number, ("shop",))
     assert (

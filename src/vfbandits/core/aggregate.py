@@ -14,10 +14,12 @@ from vfbandits.core.context import Split
 
 def add_blocks(blocks: Iterable[MaskedBlock]) -> Matrix:
     """Σ Q_j x_j over the participants that came, (n, dim)."""
-    parts = iter(blocks)
-    total: Matrix = next(parts)
-    for part in parts:
-        total = total + part
+    first, *others = blocks
+    if not others:
+        return first
+    total: Matrix = first + others[0]
+    for part in others[1:]:
+        total += part
     return total
 
 

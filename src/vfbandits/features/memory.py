@@ -1,6 +1,7 @@
 """Features in memory: one contiguous matrix, and a dictionary from key to row."""
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -56,8 +57,8 @@ class MemoryStore:
 
     def rows(self, keys: Sequence[Key]) -> Lookup:
         """The rows of these keys; a key may come twice."""
-        find, nowhere = self._index.get, len(self._matrix) - 1
-        places = [find(key, nowhere) for key in keys]
+        nowhere = len(self._matrix) - 1
+        places: list[int] = list(map(self._index.get, keys, repeat(nowhere)))
         missing = places.count(nowhere)
         if missing:
             for key in keys:

@@ -39,20 +39,27 @@ class Answers:
         self._once = once
         self._columns = place.roster.rows_width[place.member.name]
         self._trial_mask = TrialMask(place.member.name, place.roster)
+        self._layout = place.roster.terms.layout
+        self._bound = place.roster.terms.bound
+        self._to_fetch: Ask | None = None
 
     def hear(self, ask: Ask) -> PassiveInstruction:
         """What an ask gets: its rows looked up, the bytes that were sent before, or a refusal."""
         problem = self._problem_with(ask)
         if problem is not None:
             return Reply(problem)
-        return Fetch(ask) if self._once is None else self._once.first_or_again(ask)
+        todo = Fetch(ask) if self._once is None else self._once.first_or_again(ask)
+        self._to_fetch = ask if isinstance(todo, Fetch) else None
+        return todo
 
     def answer(self, ask: Ask, block: PlainBlock, *, missing: int) -> list[PassiveInstruction]:
         """Mask the rows that were looked up, and send them."""
-        # While they were, the same ask may have come again, or a later one been answered.
-        todo = self.hear(ask)
-        if not isinstance(todo, Fetch):
-            return [todo]
+        if ask is not self._to_fetch:
+            # While they were, the same ask may have come again, or a later one been answered.
+            todo = self.hear(ask)
+            if not isinstance(todo, Fetch):
+                return [todo]
+        self._to_fetch = None
         stamp = Stamp(ask.epoch, ask.round, ask.attempt)
         try:
             rows = self._masked(ask, block)
@@ -94,8 +101,7 @@ class Answers:
             name = self._place.member.name
             reason = f"epoch: the ask has {ask.epoch}, {name!r} is at {self.epoch}"
             return Declined(ask.round, ask.attempt, "stale_epoch", reason)
-        layout = self._place.roster.terms.layout
-        problem = problem_with_rows(ask, layout=layout, n_columns=self._columns)
+        problem = problem_with_rows(ask, layout=self._layout, n_columns=self._columns)
         problem = problem or self.problem_with_senders(ask.senders)
         return Declined(ask.round, ask.attempt, "bad_request", problem) if problem else None
 
@@ -110,7 +116,7 @@ class Answers:
             share = self._trial_mask.share(ask.trial)
         refuse_not_finite(block)
         rows = share.mask(block)
-        refuse_out_of_bounds(rows, self._place.roster.terms.bound)
+        refuse_out_of_bounds(rows, self._bound)
         return rows
 
     def _send(

@@ -21,6 +21,7 @@ from vfbandits.errors import WireError
 from vfbandits.protocol.messages import DTYPE, Answer
 from vfbandits.protocol.rows import refuse_out_of_bounds
 
+_DTYPE = np.dtype(DTYPE)
 _COMPARED = (
     "round",
     "attempt",
@@ -112,7 +113,7 @@ class Gathering:
             place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
             wrong = f"wanted {_shown(ours[place])}, got {_shown(theirs[place])}"
             raise WireError(f"{_COMPARED[place]}: {wrong}")
-        rows = np.frombuffer(answer.values, dtype=DTYPE).reshape(answer.n_rows, answer.n_columns)
+        rows = np.frombuffer(answer.values, _DTYPE).reshape(answer.n_rows, answer.n_columns)
         if not wanted.secure:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows

@@ -5,14 +5,18 @@ A passive participant dials the active one and keeps a stream open.  ``ToActive`
 are masked (protection "mask") or masked and under pads ("sum").
 
 Values travel as raw little-endian float64 (or uint64 under pads), rows after rows.
+
+An ask and its answers pass in every decision, so these two are named tuples: they are as frozen
+as the others, and quicker to make.
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from itertools import chain, repeat
+from typing import NamedTuple, TypeAlias
 
-PROTOCOL = 1
+PROTOCOL = 2
 DTYPE = "<f8"
 MOST_ROWS = 1 << 20
 MOST_BYTES = 64 << 20
@@ -64,8 +68,7 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """Send your masked rows for these users, in this order.
 
     ``arms`` has one tuple per user in layout "per_arm" and is empty in the others.  ``senders`` is
@@ -89,17 +92,16 @@ class Ask:
         """
         if not self.arms:
             return [(user,) for user in self.users]
-        pairs = zip(self.users, self.arms, strict=True)
-        return [(user, arm) for user, arms in pairs for arm in arms]
+        pairs = map(zip, map(repeat, self.users), self.arms)
+        return list(chain.from_iterable(pairs))
 
     @property
     def n_rows(self) -> int:
         """Rows that the answer must have."""
-        return sum(len(arms) for arms in self.arms) if self.arms else len(self.users)
+        return sum(map(len, self.arms)) if self.arms else len(self.users)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """Masked rows for one ask.  Seen by the active participant.
 
     ``digest`` is of the row keys that were masked, the trial and the senders; ``missing`` counts
@@ -112,8 +114,15 @@ class Answer:
     digest: bytes
     n_rows: int
     n_columns: int
-    values: bytes | memoryview = field(repr=False)
+    values: bytes | memoryview
     missing: int = 0
+
+    def __repr__(self) -> str:
+        """Numbers and sizes; the values stay inside."""
+        return (
+            f"Answer(round={self.round}, attempt={self.attempt}, epoch={self.epoch}, "
+            f"rows={self.n_rows}, columns={self.n_columns}, missing={self.missing})"
+        )
 
 
 @dataclass(frozen=True, slots=True)

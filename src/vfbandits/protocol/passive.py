@@ -128,15 +128,15 @@ class PassiveParticipant:
 
     def hear(self, message: ToPassive) -> list[PassiveInstruction]:
         """A message of the active participant."""
+        answers = self._answers
+        if isinstance(message, Ask) and answers is not None:
+            return self._hear_ask(answers, message)
         if isinstance(message, Welcome):
             return self._hear_welcome(message)
         if isinstance(message, Refused):
             raise HandshakeError(f"the active participant refused: {message.reason}")
-        answers = self._answers
         if answers is None:
             raise WireError(f"wanted a welcome first, got {type(message).__name__}")
-        if isinstance(message, Ask):
-            return self._hear_ask(answers, message)
         if isinstance(message, Ping):
             return [Reply(Pong(message.number))]
         if isinstance(message, Prepare):

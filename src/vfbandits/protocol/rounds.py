@@ -7,7 +7,7 @@ would differ by exactly the missing one's masked rows.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.mask import MaskShare
@@ -130,13 +130,12 @@ class Rounds:
     def hear_answer(self, seat: Seat, answer: Answer) -> list[ActiveInstruction]:
         """An answer, to an open round or not."""
         opened = self._open.get(answer.round)
-        facts: Facts = {"participant": seat.name, "round": answer.round}
         if opened is None:
-            return [Note("answer_too_late", facts)]
+            return [Note("answer_too_late", _facts(seat, answer))]
         try:
             opened.gathering.take(seat.name, answer)
         except WireError as error:
-            refused = Note("answer_refused", {**facts, "reason": str(error)})
+            refused = Note("answer_refused", {**_facts(seat, answer), "reason": str(error)})
             return [refused, *self._fail(opened, seat, answer.attempt)]
         seat.circuit.succeed()
         done: list[ActiveInstruction] = []
@@ -144,8 +143,9 @@ class Rounds:
             self.in_use.add(seat.name)
             done.append(Note("share_in_use", {"participant": seat.name, "epoch": self.epoch}))
         if answer.missing:
-            done.append(Note("features_missing", {**facts, "rows": answer.missing}))
-        return done + self._settle(opened)
+            facts = {**_facts(seat, answer), "rows": answer.missing}
+            done.append(Note("features_missing", facts))
+        return done + self._settle(opened) if opened.gathering.is_settled else done
 
     def hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
         """One that was asked will not answer, or cannot."""
@@ -208,7 +208,7 @@ class Rounds:
         """Ask everybody again under new pads: the same participants, or nobody."""
         gathering = opened.gathering
         gathering.next_attempt()
-        opened.ask = replace(opened.ask, attempt=gathering.attempt)
+        opened.ask = opened.ask._replace(attempt=gathering.attempt)
         note = Note("next_attempt", {"round": gathering.round, "attempt": gathering.attempt})
         asked = [name for name in gathering.asked if name in self._seats]
         return [note, *(Send(name, opened.ask) for name in asked)]
@@ -231,6 +231,10 @@ class Rounds:
         contributors = (self.split.active, *came)
         size = gathering.bytes_received
         return [*notes, Gathered(gathering.round, contexts, contributors, size)]
+
+
+def _facts(seat: Seat, answer: Answer) -> Facts:
+    return {"participant": seat.name, "round": answer.round}
 
 
 def _sum(

@@ -2,7 +2,6 @@
 
 import math
 from hashlib import blake2b
-from itertools import chain
 
 from scipy.linalg.blas import ddot
 
@@ -17,7 +16,7 @@ LARGEST_NUMBER = 1 << 63
 def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
     """Why nobody could answer this ask with rows of ``n_columns``; nothing if one could."""
     n_rows = ask.n_rows
-    if not (is_number(ask.round) and is_number(ask.attempt)):
+    if not (0 <= ask.round < LARGEST_NUMBER and 0 <= ask.attempt < LARGEST_NUMBER):
         return f"rounds and attempts are numbers below 2^63, got {ask.round} and {ask.attempt}"
     if layout == "per_arm":
         if not n_rows or len(ask.arms) != len(ask.users):
@@ -37,11 +36,9 @@ def digest_for(ask: Ask) -> bytes:
     >>> digest_for(ask) == digest_for(Ask(1, 0, 1, users=("ann",), trial=7))
     False
     """
-    counts = (ask.trial, len(ask.senders), len(ask.users), *map(len, ask.arms))
-    texts = chain(ask.senders, ask.users, *ask.arms)
-    # One text in which every other one stands after its length: it can be read in one way only.
-    whole = f"{counts}" + "".join([f"{len(text)}:{text}" for text in texts])
-    return blake2b(whole.encode(errors="surrogatepass"), digest_size=DIGEST_SIZE).digest()
+    # Python's own literal in ASCII: the same in every version, and read in one way only.
+    whole = ascii((ask.trial, ask.senders, ask.users, ask.arms))
+    return blake2b(whole.encode(), digest_size=DIGEST_SIZE).digest()
 
 
 def is_number(value: int) -> bool:
@@ -51,7 +48,7 @@ def is_number(value: int) -> bool:
 
 def refuse_not_finite(rows: Matrix) -> None:
     """Refuse NaN, infinity, and entries whose squares are: products of them would mean nothing."""
-    flat = rows.reshape(-1)
+    flat = rows.ravel()
     if not math.isfinite(ddot(flat, flat)):
         raise WireError("wanted finite features, got others")
 
@@ -66,7 +63,7 @@ def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
     ...
     vfbandits.errors.WireError: wanted finite values of at most 2, got others
     """
-    flat = rows.reshape(-1)
+    flat = rows.ravel()
     # No entry is larger than the length of all together, which is cheaper to find.
     if ddot(flat, flat) <= bound * bound:
         return

@@ -185,7 +185,9 @@ class ActiveService:
             counts["answers"] += 1
             counts["bytes"] += len(message.values)
             self._times[name].answered(message.round, now=now)
-        self._carry_out(self.role.hear(name, message, now))  # type: ignore[arg-type]  # the role refuses others
+        todo = self.role.hear(name, message, now)  # type: ignore[arg-type]  # it refuses others
+        if todo:
+            self._carry_out(todo)
 
     def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
         refuse_unless_allowed(
@@ -240,8 +242,10 @@ class ActiveService:
 
     def _set_timer(self) -> None:
         """One timer, for the first deadline; whoever comes later has a later one."""
+        if self._timer is not None:
+            return
         deadline = self.role.next_deadline
-        if self._timer is None and deadline is not None:
+        if deadline is not None:
             wait_s = max(0.0, deadline - time.monotonic()) + TIMER_SLACK_S
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_of_wait)
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import chain
-from uuid import uuid4
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from vfbandits.protocol.application import (
 from vfbandits.protocol.instructions import ActiveInstruction
 from vfbandits.protocol.trial import trial_block
 from vfbandits.service.batch import Batches, Contexts, Waiting
+from vfbandits.service.event_ids import EventIds
 from vfbandits.service.fleeting import FleetingBandit
 from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
@@ -48,6 +48,7 @@ class Decisions:
         self._features = features
         self._carry_out = carry_out
         self._trials: dict[int, FleetingBandit] = {}
+        self._ids = EventIds()
         self.others: list[Model] = []
 
     @property
@@ -123,7 +124,7 @@ class Decisions:
             contexts.rows if self.is_per_arm else contexts.rows[0],
             arms=request.arms,
             arm_features=arm_features,
-            decision_id=request.decision_id or uuid4().hex,
+            decision_id=request.decision_id or self._ids.draw(),
             contributors=contexts.contributors,
             user=request.user,
         )

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from functools import partial
 from typing import TypeVar
 
@@ -110,7 +110,12 @@ class PassiveService:
 
     async def _answer(self, waits: "Waits", message: Message) -> list[Message]:
         replies: list[Message] = []
-        await self._carry_out(replies, self._role.hear(message))  # type: ignore[arg-type]  # it refuses
+        for todo in self._role.hear(message):  # type: ignore[arg-type]  # it refuses others
+            if isinstance(todo, Fetch):
+                for then in await self._fetch(todo.ask):
+                    self._carry_out(then, replies)
+            else:
+                self._carry_out(todo, replies)
         if self._role.is_welcome:
             waits.reset()
         return replies
@@ -123,25 +128,20 @@ class PassiveService:
         finally:
             self._is_idle = False
 
-    async def _carry_out(
-        self, replies: list[Message], instructions: Sequence[PassiveInstruction]
-    ) -> None:
+    def _carry_out(self, todo: PassiveInstruction, replies: list[Message]) -> None:
         """Do as the role says, and note what it says to send."""
-        for todo in instructions:
-            if isinstance(todo, Fetch):
-                await self._carry_out(replies, await self._fetch(todo.ask))
-            elif isinstance(todo, Reply):
-                replies.append(todo.message)
-            elif isinstance(todo, Keep):
-                self._needed_outbox().keep(todo.stamp, todo.senders, encode(todo.answer))
-            elif isinstance(todo, Resend):
-                replies.append(self._again(todo))
-            elif isinstance(todo, StoreShare):
-                self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
-            elif isinstance(todo, DropShares):
-                self._shares.keep_only(todo.keep)
-            elif isinstance(todo, Note):
-                note(self._log, todo.event, todo.facts)
+        if isinstance(todo, Reply):
+            replies.append(todo.message)
+        elif isinstance(todo, Keep):
+            self._needed_outbox().keep(todo.stamp, todo.senders, encode(todo.answer))
+        elif isinstance(todo, Resend):
+            replies.append(self._again(todo))
+        elif isinstance(todo, StoreShare):
+            self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
+        elif isinstance(todo, DropShares):
+            self._shares.keep_only(todo.keep)
+        elif isinstance(todo, Note):
+            note(self._log, todo.event, todo.facts)
 
     async def _fetch(self, ask: Ask) -> list[PassiveInstruction]:
         if ask.trial:

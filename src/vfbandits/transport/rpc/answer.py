@@ -12,7 +12,7 @@ from typing import Final
 from vfbandits.errors import WireError
 from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, MOST_ROWS, Answer
 from vfbandits.transport.rpc import wire_pb2 as wire
-from vfbandits.transport.rpc.checks import count
+from vfbandits.transport.rpc.checks import MOST_COUNT, count
 
 # Each field behind its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
 _HEAD: Final = Struct("<BQBIBQBB16sBIBIBI")
@@ -81,9 +81,10 @@ def _checked(m: Answer) -> Answer:
         raise _bad_digest(len(m.digest))
     if m.missing > m.n_rows:
         raise WireError(f"at most {m.n_rows} rows can be missing, got {m.missing}")
-    count(m.n_rows, "n_rows", most=MOST_ROWS)
-    count(m.round, "round")
-    count(m.epoch, "epoch")
+    if m.n_rows > MOST_ROWS or m.round > MOST_COUNT or m.epoch > MOST_COUNT:
+        count(m.n_rows, "n_rows", most=MOST_ROWS)
+        count(m.round, "round")
+        count(m.epoch, "epoch")
     return m
 
 

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import grpc
 
@@ -61,7 +60,8 @@ class StreamLink:
         self._closed = False
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._inbox, self._outbox = Waiting(), Waiting()
-        self._handle: Callable[[bytes], Awaitable[None]] | None = None
+        self._take: Callable[[Message], None] | None = None
+        self._answer: Answerer | None = None
         # Held while something is answered or written: gRPC takes one write at a time.
         self._turn = asyncio.Lock()
         self._refused: Exception | None = None
@@ -104,13 +104,23 @@ class StreamLink:
 
         What ``take`` raises ends the stream and is raised here.
         """
-        await self._handle_all(partial(self._hand_over, take))
+        while (data := self._inbox.take_at_once()) is not None:
+            take(self._end.decode(data))
+        self._take = take
+        try:
+            await self._until_over()
+        finally:
+            self._take = None
 
     async def serve(self, answer: Answerer) -> None:
         """Answer each message before the next is read; raises when the stream has ended."""
         try:
-            await self._handle_all(partial(self._reply, answer))
+            while (data := self._inbox.take_at_once()) is not None:
+                await self._reply(answer, data)
+            self._answer = answer
+            await self._until_over()
         finally:
+            self._answer = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S), self._turn:
                     pass
@@ -150,19 +160,10 @@ class StreamLink:
                 # The other end has all that we sent when it ends the stream too.
                 await asyncio.wait((self._reading,))
 
-    async def _handle_all(self, handle: Callable[[bytes], Awaitable[None]]) -> None:
-        """Let ``handle`` have what has come, and what comes, from the task that reads."""
-        while (data := self._inbox.take_at_once()) is not None:
-            await handle(data)
-        self._handle = handle
-        try:
-            await asyncio.shield(self._over)
-        finally:
-            self._handle = None
+    async def _until_over(self) -> NoReturn:
+        """Wait while the task that reads hands over what comes."""
+        await asyncio.shield(self._over)
         raise self._refused or self._gone()
-
-    async def _hand_over(self, take: Callable[[Message], None], data: bytes) -> None:
-        take(self._end.decode(data))
 
     async def _reply(self, answer: Answerer, data: bytes) -> None:
         async with self._turn:
@@ -172,10 +173,12 @@ class StreamLink:
     async def _read(self) -> None:
         try:
             while isinstance(data := await self._end.stream.read(), bytes):
-                if self._handle is None:
-                    await self._inbox.put(data)
+                if self._take is not None:
+                    self._take(self._end.decode(data))
+                elif self._answer is not None:
+                    await self._reply(self._answer, data)
                 else:
-                    await self._handle(data)
+                    await self._inbox.put(data)
         except grpc.aio.AioRpcError as error:
             self.lose(str(error_of(error)))
         except (grpc.aio.BaseError, asyncio.InvalidStateError):

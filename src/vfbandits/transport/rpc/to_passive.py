@@ -1,7 +1,6 @@
 """The active participant's messages as bytes, both ways."""
 
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -30,9 +29,21 @@ from vfbandits.transport.rpc.checks import (
 )
 
 
-@lru_cache(maxsize=1)
-def _encode_ask(m: Ask) -> bytes:
+class AskEncoder:
     """The same ask goes to every participant, one after the other: it is encoded once."""
+
+    def __init__(self) -> None:
+        self._last: Ask | None = None
+        self._data = b""
+
+    def __call__(self, m: Ask) -> bytes:
+        """``m`` as it travels."""
+        if m is not self._last:
+            self._data, self._last = _encode_ask(m), m
+        return self._data
+
+
+def _encode_ask(m: Ask) -> bytes:
     # Fields set one by one: the constructor takes twice as long.
     top = wire.ToPassive()
     ask = top.ask
@@ -46,16 +57,9 @@ def _encode_ask(m: Ask) -> bytes:
 
 
 def _ask(m: wire.Ask, size: int) -> Ask:
-    users, arms, shares = tuple(m.users), tuple(m.arms), tuple(m.arms_per_user)
-    ask = Ask(
-        m.round,
-        m.attempt,
-        m.epoch,
-        users,
-        (arms,) if len(shares) == 1 else tuple(_split(arms, shares)),
-        tuple(m.senders),
-        m.trial,
-    )
+    # A slice is a copy in one go: without it a tuple asks for each text by itself.
+    users, arms, shares = tuple(m.users[:]), tuple(m.arms[:]), m.arms_per_user[:]
+    senders, number, epoch, trial = tuple(m.senders[:]), m.round, m.epoch, m.trial
     if (shares or arms) and (len(shares) != len(users) or sum(shares) != len(arms)):
         raise WireError(
             f"arms_per_user splits {len(arms)} arms over {len(users)} users, "
@@ -64,13 +68,14 @@ def _ask(m: wire.Ask, size: int) -> Ask:
     if size > LONGEST_TEXT:  # else none of the texts can be too long, nor their lists
         texts(users, "users", most=MOST_ROWS)
         texts(arms, "arms", most=MOST_ROWS)
-        texts(ask.senders, "senders", most=MOST_MEMBERS)
-    if max(ask.round, ask.epoch, ask.trial) > MOST_COUNT:
+        texts(senders, "senders", most=MOST_MEMBERS)
+    if number > MOST_COUNT or epoch > MOST_COUNT or trial > MOST_COUNT:
         raise WireError(f"round, epoch and trial are at most {MOST_COUNT}, got a larger number")
-    return ask
+    by_user = (arms,) if len(shares) == 1 else tuple(_split(arms, shares))
+    return Ask(number, m.attempt, epoch, users, by_user, senders, trial)
 
 
-def _split(arms: tuple[str, ...], shares: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
+def _split(arms: tuple[str, ...], shares: Sequence[int]) -> Iterator[tuple[str, ...]]:
     start = 0
     for share in shares:
         yield arms[start : start + share]
@@ -111,7 +116,7 @@ def _encode_welcome(m: Welcome) -> bytes:
 ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Welcome: _encode_welcome,
     Refused: _encode_refused,
-    Ask: _encode_ask,
+    Ask: AskEncoder(),
     Prepare: _encode_prepare,
     Ping: lambda m: wire.ToPassive(ping=wire.Ping(number=m.number)).SerializeToString(),
     Commit: lambda m: wire.ToPassive(commit=wire.Commit(epoch=m.epoch)).SerializeToString(),

@@ -1,9 +1,10 @@
 """A link on one gRPC stream; its two ends differ only in how they read, write and end it.
 
-Two tasks talk to gRPC, one for each direction, and two queues stand between them and the link.
-So a ``send`` or ``receive`` can be cancelled, as by a timeout, and nothing is lost: to cancel a
-call into gRPC would end the stream.  A link that only answers needs neither queue: what comes is
-answered by the task that reads, in the same turn of the event loop.
+Tasks of its own talk to gRPC, one that reads and, while something waits to be sent, one that
+writes; two queues stand between them and the link.  So a ``send`` or ``receive`` can be cancelled,
+as by a timeout, and nothing is lost: to cancel a call into gRPC would end the stream.  A link that
+only answers needs neither queue: what comes is answered by the task that reads, in the same turn
+of the event loop.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from vfbandits.transport.rpc.waiting import Waiting
 
 CLOSE_S: Final = 1.0
 _ENDED: Final = "it ended the stream"
+_TAKES_NO_MORE: Final = (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
 class Stream(Protocol):
@@ -62,14 +64,14 @@ class StreamLink:
         self._inbox, self._outbox = Waiting(), Waiting()
         self._take: Callable[[Message], None] | None = None
         self._answer: Answerer | None = None
-        # Held while something is answered or written: gRPC takes one write at a time.
-        self._turn = asyncio.Lock()
+        self._is_answering = False
+        self._is_writing = False  # gRPC takes one message at a time
+        self._idle: asyncio.Future[None] | None = None
         self._refused: Exception | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._reading = asyncio.ensure_future(self._read())
-        self._writing = asyncio.ensure_future(self._write())
         # Even a task that is cancelled before it began must let go of those who wait for it.
         self._reading.add_done_callback(lambda _: self.lose(_ENDED))
-        self._writing.add_done_callback(lambda _: self._outbox.end())
 
     @property
     def peer(self) -> Peer:
@@ -86,11 +88,14 @@ class StreamLink:
         data = encode(message)
         if not await self._outbox.put(data):
             raise self._gone()
+        self._start_writing()
         return len(data)
 
     def post(self, message: Message) -> bool:
         """Hand a message over at once, or not at all."""
-        return self._outbox.put_at_once(encode(message))
+        is_taken = self._outbox.put_at_once(encode(message))
+        self._start_writing()
+        return is_taken
 
     async def receive(self) -> Message:
         """The next message; those that came before the end of the stream come before LinkError."""
@@ -121,9 +126,7 @@ class StreamLink:
             await self._until_over()
         finally:
             self._answer = None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S), self._turn:
-                    pass
+            await self._until_idle()
 
     async def close(self) -> None:
         """End the stream, after what was sent before; an end that is slow to read may miss it."""
@@ -132,7 +135,7 @@ class StreamLink:
         self._closed = True
         try:
             self._outbox.end()
-            await asyncio.wait((self._writing,), timeout=CLOSE_S)
+            await self._until_idle()
             self.lose("it was closed at this end")
             if self._end.hang_up is not None:
                 await self._hang_up(self._end.hang_up)
@@ -151,7 +154,8 @@ class StreamLink:
     def drop(self) -> None:
         """Let go of gRPC's stream."""
         self._reading.cancel()
-        self._writing.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
 
     async def _hang_up(self, say: Callable[[], Awaitable[None]]) -> None:
         with suppress(TimeoutError):
@@ -166,9 +170,25 @@ class StreamLink:
         raise self._refused or self._gone()
 
     async def _reply(self, answer: Answerer, data: bytes) -> None:
-        async with self._turn:
+        self._is_answering = True
+        try:
             for reply in await answer(self._end.decode(data)):
-                await self._end.stream.write(encode(reply))
+                await self._write_now(encode(reply))
+        finally:
+            self._is_answering = False
+            self._look_whether_idle()
+
+    async def _write_now(self, data: bytes) -> None:
+        """Write in the task that reads, unless the one that writes is at it."""
+        if self._is_writing:
+            await self._outbox.put(data)
+        else:
+            self._is_writing = True
+            try:
+                await self._end.stream.write(data)
+            finally:
+                self._is_writing = False
+        self._start_writing()
 
     async def _read(self) -> None:
         try:
@@ -181,18 +201,39 @@ class StreamLink:
                     await self._inbox.put(data)
         except grpc.aio.AioRpcError as error:
             self.lose(str(error_of(error)))
-        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+        except _TAKES_NO_MORE:
             self.lose(_ENDED)
         except Exception as error:  # noqa: BLE001  (raised where the messages are handled)
             self._refused = error
             self.lose("a message was refused")
 
+    def _start_writing(self) -> None:
+        if not self._is_writing and not self._outbox.is_empty:
+            self._is_writing = True
+            self._writing = self._over.get_loop().create_task(self._write())
+
     async def _write(self) -> None:
-        # Of a stream that takes nothing more, the reading side gets to know the reason.
-        with suppress(grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-            while (data := await self._outbox.take()) is not None:
-                async with self._turn:
-                    await self._end.stream.write(data)
+        try:
+            while (data := self._outbox.take_at_once()) is not None:
+                await self._end.stream.write(data)
+        except _TAKES_NO_MORE:  # the task that reads gets to know the reason
+            self._outbox.end()
+        finally:
+            self._is_writing = False
+            self._look_whether_idle()
+
+    async def _until_idle(self) -> None:
+        """Wait until nothing is being answered or written, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                while self._is_answering or self._is_writing:
+                    self._idle = self._idle or self._over.get_loop().create_future()
+                    await asyncio.shield(self._idle)
+
+    def _look_whether_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
     def _gone(self) -> LinkError:
         gone = f"the link to {self._peer.name!r} is gone: {_ENDED}"

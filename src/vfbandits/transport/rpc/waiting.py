@@ -46,6 +46,11 @@ class Waiting:
         return True
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._messages
+
+    @property
     def _is_full(self) -> bool:
         return len(self._messages) >= MOST_MESSAGES or self._size >= MOST_SIZE_BYTES
 

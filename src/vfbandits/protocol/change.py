@@ -110,16 +110,10 @@ def plan_change(  # noqa: PLR0913  (one argument for each thing that changes)
     stay = _stay(before, after)
     secure = before.terms.aggregation == "secure"
     rows, columns = after.rows_width, before.rows_width
-    wanted = Wanted(
-        epoch,
-        digest_of(change_keys(epoch, stay if secure else ())),
-        {name: rows[name] for name in stay},
-        {name: columns[name] for name in stay},
-        before.terms.bound,
-        secure,
-        len(before.passive),
-    )
-    gathering = Gathering(round_number, wanted, stay, deadline=0.0)
+    wanted = Wanted(epoch, columns, before.terms.bound, secure, len(before.passive))
+    digest = digest_of(change_keys(epoch, stay if secure else ()))
+    n_rows = {name: rows[name] for name in stay}
+    gathering = Gathering(round_number, wanted, stay, n_rows, digest, deadline=0.0)
     return Change(epoch, before, after, old_share, share, gathering, signed_roster, envelopes or {})
 
 

@@ -5,7 +5,6 @@ of the right size, finite and within the declared bound; and once.  Anything els
 never summed.
 """
 
-from collections.abc import Container
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -35,14 +34,12 @@ _COMPARED = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an answer must look like; sizes by participant.
+    """What the answers of all rounds must look like; columns by participant.
 
     ``n_terms`` are all passive participants, asked or not: both ends must use the same code.
     """
 
     epoch: int
-    digest: bytes
-    n_rows: dict[str, int]
     n_columns: dict[str, int]
     bound: float
     secure: bool
@@ -51,11 +48,16 @@ class Wanted:
 
 @dataclass(slots=True, eq=False)
 class Gathering:
-    """The answers of one round so far; those under pads are bits that mean nothing alone."""
+    """The answers of one round so far; those under pads are bits that mean nothing alone.
+
+    ``n_rows`` are wanted of each that was asked, and ``digest`` is of their keys.
+    """
 
     round: int
     wanted: Wanted
     asked: tuple[str, ...]
+    n_rows: dict[str, int]
+    digest: bytes
     deadline: float
     attempt: int = 0
     came: dict[str, Matrix] = field(default_factory=dict, repr=False)
@@ -86,38 +88,21 @@ class Gathering:
     def take(self, sender: str, answer: Answer) -> None:
         """Note an answer, or refuse it with WireError and change nothing."""
         wanted = self.wanted
-        if sender not in self.asked:
+        n_rows = self.n_rows.get(sender)
+        if n_rows is None:
             raise WireError(f"wanted an answer of {', '.join(self.asked)}, got one of {sender!r}")
         if sender in self.came or sender in self.failed:
             raise WireError(f"wanted one answer to round {self.round}, got another of {sender!r}")
-        size = 8 * answer.n_rows * answer.n_columns
-        ours: tuple[int | bytes, ...] = (
-            self.round,
-            self.attempt,
-            wanted.epoch,
-            wanted.digest,
-            wanted.n_rows[sender],
-            wanted.n_columns[sender],
-            size,
-        )
-        theirs: tuple[int | bytes, ...] = (
-            answer.round,
-            answer.attempt,
-            answer.epoch,
-            answer.digest,
-            answer.n_rows,
-            answer.n_columns,
-            len(answer.values),
-        )
-        if ours != theirs:
-            place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            wrong = f"wanted {_shown(ours[place])}, got {_shown(theirs[place])}"
-            raise WireError(f"{_COMPARED[place]}: {wrong}")
-        rows = np.frombuffer(answer.values, _DTYPE).reshape(answer.n_rows, answer.n_columns)
+        n_columns = wanted.n_columns[sender]
+        ours = (self.round, self.attempt, wanted.epoch, self.digest, n_rows, n_columns)
+        size = len(answer.values)
+        if answer[:6] != ours or size != 8 * n_rows * n_columns:
+            raise _refusal((*ours, 8 * n_rows * n_columns), (*answer[:6], size))
+        rows = np.frombuffer(answer.values, _DTYPE).reshape(n_rows, n_columns)
         if not wanted.secure:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows
-        self.bytes_received += len(answer.values)
+        self.bytes_received += size
 
     def total(self) -> Matrix:
         """The sum of blinded blocks; only of a complete round."""
@@ -135,15 +120,17 @@ class Gathering:
         """Masked contexts of a plain round, zeros for those that did not come."""
         came = self.came
         # In the order of the roster, as they were asked: sums of floats depend on it.
-        blocks = {name: MaskedBlock(came[name]) for name in self.asked if name in came}
+        names = [name for name in self.asked if name in came]
         if dense:
-            return add_blocks([own, *blocks.values()])
+            return add_blocks([own, *[MaskedBlock(came[name]) for name in names]])
+        blocks = {name: MaskedBlock(came[name]) for name in names}
         return place_blocks(split, {split.active: own, **blocks})
 
 
-def names_in_order(split: Split, names: Container[str]) -> tuple[str, ...]:
-    """``names`` in the order of the roster."""
-    return tuple(name for name in split.names if name in names)
+def _refusal(ours: tuple[int | bytes, ...], theirs: tuple[int | bytes, ...]) -> WireError:
+    place = next(k for k, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+    wrong = f"wanted {_shown(ours[place])}, got {_shown(theirs[place])}"
+    return WireError(f"{_COMPARED[place]}: {wrong}")
 
 
 def _shown(value: int | bytes) -> str:

@@ -13,7 +13,7 @@ from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.secure_sum import FEWEST_SENDERS
 from vfbandits.errors import SecureSumError, WireError
-from vfbandits.protocol.gathering import Gathering, Wanted, names_in_order
+from vfbandits.protocol.gathering import Gathering, Wanted
 from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
 from vfbandits.protocol.messages import Answer, Ask, Declined
 from vfbandits.protocol.roster import Roster
@@ -56,10 +56,12 @@ class Rounds:
         self._seats = seats
         self._open: dict[int, OpenRound] = {}
         self._trial_mask = TrialMask(self.split.active, roster)
-        self._columns = roster.rows_width
-        self._most_columns = max(self._columns.values())
         self._dense = roster.terms.mask == "dense"
         self._secure = roster.terms.aggregation == "secure"
+        columns = roster.rows_width
+        self._most_columns = max(columns.values())
+        n_terms = len(self.split.passive)
+        self._wanted = Wanted(epoch, columns, roster.terms.bound, self._secure, n_terms)
 
     def __len__(self) -> int:
         """How many are open."""
@@ -73,10 +75,11 @@ class Rounds:
 
     def askable(self) -> tuple[str, ...]:
         """Those that a new round would ask."""
-        names = {name for name, seat in self._seats.items() if not seat.circuit.is_open}
+        seats = self._seats
+        names = [n for n in self.split.passive if n in seats and not seats[n].circuit.is_open]
         if self._secure and len(names) < FEWEST_SENDERS:
             return ()
-        return names_in_order(self.split, names)
+        return tuple(names)
 
     def ask_for(
         self, number: int, users: tuple[str, ...], arms: tuple[tuple[str, ...], ...], trial: int
@@ -106,16 +109,10 @@ class Rounds:
         share = self._trial_mask.share(ask.trial) if ask.trial else self.share
         masked = share.mask(own)
         asked = ask.senders if self._secure else self.askable()
-        wanted = Wanted(
-            self.epoch,
-            digest_for(ask) if asked else b"",
-            dict.fromkeys(asked, n_rows),
-            self._columns,
-            self.roster.terms.bound,
-            self._secure,
-            len(self.split.passive),
-        )
-        opened = OpenRound(Gathering(ask.round, wanted, asked, deadline), ask, masked)
+        digest = digest_for(ask) if asked else b""
+        rows_of = dict.fromkeys(asked, n_rows)
+        gathering = Gathering(ask.round, self._wanted, asked, rows_of, digest, deadline)
+        opened = OpenRound(gathering, ask, masked)
         self._open[ask.round] = opened
         return [Send(name, ask) for name in asked] or self._settle(opened)
 
@@ -222,7 +219,8 @@ class Rounds:
         notes: list[ActiveInstruction] = []
         came = gathering.asked
         if not self._secure:
-            came = tuple(name for name in came if name in gathering.came)
+            if gathering.failed:
+                came = tuple(name for name in came if name in gathering.came)
             contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
         elif came:
             contexts, came, notes = _sum(gathering, opened.own)

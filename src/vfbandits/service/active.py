@@ -38,12 +38,12 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
-from vfbandits.service.answer_times import AnswerTimes
 from vfbandits.service.change import Changes
 from vfbandits.service.decisions import Decisions
 from vfbandits.service.log import Logger, note
 from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
+from vfbandits.service.peer_tally import PeerTally
 from vfbandits.transport.channel import Link, Listener, Peer
 
 HELLO_S = 5.0
@@ -71,8 +71,7 @@ class ActiveService:
     ) -> None:
         self.role = role
         self.counts: Counter[str] = Counter()
-        self.counts_by_peer: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._times: defaultdict[str, AnswerTimes] = defaultdict(AnswerTimes)
+        self._tallies: defaultdict[str, PeerTally] = defaultdict(PeerTally)
         self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
         self._model_settings = model_settings
         self._changes = changes
@@ -165,10 +164,9 @@ class ActiveService:
             self._carry_out(self.role.leave(name, time.monotonic()))
             await older.close()
         self._links[name] = link
-        counts = self.counts_by_peer[name]
         try:
             self._carry_out(self.role.join(name, hello, time.monotonic()))
-            await link.listen(partial(self._hear, name, counts))
+            await link.listen(partial(self._hear, name, self._tallies[name]))
         except WireError as error:
             note(self._log, "message_refused", {"peer": name, "reason": str(error)})
         except LinkError as error:
@@ -179,12 +177,10 @@ class ActiveService:
                 self._carry_out(self.role.leave(name, time.monotonic()))
             await link.close()
 
-    def _hear(self, name: str, counts: "Counter[str]", message: Message) -> None:
+    def _hear(self, name: str, tally: PeerTally, message: Message) -> None:
         now = time.monotonic()
         if isinstance(message, Answer):
-            counts["answers"] += 1
-            counts["bytes"] += len(message.values)
-            self._times[name].answered(message.round, now=now)
+            tally.answered(message.round, size=len(message.values), now=now)
         todo = self.role.hear(name, message, now)  # type: ignore[arg-type]  # it refuses others
         if todo:
             self._carry_out(todo)
@@ -225,8 +221,7 @@ class ActiveService:
         if link is None:
             return
         if isinstance(todo.message, Ask):
-            self.counts_by_peer[todo.to]["asks"] += 1
-            self._times[todo.to].asked(todo.message.round, now=time.monotonic())
+            self._tallies[todo.to].asked(todo.message.round, now=time.monotonic())
         if not link.post(todo.message):
             # Too much waits for it: it has stopped reading, and must not hold up the others.
             self._spawn(link.close())
@@ -235,7 +230,7 @@ class ActiveService:
         self.counts[todo.event] += 1
         peer = todo.facts.get("participant")
         if isinstance(peer, str):
-            self.counts_by_peer[peer][todo.event] += 1
+            self._tallies[peer].events[todo.event] += 1
         if todo.event == "share_in_use":
             self._changes.store_seats(self.role)
         note(self._log, todo.event, todo.facts)
@@ -328,8 +323,7 @@ class ActiveService:
                 "width": width,
                 "connected": name in seats or name == roster.active.name,
                 "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
-                **self.counts_by_peer.get(name, {}),
-                **_latency(self._times.get(name)),
+                **(self._tallies[name].describe() if name in self._tallies else {}),
             }
             for name, width in roster.split.items()
         }
@@ -362,12 +356,6 @@ class ActiveService:
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.decisions.row_bytes(self.role))
-
-
-def _latency(times: AnswerTimes | None) -> dict[str, float]:
-    if times is None or times.mean_s is None:
-        return {}
-    return {"latency_ms": round(1e3 * times.mean_s, 3)}
 
 
 async def _refuse(link: Link, error: VFBanditsError) -> None:

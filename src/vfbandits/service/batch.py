@@ -86,9 +86,7 @@ class Batches:
         self._is_due = False
         self._is_open = True
         self._n_in_use = 0
-        self._is_drained = asyncio.Event()
-        self._is_quiet = asyncio.Event()
-        self._look_around()
+        self._ended: asyncio.Future[None] | None = None
 
     def contexts(
         self,
@@ -110,7 +108,6 @@ class Batches:
     def wait(self, waiting: Waiting) -> None:
         """Let decisions wait for their contexts."""
         self._waiting.append(waiting)
-        self._is_quiet.clear()
         self._make_due(waiting.contexts.get_loop())
 
     def give_back(self, waiting: Waiting) -> None:
@@ -118,7 +115,7 @@ class Batches:
         if waiting.contexts.done() and not waiting.contexts.cancelled():
             self._n_in_use -= 1
         if not self._n_in_use:
-            self._look_around()
+            self._note_end()
 
     def deliver(self, gathered: Gathered) -> None:
         """A round is complete: give each decision of it its rows."""
@@ -135,27 +132,30 @@ class Batches:
             if not waiting.contexts.done():
                 self._n_in_use += 1
                 waiting.contexts.set_result(Contexts(rows, gathered.contributors, share))
-        self._look_around()
+        self._note_end()
         if self._waiting:
             self._make_due(asyncio.get_running_loop())
 
     async def pause(self) -> None:
         """Start no more rounds, and wait until nobody uses contexts of those before."""
         self._is_open = False
-        self._look_around()
-        await self._is_drained.wait()
+        while self._rounds or self._n_in_use:
+            await self._next_end()
 
     async def quiet(self) -> None:
         """Wait until no decision is under way."""
-        await self._is_quiet.wait()
+        while self._rounds or self._n_in_use or self._waiting:
+            await self._next_end()
 
-    def _look_around(self) -> None:
-        drained = not self._rounds and not self._n_in_use
-        for event, is_so in (
-            (self._is_drained, drained),
-            (self._is_quiet, drained and not self._waiting),
-        ):
-            event.set() if is_so else event.clear()
+    async def _next_end(self) -> None:
+        self._ended = self._ended or asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._ended)
+
+    def _note_end(self) -> None:
+        """A round has ended, or its contexts are no longer used."""
+        if self._ended is not None:
+            self._ended.set_result(None)
+            self._ended = None
 
     def resume(self, *, row_bytes: int) -> None:
         """Start rounds again."""
@@ -180,7 +180,6 @@ class Batches:
             self._refuse(batch, error)
             return
         self._rounds[number] = batch
-        self._is_drained.clear()
         early = self._early.pop(number, None)
         if early is not None:
             self.deliver(early)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from itertools import chain
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class Decisions:
         user = request.user
         if not user or not request.arms:
             raise ArmError("a decision needs a user and at least one arm")
-        return [(user, arm) for arm in request.arms] if self.is_per_arm else [(user,)]
+        return list(zip(repeat(user), request.arms)) if self.is_per_arm else [(user,)]
 
     def _own_block(self, request: DecideRequest, keys: list[tuple[str, ...]]) -> PlainBlock:
         name, width = self._role.split.active, self._role.split.widths[0]
@@ -171,13 +171,12 @@ class Decisions:
         return arm_features_of(request, self._role.roster.terms.arm_dim)
 
     def _start_round(self, batch: list[Waiting]) -> int:
-        number, todo = self._role.ask(
-            tuple(chain.from_iterable([waiting.users for waiting in batch])),
-            tuple(chain.from_iterable([waiting.arms for waiting in batch])),
-            _stacked([waiting.own for waiting in batch]),
-            time.monotonic(),
-            trial=batch[0].trial,
-        )
+        users, arms, own, trial = batch[0].users, batch[0].arms, batch[0].own, batch[0].trial
+        if len(batch) > 1:
+            users = tuple(chain.from_iterable([waiting.users for waiting in batch]))
+            arms = tuple(chain.from_iterable([waiting.arms for waiting in batch]))
+            own = PlainBlock(np.concatenate([waiting.own for waiting in batch]))
+        number, todo = self._role.ask(users, arms, own, time.monotonic(), trial=trial)
         self._carry_out(todo)
         return number
 

@@ -6,6 +6,7 @@ the values.  A decoder that finds exactly that takes a view of them; anything el
 """
 
 from functools import lru_cache
+from operator import itemgetter
 from struct import Struct
 from typing import Final
 
@@ -16,76 +17,92 @@ from vfbandits.transport.rpc.checks import MOST_COUNT, count
 
 # Each field behind its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
 _HEAD: Final = Struct("<BQBIBQBB16sBIBIBI")
-_TAGS: Final = (
+_FIXED: Final = (
     wire.Answer.ROUND_FIELD_NUMBER << 3 | 1,
     wire.Answer.ATTEMPT_FIELD_NUMBER << 3 | 5,
     wire.Answer.EPOCH_FIELD_NUMBER << 3 | 1,
     wire.Answer.DIGEST_FIELD_NUMBER << 3 | 2,
+    DIGEST_SIZE,
     wire.Answer.N_ROWS_FIELD_NUMBER << 3 | 5,
     wire.Answer.N_COLUMNS_FIELD_NUMBER << 3 | 5,
     wire.Answer.MISSING_FIELD_NUMBER << 3 | 5,
 )
 _ANSWER_TAG: Final = bytes([wire.ToActive.ANSWER_FIELD_NUMBER << 3 | 2])
 _VALUES_TAG: Final = bytes([wire.Answer.VALUES_FIELD_NUMBER << 3 | 2])
-_LONGEST_PREFIX: Final = 6
+_LONGEST_VARINT: Final = 5  # of a number below 2^35, far above MOST_BYTES
+# Of what a head unpacks to, what is the same in every answer, and the rest.
+_fixed: Final = itemgetter(0, 2, 4, 6, 7, 9, 11, 13)
+_given: Final = itemgetter(1, 3, 5, 8, 10, 12, 14)
 
 
 def encode_answer(m: Answer) -> bytes:
     """A ``ToActive`` with this answer."""
-    values = memoryview(m.values)
-    size = values.nbytes
-    if size != 8 * m.n_rows * m.n_columns:
-        raise _misfit(m.n_rows, m.n_columns, size)
-    if len(m.digest) != DIGEST_SIZE:
-        raise _bad_digest(len(m.digest))
-    a, b, c, d, e, f, g = _TAGS
-    head = (a, m.round, b, m.attempt, c, m.epoch, d, DIGEST_SIZE, m.digest)
-    shape = (e, m.n_rows, f, m.n_columns, g, m.missing)
+    number, attempt, epoch, digest, rows, columns, values, missing = m
+    size = memoryview(values).nbytes
+    if size != 8 * rows * columns:
+        raise _misfit(rows, columns, size)
+    if len(digest) != DIGEST_SIZE:
+        raise _bad_digest(len(digest))
+    a, b, c, d, length, e, f, g = _FIXED
+    head = _HEAD.pack(
+        a, number, b, attempt, c, epoch, d, length, digest, e, rows, f, columns, g, missing
+    )
     before, after = _frame(size)
-    return b"".join((before, _HEAD.pack(*head, *shape), after, values))
+    return b"".join((before, head, after, values))
 
 
 def find_answer(data: bytes) -> Answer | None:
-    """The answer in ``data``, its values a view of it, if it is one as ``encode_answer`` writes."""
-    if data[:1] != _ANSWER_TAG or len(data) > MOST_BYTES:
-        return None
-    start = 2
-    while start < _LONGEST_PREFIX and data[start - 1 : start] > b"\x7f":
-        start += 1
-    end = start + _HEAD.size
-    if end > len(data):
-        return None
-    fields = _HEAD.unpack_from(data, start)
-    (a, round_, b, attempt, c, epoch, d, length, digest, e, rows, f, columns, g, missing) = fields
-    size = 8 * rows * columns
-    if (a, b, c, d, e, f, g) != _TAGS or length != DIGEST_SIZE or size > len(data):
+    """The answer in ``data``, its values a view of it, if it is one as ``encode_answer`` writes.
+
+    None too for one that cannot be: what is wrong with it is said when protobuf has read it.
+    """
+    size = _size_of_values(len(data))
+    if size is None:
         return None
     before, after = _frame(size)
-    if data[:start] != before or data[end : -size or None] != after:
+    start = len(before)
+    if not data.startswith(before) or not data.startswith(after, start + _HEAD.size):
         return None
-    values = memoryview(data)[end + len(after) :]
-    return _checked(Answer(round_, attempt, epoch, digest, rows, columns, values, missing))
+    fields = _HEAD.unpack_from(data, start)
+    number, attempt, epoch, digest, rows, columns, missing = _given(fields)
+    if (
+        _fixed(fields) != _FIXED
+        or 8 * rows * columns != size
+        or not missing <= rows <= MOST_ROWS
+        or number > MOST_COUNT
+        or epoch > MOST_COUNT
+    ):
+        return None
+    values = memoryview(data)[len(data) - size :]
+    return Answer(number, attempt, epoch, digest, rows, columns, values, missing)
 
 
 def decode_answer(m: wire.Answer) -> Answer:
     """The answer that protobuf found."""
-    numbers = (m.round, m.attempt, m.epoch, m.digest, m.n_rows, m.n_columns)
-    return _checked(Answer(*numbers, values=m.values, missing=m.missing))
-
-
-def _checked(m: Answer) -> Answer:
-    """``m``, if there may be such an answer."""
     if len(m.values) != 8 * m.n_rows * m.n_columns:
         raise _misfit(m.n_rows, m.n_columns, len(m.values))
     if len(m.digest) != DIGEST_SIZE:
         raise _bad_digest(len(m.digest))
     if m.missing > m.n_rows:
         raise WireError(f"at most {m.n_rows} rows can be missing, got {m.missing}")
-    if m.n_rows > MOST_ROWS or m.round > MOST_COUNT or m.epoch > MOST_COUNT:
-        count(m.n_rows, "n_rows", most=MOST_ROWS)
-        count(m.round, "round")
-        count(m.epoch, "epoch")
-    return m
+    count(m.n_rows, "n_rows", most=MOST_ROWS)
+    count(m.round, "round")
+    count(m.epoch, "epoch")
+    numbers = (m.round, m.attempt, m.epoch, m.digest, m.n_rows, m.n_columns)
+    return Answer(*numbers, values=m.values, missing=m.missing)
+
+
+@lru_cache(maxsize=64)
+def _size_of_values(whole: int) -> int | None:
+    """Bytes of values in an answer of ``whole`` bytes; None if there is none of that length."""
+    if whole > MOST_BYTES:
+        return None
+    # What stands around them is longest around the largest.
+    for around in range(_HEAD.size + 4, _HEAD.size + 2 * _LONGEST_VARINT + 3):
+        size = whole - around
+        if size >= 0 and sum(map(len, _frame(size))) + _HEAD.size == around:
+            return size
+    return None
 
 
 @lru_cache(maxsize=64)

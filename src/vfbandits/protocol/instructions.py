@@ -1,7 +1,7 @@
 """What a role tells the process around it to do, in this order."""
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import MaskShare
@@ -12,8 +12,7 @@ from vfbandits.protocol.messages import Answer, Ask, ToActive, ToPassive
 Facts: TypeAlias = dict[str, str | int | float]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send a message to a passive participant."""
 
     to: str

@@ -86,16 +86,14 @@ class StreamLink:
     async def send(self, message: Message) -> int:
         """Hand a message over; waits only while many are under way."""
         data = encode(message)
-        if not await self._outbox.put(data):
+        if not self._write_soon(data) and not await self._outbox.put(data):
             raise self._gone()
-        self._start_writing()
         return len(data)
 
     def post(self, message: Message) -> bool:
         """Hand a message over at once, or not at all."""
-        is_taken = self._outbox.put_at_once(encode(message))
-        self._start_writing()
-        return is_taken
+        data = encode(message)
+        return self._write_soon(data) or self._outbox.put_at_once(data)
 
     async def receive(self) -> Message:
         """The next message; those that came before the end of the stream come before LinkError."""
@@ -173,22 +171,23 @@ class StreamLink:
         self._is_answering = True
         try:
             for reply in await answer(self._end.decode(data)):
-                await self._write_now(encode(reply))
+                data = encode(reply)
+                if self._is_writing:
+                    await self._outbox.put(data)
+                else:
+                    self._is_writing = True
+                    await self._write(data)
         finally:
             self._is_answering = False
             self._look_whether_idle()
 
-    async def _write_now(self, data: bytes) -> None:
-        """Write in the task that reads, unless the one that writes is at it."""
-        if self._is_writing:
-            await self._outbox.put(data)
-        else:
-            self._is_writing = True
-            try:
-                await self._end.stream.write(data)
-            finally:
-                self._is_writing = False
-        self._start_writing()
+    def _write_soon(self, data: bytes) -> bool:
+        """Start to write, if nothing is being written."""
+        if self._is_writing or self._outbox.has_ended:
+            return False
+        self._is_writing = True
+        self._writing = self._over.get_loop().create_task(self._write(data))
+        return True
 
     async def _read(self) -> None:
         try:
@@ -207,15 +206,12 @@ class StreamLink:
             self._refused = error
             self.lose("a message was refused")
 
-    def _start_writing(self) -> None:
-        if not self._is_writing and not self._outbox.is_empty:
-            self._is_writing = True
-            self._writing = self._over.get_loop().create_task(self._write())
-
-    async def _write(self) -> None:
+    async def _write(self, data: bytes | None) -> None:
+        """Write this, and what waits behind it."""
         try:
-            while (data := self._outbox.take_at_once()) is not None:
+            while data is not None:
                 await self._end.stream.write(data)
+                data = self._outbox.take_at_once()
         except _TAKES_NO_MORE:  # the task that reads gets to know the reason
             self._outbox.end()
         finally:

@@ -46,9 +46,9 @@ class Waiting:
         return True
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._messages
+    def has_ended(self) -> bool:
+        """Whether nothing is added any more."""
+        return self._ended
 
     @property
     def _is_full(self) -> bool:

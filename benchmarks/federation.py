@@ -3,10 +3,12 @@
 A decision with four passive participants over mutual TLS, beside a raw asyncio fan-out of the same
 bytes, which has no roles, checks or deadlines; and a LinUCB round under homomorphic encryption.
 Contestants play in turns, wall clock, medians; ratios are medians of those of each turn.  They are
-started anew several times: where a process comes to lie in memory makes it faster or slower by a
-tenth for all its life.  Of the raw fan-outs, ``streams`` is written with asyncio's streams, ``protocol`` with a buffered protocol
-of its own, the best that asyncio can do; with ``compute`` it does the same arithmetic as we do.
-The exit code is 1 if a bar is missed.
+started anew several times: where a process comes to lie in memory makes it faster or slower for
+all its life.
+
+Of the raw fan-outs, ``streams`` is written with asyncio's streams, ``protocol`` with a buffered
+protocol of its own, the best that asyncio can do; with ``compute`` it does the same arithmetic as
+we do.  The exit code is 1 if a bar is missed.
 """
 
 import json

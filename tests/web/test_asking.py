@@ -3,7 +3,6 @@
 import struct
 
 import msgspec
-import numpy as np
 import pytest
 
 from vfbandits.errors import ArmError, ContextError
@@ -66,9 +65,9 @@ def test_an_answer_ranks_by_score_and_says_what_is_shown():
         "e",
         ("a", "b", "c"),
         0,
-        np.array([0.1, 0.9, 0.5]),
-        np.array([0.0, 0.8, 0.5]),
-        np.array([0.2, 0.8, 0.0]),
+        [0.1, 0.9, 0.5],
+        [0.0, 0.8, 0.5],
+        [0.2, 0.8, 0.0],
         ("shop",),
         degraded=True,
         group="holdback",

@@ -69,7 +69,7 @@ def test_three_days_of_traffic_keep_a_few_hundred_buckets():
 def test_only_the_last_decisions_and_estimates_are_kept():
     campaign = Campaign(most_estimates=1000)
     for i in range(1050):
-        campaign.ranked(ranked(str(i), at=NOW))
+        campaign.ranked([ranked(str(i), at=NOW)])
     assert (len(campaign.last), len(campaign.estimates)) == (MOST_LAST, 1000)
     assert [one.event_id for one in campaign.decisions()[:2]] == ["1049", "1048"]
     assert "49" not in campaign.estimates

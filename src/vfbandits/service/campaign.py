@@ -183,8 +183,9 @@ class Campaign:
     def _tell_of(self, made: Sequence[Made], seconds: float) -> None:
         """Tell observers of decisions that are durable."""
         seen = [one.seen(self.name, seconds) for one in made if isinstance(one, Deciding)]
-        for observer in self._observers:
-            observer.ranked(seen)
+        if seen:
+            for observer in self._observers:
+                observer.ranked(seen)
 
     async def enter(self, decided: Decided) -> None:
         """Take in a decision that another process made."""

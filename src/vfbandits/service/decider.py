@@ -12,7 +12,7 @@ from vfbandits.errors import ArmError, VFBanditsError
 from vfbandits.protocol.application import DecideRequest
 from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.deciding import Asked, Deciding, Outcome
+from vfbandits.service.deciding import Asked, Deciding, Occasion, Outcome
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.group_commit import ENOUGH
@@ -103,11 +103,12 @@ class Decider:
         """Decisions that are on their way into the log, or why there are none; in their order."""
         made: list[Made] = []
         per_arm, rows, stop = self._source.is_per_arm, contexts.rows, 0
+        occasion = self._occasion(contexts)
         for one in rounds:
             start, stop = stop, stop + (len(one.asked.arms) if per_arm else 1)
             its_rows = rows[start:stop] if per_arm else rows[start]
             try:
-                made.append(self._decide(one, its_rows, contexts))
+                made.append(self._decide(one, its_rows, occasion))
             except VFBanditsError as error:
                 made.append(error)
         return made
@@ -124,9 +125,10 @@ class Decider:
         request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
         return OneRound(asked, request, self._source.arm_features(request))
 
-    def _decide(self, one: OneRound, rows: Matrix | Vector, contexts: Contexts) -> Deciding:
+    def _decide(self, one: OneRound, rows: Matrix | Vector, occasion: Occasion) -> Deciding:
         event_id, asked = one.request.decision_id, one.asked
-        deciding = self._deciding(event_id, asked, contexts)
+        share = self._draws.share(event_id) if self._settings.holdback else 1.0
+        deciding = Deciding(event_id, asked, occasion, share)
         if self._draws_are_used:
             self._draws.seed(event_id)
         self._model.decide_soon(
@@ -134,25 +136,22 @@ class Decider:
             arms=asked.arms,
             arm_features=one.arm_features,
             decision_id=event_id,
-            contributors=contexts.contributors,
+            contributors=occasion.contexts.contributors,
             user=asked.user,
             showing=Showing(deciding.forced, deciding.keep),
         )
         return deciding
 
-    def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
-        settings, model = self._settings, self._model
-        return Deciding(
-            event_id,
-            asked,
-            settings,
+    def _occasion(self, contexts: Contexts) -> Occasion:
+        model, source = self._model, self._source
+        return Occasion(
+            self._settings,
             contexts,
-            at=self._clock(),
-            share=self._draws.share(event_id) if settings.holdback else 1.0,
-            config_version=model.book.n_settings,
-            epoch=model.epoch,
-            model=model,
-            split=self._source.split,
-            is_blockwise=self._source.is_blockwise,
-            encode=self._encode,
+            self._clock(),
+            model.book.n_settings,
+            model.epoch,
+            model,
+            source.split,
+            source.is_blockwise,
+            self._encode,
         )

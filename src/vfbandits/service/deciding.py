@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from vfbandits.core.arrays import Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
@@ -36,14 +35,14 @@ class Asked:
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """A decision as the application is told of it; arrays are one number for each arm."""
+    """A decision as the application is told of it; lists have one number for each arm."""
 
     event_id: str
     arms: tuple[str, ...]
     shown: int
-    scores: Vector = field(repr=False)
-    means: Vector = field(repr=False)
-    probabilities: Vector = field(repr=False)
+    scores: list[float] = field(repr=False)
+    means: list[float] = field(repr=False)
+    probabilities: list[float] = field(repr=False)
     contributors: tuple[str, ...]
     degraded: bool
     group: str
@@ -67,104 +66,126 @@ class Learnt(Protocol):
 
 
 @dataclass(slots=True)
-class Deciding:
-    """A decision under way; ``share`` is the event's own number in [0, 1).
+class Occasion:
+    """What decisions that are made together have in common."""
 
-    ``forced`` is the arm that is shown whatever the policy chooses, if any, ``group`` says why.
-    """
-
-    event_id: str
-    asked: Asked
     settings: CampaignSettings
     contexts: Contexts
     at: float
-    share: float
     config_version: int
     epoch: int
     model: Learnt
     split: Split
     is_blockwise: bool
     encode: Callable[[Outcome], bytes]
-    group: str = POLICY
-    forced: int | None = None
-    due: float = 0.0
-    answer: bytes = field(default=b"", repr=False)
-    outcome: Outcome | None = None
-    choice: int = 0
-    parts: dict[str, float] | None = None
+    missing: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Say who gets the baseline, and until when a reward is waited for."""
-        settings, asked = self.settings, self.asked
+        """Say whose features did not come."""
+        came = self.contexts.contributors
+        self.missing = tuple([name for name in self.split.names if name not in came])
+
+
+class Deciding:
+    """A decision under way; ``share`` is the event's own number in [0, 1).
+
+    ``forced`` is the arm that is shown whatever the policy chooses, if any, ``group`` says why,
+    and ``due`` until when a reward is waited for.
+    """
+
+    __slots__ = (
+        "_choice",
+        "_outcome",
+        "_parts",
+        "answer",
+        "asked",
+        "due",
+        "event_id",
+        "forced",
+        "group",
+        "occasion",
+    )
+
+    def __init__(self, event_id: str, asked: Asked, occasion: Occasion, share: float) -> None:
+        self.event_id = event_id
+        self.asked = asked
+        self.occasion = occasion
+        settings = occasion.settings
+        self.group, self.forced = POLICY, None
         if settings.mode == SHADOW:
             self.group, self.forced = SHADOW, asked.baseline
-        elif self.share < settings.holdback:
+        elif share < settings.holdback:
             self.group, self.forced = HOLDBACK, asked.baseline
         wait = settings.reward_wait_s if asked.activate else settings.activation_wait_s
-        self.due = self.at + wait
+        self.due = occasion.at + wait
+        self.answer = b""
+        self._outcome: Outcome | None = None
+        self._choice = 0
+        self._parts: dict[str, float] | None = None
 
     def keep(self, decision: Decision) -> Kept:
         """What is logged of the decision, the answer among it."""
-        arms, contributors = self.asked.arms, self.contexts.contributors
-        self.choice = decision.index
+        occasion, arms = self.occasion, self.asked.arms
+        self._choice = decision.index
         shown = decision.index if self.forced is None else self.forced
-        if self.is_blockwise:
-            bandit = self.model.bandit
-            self.parts = parts_of(bandit, bandit.observation(decision), self.split)
-        self.outcome = Outcome(
+        if occasion.is_blockwise:
+            bandit = occasion.model.bandit
+            self._parts = parts_of(bandit, bandit.observation(decision), occasion.split)
+        probabilities = self._probabilities(decision)
+        self._outcome = Outcome(
             self.event_id,
             arms,
             shown,
-            decision.scores,
-            decision.means,
-            self._probabilities(decision),
-            contributors,
-            len(contributors) < len(self.split.names),
+            decision.scores.tolist(),
+            decision.means.tolist(),
+            probabilities,
+            occasion.contexts.contributors,
+            bool(occasion.missing),
             self.group,
-            self.model.book.n_learnt,
-            self.config_version,
-            self.epoch,
+            occasion.model.book.n_learnt,
+            occasion.config_version,
+            occasion.epoch,
         )
-        self.answer = self.encode(self.outcome)
-        probability = float(self.outcome.probabilities[shown])
+        self.answer = occasion.encode(self._outcome)
         held = not self.asked.activate
-        return Kept(arms[shown], shown, probability, self.group, self.due, held, self.answer)
+        chance = probabilities[shown]
+        return Kept(arms[shown], shown, chance, self.group, self.due, held, self.answer)
 
     def seen(self, campaign: str, seconds: float) -> Ranked:
         """What observers are told, once it is durable."""
-        outcome = self.outcome
+        outcome, occasion, asked = self._outcome, self.occasion, self.asked
         if outcome is None:
             raise RuntimeError("observers are told of a decision after it was made")
         shown, arms = outcome.shown, outcome.arms
-        estimate = float(outcome.means[shown])
-        came = outcome.contributors
+        estimate = outcome.means[shown]
         return Ranked(
-            campaign=campaign,
-            event_id=self.event_id,
-            user=self.asked.user,
-            at=self.at,
-            arm=arms[shown],
-            choice=arms[self.choice],
-            baseline=arms[self.asked.baseline],
-            group=self.group,
-            estimate=estimate,
-            bonus=float(outcome.scores[shown]) - estimate,
-            parts=self.parts,
-            probability=float(outcome.probabilities[shown]),
-            contributors=came,
-            missing=tuple(n for n in self.split.names if n not in came) if outcome.degraded else (),
-            n_arms=len(arms),
-            model_version=outcome.model_version,
-            seconds=seconds,
-            bytes_received=self.contexts.bytes_received,
+            campaign,
+            self.event_id,
+            asked.user,
+            occasion.at,
+            arms[shown],
+            arms[self._choice],
+            arms[asked.baseline],
+            self.group,
+            estimate,
+            outcome.scores[shown] - estimate,
+            self._parts,
+            outcome.probabilities[shown],
+            outcome.contributors,
+            occasion.missing,
+            len(arms),
+            outcome.model_version,
+            seconds,
+            occasion.contexts.bytes_received,
         )
 
-    def _probabilities(self, decision: Decision) -> Vector:
+    def _probabilities(self, decision: Decision) -> list[float]:
         """Of being shown, the share of the baseline included."""
-        to_baseline = 1.0 if self.settings.mode == SHADOW else self.settings.holdback
+        settings = self.occasion.settings
+        to_baseline = 1.0 if settings.mode == SHADOW else settings.holdback
         shares = decision.propensity.probabilities()
-        if not to_baseline:
-            return shares
-        shares = (1.0 - to_baseline) * shares
-        shares[self.asked.baseline] += to_baseline
-        return shares
+        if to_baseline:
+            shares = (1.0 - to_baseline) * shares
+            shares[self.asked.baseline] += to_baseline
+        probabilities: list[float] = shares.tolist()
+        return probabilities

@@ -226,7 +226,7 @@ class DurableBandit:
             arm_features=arm_features,
             decision_id=decision_id,
             contributors=contributors,
-            shown=None if showing is None else showing.index,
+            shown=None if showing is None else showing.forced,
         )
         bandit, epoch, at = self._model.bandit, self._model.epoch, self._clock()
         try:

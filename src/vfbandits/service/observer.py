@@ -74,7 +74,7 @@ class Observer(Protocol):
     """Somebody who looks on."""
 
     def ranked(self, seen: Sequence[Ranked]) -> None:
-        """Decisions were made, all of one campaign."""
+        """Decisions were made, one at least, together: of one campaign, in one round."""
         ...
 
     def heard(self, seen: Heard) -> None:

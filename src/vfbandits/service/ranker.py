@@ -21,7 +21,7 @@ from vfbandits.protocol.application import DecideRequest, GatherReply
 from vfbandits.protocol.roster import Roster
 from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.deciding import Asked, Deciding, Outcome
+from vfbandits.service.deciding import Asked, Deciding, Occasion, Outcome
 from vfbandits.service.decisions import arm_features_of
 from vfbandits.service.draws import EventDraws
 from vfbandits.service.history import History, refuse_other_value
@@ -195,24 +195,24 @@ class Ranker:
 
     def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
         settings, shape = self.settings, self._shape()
-        return Deciding(
-            event_id,
-            asked,
+        occasion = Occasion(
             settings,
             contexts,
-            at=self._clock(),
-            share=self._draws.share(event_id) if settings.holdback else 1.0,
-            config_version=self.config_version,
-            epoch=self.model.epoch,
-            model=self.model,
-            split=shape.split,
-            is_blockwise=shape.is_blockwise,
-            encode=self._encode,
+            self._clock(),
+            self.config_version,
+            self.model.epoch,
+            self.model,
+            shape.split,
+            shape.is_blockwise,
+            self._encode,
         )
+        share = self._draws.share(event_id) if settings.holdback else 1.0
+        return Deciding(event_id, asked, occasion, share)
 
     def _decide(self, deciding: Deciding, request: DecideRequest) -> Decided:
         """The decision as an event; the model stays as it is."""
-        shape, bandit, rows = self._shape(), self.tail.bandit, deciding.contexts.rows
+        shape, bandit, occasion = self._shape(), self.tail.bandit, deciding.occasion
+        rows = occasion.contexts.rows
         self._draws.seed(deciding.event_id)
         with bandit.aside():
             decision = bandit.decide(
@@ -220,12 +220,12 @@ class Ranker:
                 arms=request.arms,
                 arm_features=arm_features_of(request, shape.arm_dim),
                 decision_id=deciding.event_id,
-                contributors=deciding.contexts.contributors,
+                contributors=occasion.contexts.contributors,
                 shown=deciding.forced,
             )
             kept = deciding.keep(decision)
             return decided_of(
-                bandit, decision, kept, user=request.user, epoch=deciding.epoch, at=deciding.at
+                bandit, decision, kept, user=request.user, epoch=occasion.epoch, at=occasion.at
             )
 
     def _adopt(self) -> None:

@@ -1,35 +1,33 @@
 """A decision that was just made becomes an event: what is shown, and what is kept of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.decision import ArmId, Decision
 from vfbandits.store.events import Decided
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(NamedTuple):
     """What is logged of a decision beside what the bandit learns from; see ``Decided``."""
 
     arm: ArmId
-    index: int
+    place: int
     probability: float | None
     group: str = "policy"
     due: float | None = None
     held: bool = False
-    note: bytes = field(default=b"", repr=False)
+    note: bytes = b""
 
 
-@dataclass(slots=True)
-class Showing:
+class Showing(NamedTuple):
     """What the caller makes of a decision.
 
-    ``index`` is the arm that is shown whatever is chosen, if any; ``keep`` says what is logged of
+    ``forced`` is the arm that is shown whatever is chosen, if any; ``keep`` says what is logged of
     a decision that was just made.
     """
 
-    index: int | None
+    forced: int | None
     keep: Callable[[Decision], Kept]
 
 
@@ -38,20 +36,21 @@ def decided_of(
 ) -> Decided:
     """The event of a decision that ``bandit`` has just made."""
     x, model = bandit.observation(decision)
+    arm, place, probability, group, due, held, note = kept
     return Decided(
-        decision_id=decision.id,
-        arm=kept.arm,
-        index=kept.index,
-        x=x,
-        model=model,
-        probability=kept.probability,
-        contributors=decision.contributors,
-        epoch=epoch,
-        user=user,
-        at=at,
-        root=bandit.has_root,
-        group=kept.group,
-        due=kept.due,
-        held=kept.held,
-        note=kept.note,
+        decision.id,
+        arm,
+        place,
+        x,
+        model,
+        probability,
+        decision.contributors,
+        epoch,
+        user,
+        at,
+        bandit.has_root,
+        group,
+        due,
+        held,
+        note,
     )

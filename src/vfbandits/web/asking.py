@@ -1,6 +1,7 @@
 """A request to rank becomes what a campaign is asked, and its outcome an answer."""
 
 import struct
+from operator import attrgetter
 
 import msgspec
 
@@ -10,6 +11,7 @@ from vfbandits.web.types import Arm, RankedArm, RankRequest, RankResponse
 
 _ONLY_IDS = {str}
 _encode = msgspec.json.Encoder().encode
+_by_score = attrgetter("score")
 
 
 def asked_of(request: RankRequest, *, layout: str) -> Asked:
@@ -39,11 +41,9 @@ def asked_of(request: RankRequest, *, layout: str) -> Asked:
 
 def answer_of(outcome: Outcome) -> bytes:
     """The answer as it is kept in the log and sent: a ``RankResponse`` as JSON."""
-    arms, scores = outcome.arms, outcome.scores.tolist()
-    # Of equal ones the first stays first.
-    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-    means, probabilities = outcome.means.tolist(), outcome.probabilities.tolist()
-    ranking = [RankedArm(arms[k], scores[k], means[k], probabilities[k]) for k in best_first]
+    arms = outcome.arms
+    places = map(RankedArm, arms, outcome.scores, outcome.means, outcome.probabilities)
+    ranking = sorted(places, key=_by_score, reverse=True)  # of equal ones the first stays first
     response = RankResponse(
         outcome.event_id,
         arms[outcome.shown],

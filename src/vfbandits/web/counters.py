@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from vfbandits.web.durations import Durations
+
 Child = TypeVar("Child")
 
 GROUPS: Final = ("policy", "holdback", "shadow")
@@ -64,8 +66,12 @@ class Counters:
 
         by_group = ("campaign", "group")
         self.decisions = counter("vfb_decisions_total", "Decisions made.", *by_group)
-        self.seconds = histogram(
-            "vfb_decision_seconds", "From the question to a durable decision.", "campaign"
+        self.seconds = Durations(
+            "vfb_decision_seconds",
+            "From the question to a durable decision.",
+            "campaign",
+            ANSWER_BUCKETS,
+            registry,
         )
         self.degraded = counter(
             "vfb_degraded_decisions_total", "Decisions without some participant.", "campaign"

@@ -67,19 +67,18 @@ class Metrics:
         self._counters = counters
 
     def ranked(self, seen: Sequence[Ranked]) -> None:
-        """Decisions were made; those that are alike are counted at once."""
-        alike = Tally((one.campaign, one.group, one.contributors, one.missing) for one in seen)
-        for (name, group, contributors, missing), count in alike.items():
-            campaign = self._campaigns[name]
-            campaign.decisions[group].inc(count)
-            for contributor in contributors:
-                self._came[contributor].inc(count)
-            if missing:
-                campaign.degraded.inc(count)
-                for other in missing:
-                    self._missing[other].inc(count)
-        for one in seen:
-            self._campaigns[one.campaign].seconds.observe(one.seconds)
+        """Decisions were made; what is true of one of them is true of all, but for their groups."""
+        first, count = seen[0], len(seen)
+        campaign = self._campaigns[first.campaign]
+        for group, n in Tally([one.group for one in seen]).items():
+            campaign.decisions[group].inc(n)
+        for contributor in first.contributors:
+            self._came[contributor].inc(count)
+        if first.missing:
+            campaign.degraded.inc(count)
+            for other in first.missing:
+                self._missing[other].inc(count)
+        campaign.seconds.observe(first.seconds, times=count)
 
     def heard(self, seen: Heard) -> None:
         """A reward came, or will not."""

@@ -1,6 +1,7 @@
 """What is counted of a campaign in one stretch of time; buckets add up."""
 
 import math
+from collections.abc import Sequence
 from typing import TypeVar
 
 from vfbandits.service.observer import Heard, Ranked
@@ -113,38 +114,39 @@ class Bucket:
         """How many there were."""
         return sum(tally.decisions for tally in self.groups.values())
 
-    def decided(self, seen: Ranked) -> None:
-        """Count a decision.  A time of zero is one that nobody took."""
-        arms = self.arms
-        if seen.arm in arms:
-            arms[seen.arm] += 1
-        elif len(arms) < MOST_ARMS:
-            arms[seen.arm] = 1
-        tally = self.groups.get(seen.group)
-        if tally is None:
-            tally = self.groups[seen.group] = Tally()
-        tally.decisions += 1
-        if seen.baseline:
-            tally.compared += 1
-            tally.agreed += seen.choice == seen.baseline
-        if seen.seconds > 0.0:
-            step = latency_step(seen.seconds)
-            self.latencies[step] = self.latencies.get(step, 0) + 1
-        self.received += seen.bytes_received
-        participants = self.participants
-        for name in seen.contributors:
-            if name not in participants:
-                participants[name] = Presence()
-            participants[name].contributed += 1
-        if seen.missing:
-            self.degraded += 1
-            for name in seen.missing:
-                self.presence(name).missing += 1
-        if seen.parts is not None:
-            for name, part in seen.parts.items():
-                if name not in participants:
-                    participants[name] = Presence()
-                participants[name].weight += abs(part)
+    def decided(self, seen: Sequence[Ranked]) -> None:
+        """Count decisions of one round.  A time of zero is one that nobody took."""
+        arms, groups = self.arms, self.groups
+        for one in seen:
+            arm, baseline, group = one.arm, one.baseline, one.group
+            if arm in arms:
+                arms[arm] += 1
+            elif len(arms) < MOST_ARMS:
+                arms[arm] = 1
+            if group not in groups:
+                groups[group] = Tally()
+            tally = groups[group]
+            tally.decisions += 1
+            if baseline:
+                tally.compared += 1
+                tally.agreed += one.choice == baseline
+            if one.parts is not None:
+                for name, part in one.parts.items():
+                    self.presence(name).weight += abs(part)
+        self._gathered(seen[0], len(seen))
+
+    def _gathered(self, one: Ranked, n: int) -> None:
+        """Count a round: what is true of one of its decisions is true of all ``n``."""
+        if one.seconds > 0.0:
+            step = latency_step(one.seconds)
+            self.latencies[step] = self.latencies.get(step, 0) + n
+        self.received += n * one.bytes_received
+        for name in one.contributors:
+            self.presence(name).contributed += n
+        if one.missing:
+            self.degraded += n
+            for name in one.missing:
+                self.presence(name).missing += n
 
     def heard(self, seen: Heard) -> None:
         """Count a reward."""

@@ -2,6 +2,7 @@
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfbandits.service.observer import Heard, Ranked
@@ -40,18 +41,20 @@ class Campaign:
         self.last: OrderedDict[str, Remembered] = OrderedDict()
         self.estimates: OrderedDict[str, float] = OrderedDict()
 
-    def ranked(self, seen: Ranked) -> Bucket | None:
-        """Count a decision and remember it; gives its bucket, if it is not too old for one."""
-        bucket = self.series.at(seen.at)
+    def ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
+        """Count and remember decisions of one round; gives its bucket, unless it is too old."""
+        bucket = self.series.at(seen[0].at)
         if bucket is not None:
             bucket.decided(seen)
-        self.last[seen.event_id] = Remembered(seen)
-        if len(self.last) > MOST_LAST:
-            self.last.popitem(last=False)
-        if math.isfinite(seen.estimate):
-            self.estimates[seen.event_id] = seen.estimate
-            if len(self.estimates) > self._most_estimates:
-                self.estimates.popitem(last=False)
+        last, estimates = self.last, self.estimates
+        for one in seen:
+            last[one.event_id] = Remembered(one)
+            if math.isfinite(one.estimate):
+                estimates[one.event_id] = one.estimate
+        while len(last) > MOST_LAST:
+            last.popitem(last=False)
+        while len(estimates) > self._most_estimates:
+            estimates.popitem(last=False)
         return bucket
 
     def heard(self, seen: Heard) -> None:

@@ -70,10 +70,10 @@ class Observatory:
 
     def ranked(self, seen: Sequence[Ranked]) -> None:
         """Decisions were made."""
-        for one in seen:
-            bucket = self._campaign(one.campaign).ranked(one)
-            if bucket is not None and bucket.norm is None:
-                bucket.norm = self._norm(one.campaign)
+        campaign = seen[0].campaign
+        bucket = self._campaign(campaign).ranked(seen)
+        if bucket is not None and bucket.norm is None:
+            bucket.norm = self._norm(campaign)
 
     def heard(self, seen: Heard) -> None:
         """A reward came, or will not."""
@@ -87,7 +87,7 @@ class Observatory:
         kept = self._campaign(campaign)
         for seen in as_seen(campaign, events, self._participants()):
             if isinstance(seen, Ranked):
-                kept.ranked(seen)
+                kept.ranked([seen])
             else:
                 kept.heard(seen)
 

@@ -340,12 +340,14 @@ class Bandit:
             "rng": dict(self._rng.bit_generator.state),
             "n_decisions": self._n_decisions,
             "learner": learner,
-            "open": [[key, observation.model] for key, observation in opened.items()],
-            "settled": [[key, reward] for key, reward in self._ledger.settled.items()],
+            # Tuples: of so many lists Python's collector would make much work.
+            "open": list(zip(opened, [seen.model for seen in opened.values()], strict=True)),
+            "settled": list(self._ledger.settled.items()),
         }
         parts = {f"learner/{name}": array for name, array in arrays.items()}
         if opened:
-            parts["open"] = np.array([observation.x for observation in opened.values()])
+            rows = np.concatenate([seen.x for seen in opened.values()])
+            parts["open"] = rows.reshape(len(opened), -1)
         return Snapshot(header, parts)
 
     @classmethod

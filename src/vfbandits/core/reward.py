@@ -124,9 +124,10 @@ def _as_float(value: object) -> float:
 
 
 def _pair(entry: object) -> tuple[DecisionId, object]:
-    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], int | str):
-        raise SnapshotError("an entry of the ledger is a decision's id and a value")
-    return entry[0], entry[1]
+    match entry:
+        case [int() | str() as key, value]:
+            return key, value
+    raise SnapshotError("an entry of the ledger is a decision's id and a value")
 
 
 def as_reward(value: object) -> float:

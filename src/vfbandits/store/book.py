@@ -92,16 +92,7 @@ class Book:
             "n_settings": self.n_settings,
             "n_learnt": self.n_learnt,
             "entries": [
-                [
-                    key,
-                    e.arm,
-                    e.group,
-                    e.at,
-                    e.due,
-                    e.held,
-                    e.logged,
-                    [*map(list, e.reports.items())],
-                ]
+                (key, e.arm, e.group, e.at, e.due, e.held, e.logged, tuple(e.reports.items()))
                 for key, e in self.entries.items()
             ],
         }
@@ -136,7 +127,7 @@ def _entry(packed: object) -> tuple[DecisionId, Entry]:
 
 def _reports(packed: object) -> dict[str, float]:
     reports = {}
-    for report in packed if isinstance(packed, list) else [None]:
+    for report in packed if isinstance(packed, list | tuple) else [None]:
         match report:
             case [str(reward_id), value]:
                 reports[reward_id] = _number(value)

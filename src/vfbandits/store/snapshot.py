@@ -116,7 +116,7 @@ def _write(file: IO[bytes], snapshot: Snapshot) -> None:
             "secret": snapshot.secret,
             "object": snapshot.header,
         }
-        archive.writestr(_HEADER, json.dumps(top, indent=1))
+        archive.writestr(_HEADER, json.dumps(top))
         for name, array in snapshot.arrays.items():
             buffer = BytesIO()
             np.lib.format.write_array(buffer, array, allow_pickle=False)

@@ -13,7 +13,7 @@ from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import SnapshotError
 from vfbandits.store.codec import Codec
 from vfbandits.store.journal import newest_whole, superfluous
-from vfbandits.store.snapshot import PART, sync_folder, write_whole
+from vfbandits.store.snapshot import PART, sync_folder, write_in_pieces, write_whole
 
 _log = logging.getLogger(__name__)
 _ASIDE = ".lost"
@@ -40,7 +40,7 @@ class SnapshotFiles:
         """Write a snapshot whole; afterwards those go that need not be kept."""
         data = self._codec.seal_snapshot(position, snapshot)
         with self._guard:
-            write_whole(self._path(position), lambda file: file.write(data), mode=0o600)
+            write_whole(self._path(position), lambda file: write_in_pieces(file, data), mode=0o600)
             for old in superfluous(self.positions()):
                 self._path(old).unlink()
 

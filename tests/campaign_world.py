@@ -59,10 +59,12 @@ class Watcher:
     """An observer that remembers."""
 
     def __init__(self):
+        self.calls = 0
         self.decisions = []
         self.rewards = []
 
     def ranked(self, seen):
+        self.calls += 1
         self.decisions.extend(seen)
 
     def heard(self, seen):

@@ -66,6 +66,20 @@ def test_they_share_rounds_and_commits_and_observers_hear_of_each():
     asyncio.run(main())
 
 
+def test_observers_are_not_told_of_a_group_in_which_nothing_was_decided():
+    async def main():
+        world = World()
+        campaign = world.open()
+        twice = (ARMS[0], ARMS[0])
+        answers = await campaign.rank_many([asked(user, arms=twice) for user in USERS[:2]])
+        await asyncio.sleep(0)
+        assert [type(answer) for answer in answers] == [ArmError, ArmError]
+        assert world.watcher.calls == 0
+        await campaign.model.close()
+
+    asyncio.run(main())
+
+
 def test_no_more_rows_are_asked_for_together_than_fit():
     async def main():
         world = World()

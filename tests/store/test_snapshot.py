@@ -17,7 +17,8 @@ from worlds import MORE, cases
 
 import vfbandits as vfb
 from vfbandits.errors import SnapshotError
-from vfbandits.store.snapshot import open_sealed, seal_snapshot
+from vfbandits.store import snapshot as snapshot_module
+from vfbandits.store.snapshot import json_in_pieces, open_sealed, seal_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,26 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
         bandit = vfb.load(path)
         assert bandit.states[None].n_updates >= 0
         assert bandit.open_decisions == ()
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(
+    st.recursive(
+        PLAIN,
+        lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(), inner, max_size=3),
+    )
+)
+def test_json_in_pieces_is_json(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_module, "ITEMS_AT_ONCE", 3)
+        assert "".join(json_in_pieces(value)) == json.dumps(value)
+
+
+def test_a_long_list_is_spelt_in_pieces():
+    longest = max(map(len, json_in_pieces({"open": [["event", 0.5]] * 10_000})))
+    assert longest < len(json.dumps([["event", 0.5]] * 1_001))
 
 
 @given(place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())

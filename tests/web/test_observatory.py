@@ -66,6 +66,18 @@ def test_three_days_of_traffic_keep_a_few_hundred_buckets():
     assert sky.view("ads", minutes=1440).totals.decisions > 95 * 45
 
 
+def test_decisions_of_one_round_are_counted_together_as_one_by_one():
+    shared = {"at": NOW, "seconds": 0.003, "contributors": ("shop",), "missing": ("bank",)}
+    groups = ["policy", "holdback", "policy"]
+    some = [
+        ranked(f"{k}", arm=f"arm-{k % 2}", group=group, parts={"shop": -1.0}, **shared)
+        for k, group in enumerate(groups)
+    ]
+    sky = watched()
+    sky.ranked(some)
+    assert sky.view("ads", minutes=5) == watched(*some).view("ads", minutes=5)
+
+
 def test_only_the_last_decisions_and_estimates_are_kept():
     campaign = Campaign(most_estimates=1000)
     for i in range(1050):

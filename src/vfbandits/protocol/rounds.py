@@ -142,7 +142,7 @@ class Rounds:
         if answer.missing:
             facts = {**_facts(seat, answer), "rows": answer.missing}
             done.append(Note("features_missing", facts))
-        return done + self._settle(opened) if opened.gathering.is_settled else done
+        return done + self._settle(opened)
 
     def hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
         """One that was asked will not answer, or cannot."""

@@ -86,7 +86,7 @@ class StreamLink:
     async def send(self, message: Message) -> int:
         """Hand a message over; waits only while many are under way."""
         data = encode(message)
-        if not self._write_soon(data) and not await self._outbox.put(data):
+        if not self._write_soon(data) and not await self._wait_behind(data):
             raise self._gone()
         return len(data)
 
@@ -173,7 +173,7 @@ class StreamLink:
             for reply in await answer(self._end.decode(data)):
                 data = encode(reply)
                 if self._is_writing:
-                    await self._outbox.put(data)
+                    await self._wait_behind(data)
                 else:
                     self._is_writing = True
                     await self._write(data)
@@ -185,9 +185,19 @@ class StreamLink:
         """Start to write, if nothing is being written."""
         if self._is_writing or self._outbox.has_ended:
             return False
+        self._start_writing(data)
+        return True
+
+    async def _wait_behind(self, data: bytes) -> bool:
+        """Wait in the queue of what is being written; False if nothing is written any more."""
+        is_taken = await self._outbox.put(data)
+        if is_taken and not self._is_writing:  # all else was written while this waited for room
+            self._start_writing(self._outbox.take_at_once())
+        return is_taken
+
+    def _start_writing(self, data: bytes | None) -> None:
         self._is_writing = True
         self._writing = self._over.get_loop().create_task(self._write(data))
-        return True
 
     async def _read(self) -> None:
         try:

@@ -21,7 +21,7 @@ from vfbandits.core.reward import Ledger, Observation, as_reward
 from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
 from vfbandits.core.settings import LearnerSettings, refuse_unless_blind
-from vfbandits.core.snapshot import Record, Snapshot
+from vfbandits.core.snapshot import AnyArray, Record, Snapshot
 from vfbandits.core.state import State
 from vfbandits.errors import (
     ArmError,
@@ -344,10 +344,11 @@ class Bandit:
             "open": list(zip(opened, [seen.model for seen in opened.values()], strict=True)),
             "settled": list(self._ledger.settled.items()),
         }
-        parts = {f"learner/{name}": array for name, array in arrays.items()}
+        parts: dict[str, AnyArray | list[AnyArray]] = {
+            f"learner/{name}": array for name, array in arrays.items()
+        }
         if opened:
-            rows = np.concatenate([seen.x for seen in opened.values()])
-            parts["open"] = rows.reshape(len(opened), -1)
+            parts["open"] = [seen.x for seen in opened.values()]
         return Snapshot(header, parts)
 
     @classmethod

@@ -14,6 +14,8 @@ from vfbandits.errors import SnapshotError
 
 AnyArray: TypeAlias = NDArray[np.float64]
 
+ROWS_AT_ONCE = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -88,13 +90,36 @@ def stored(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) ->
     return np.array(arrays[name], dtype=np.float64, order="F")
 
 
+def stacked(rows: list[AnyArray]) -> AnyArray:
+    """One array of these rows, some at a time: each call holds Python's lock.
+
+    >>> stacked([np.zeros(2), np.ones(2)])
+    array([[0., 0.],
+           [1., 1.]])
+    """
+    whole = np.empty((len(rows), len(rows[0])))
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[start : start + ROWS_AT_ONCE]
+        np.concatenate(some, out=whole[start : start + len(some)].reshape(-1))
+    return whole
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Header and arrays of one object.  ``secret`` says that the arrays hold masks."""
+    """Header and arrays of one object.  ``secret`` says that the arrays hold masks.
+
+    An array may be held as its rows, which nobody changes: to take a snapshot is then quick, and
+    whoever writes it puts them together.
+    """
 
     header: Mapping[str, object]
-    arrays: dict[str, AnyArray] = field(repr=False)
+    held: Mapping[str, AnyArray | list[AnyArray]] = field(repr=False)
     secret: bool = False
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The arrays, whole."""
+        return {n: stacked(a) if isinstance(a, list) else a for n, a in self.held.items()}
 
     @property
     def record(self) -> Record:

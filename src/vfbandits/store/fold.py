@@ -78,11 +78,11 @@ class Model:
             "note": base64.b64encode(self.note).decode(),
             "book": self.book.pack(),
         }
-        arrays = {  # those of the learner are its own, and change with the next reward
-            name: array.copy(order="K") if name.startswith("learner/") else array
-            for name, array in inner.arrays.items()
+        held = {  # arrays are those of the learner, and change with the next reward
+            name: part if isinstance(part, list) else part.copy(order="K")
+            for name, part in inner.held.items()
         }
-        return Snapshot({**inner.header, "durable": kept}, arrays)
+        return Snapshot({**inner.header, "durable": kept}, held)
 
     @classmethod
     def restore(cls, position: int, snapshot: Snapshot, *, make_move: MakeMove = remask) -> "Model":

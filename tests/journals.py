@@ -1,5 +1,6 @@
 """Places for logs (memory, SQLite, PostgreSQL; plain, encrypted), and what tests put in them."""
 
+import json
 import secrets
 import sqlite3
 import time
@@ -218,6 +219,11 @@ ALL_KINDS = [
     Rewarded("held", 0.1, 4.0, None),
     Decided("1", "tea", 0, np.ones(2)),
 ]
+
+
+def header_of(snapshot):
+    """As it is written: there a tuple is a list."""
+    return json.dumps(snapshot.header)
 
 
 def snapshot(position):

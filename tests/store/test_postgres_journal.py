@@ -273,7 +273,8 @@ def test_after_a_crash_of_the_server_nothing_acknowledged_is_lost_and_readers_fi
     try:
         with pytest.raises(JournalError, match="cannot be written"):
             journal.append(EVENTS)
-        with pytest.raises(JournalError, match=r"cannot be opened: .*(refused|closed the connection)"):
+        # Of a server that dies at this moment the connection may be closed instead.
+        with pytest.raises(JournalError, match=r"cannot be opened: .*(refused|closed)"):
             place.open()
         with pytest.raises(JournalError, match="cannot be read"):
             numbers(reader)

@@ -3,8 +3,8 @@
 A decision with four passive participants over mutual TLS, beside a raw asyncio fan-out of the same
 bytes, which has no roles, checks or deadlines; and a LinUCB round under homomorphic encryption.
 Contestants play in turns, wall clock, medians; ratios are medians of those of each turn.  They are
-started anew several times: where a process comes to lie in memory makes it faster or slower for
-all its life.
+started anew several times: the same program, started twice, is now faster and now slower for all
+its life.
 
 Of the raw fan-outs, ``streams`` is written with asyncio's streams, ``protocol`` with a buffered
 protocol of its own, the best that asyncio can do; with ``compute`` it does the same arithmetic as

@@ -147,11 +147,11 @@ class Decider:
         return Occasion(
             self._settings,
             contexts,
-            self._clock(),
-            model.book.n_settings,
-            model.epoch,
-            model,
-            source.split,
-            source.is_blockwise,
-            self._encode,
+            at=self._clock(),
+            config_version=model.book.n_settings,
+            epoch=model.epoch,
+            model=model,
+            split=source.split,
+            is_blockwise=source.is_blockwise,
+            encode=self._encode,
         )

@@ -175,7 +175,7 @@ class Decisions:
         if len(batch) > 1:
             users = tuple(chain.from_iterable([waiting.users for waiting in batch]))
             arms = tuple(chain.from_iterable([waiting.arms for waiting in batch]))
-            own = PlainBlock(np.concatenate([waiting.own for waiting in batch]))
+            own = _stacked([waiting.own for waiting in batch])
         number, todo = self._role.ask(users, arms, own, time.monotonic(), trial=trial)
         self._carry_out(todo)
         return number

@@ -198,13 +198,13 @@ class Ranker:
         occasion = Occasion(
             settings,
             contexts,
-            self._clock(),
-            self.config_version,
-            self.model.epoch,
-            self.model,
-            shape.split,
-            shape.is_blockwise,
-            self._encode,
+            at=self._clock(),
+            config_version=self.config_version,
+            epoch=self.model.epoch,
+            model=self.model,
+            split=shape.split,
+            is_blockwise=shape.is_blockwise,
+            encode=self._encode,
         )
         share = self._draws.share(event_id) if settings.holdback else 1.0
         return Deciding(event_id, asked, occasion, share)

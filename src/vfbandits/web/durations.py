@@ -1,6 +1,6 @@
 """A histogram that takes many equal times at once, as decisions made together have them.
 
-Prometheus' own takes them one by one, each under a lock for every bucket that it looks at.
+Prometheus' own takes them one by one.
 """
 
 from bisect import bisect_left

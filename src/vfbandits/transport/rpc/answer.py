@@ -97,7 +97,7 @@ def _size_of_values(whole: int) -> int | None:
     """Bytes of values in an answer of ``whole`` bytes; None if there is none of that length."""
     if whole > MOST_BYTES:
         return None
-    # What stands around them is longest around the largest.
+    # What stands around the values grows with them, so that one size fits at most.
     for around in range(_HEAD.size + 4, _HEAD.size + 2 * _LONGEST_VARINT + 3):
         size = whole - around
         if size >= 0 and sum(map(len, _frame(size))) + _HEAD.size == around:

@@ -179,7 +179,7 @@ class StreamLink:
                     await self._write(data)
         finally:
             self._is_answering = False
-            self._look_whether_idle()
+            self._tell_of_an_end()
 
     def _write_soon(self, data: bytes) -> bool:
         """Start to write, if nothing is being written."""
@@ -226,7 +226,7 @@ class StreamLink:
             self._outbox.end()
         finally:
             self._is_writing = False
-            self._look_whether_idle()
+            self._tell_of_an_end()
 
     async def _until_idle(self) -> None:
         """Wait until nothing is being answered or written, but not for ever."""
@@ -236,7 +236,7 @@ class StreamLink:
                     self._idle = self._idle or self._over.get_loop().create_future()
                     await asyncio.shield(self._idle)
 
-    def _look_whether_idle(self) -> None:
+    def _tell_of_an_end(self) -> None:
         if self._idle is not None:
             self._idle.set_result(None)
             self._idle = None

@@ -241,6 +241,30 @@ class Bandit:
             self._ledger.settle(key, reward)
         return len(new)
 
+    def retract(self, observation: Observation, value: float) -> None:
+        """Take back a reward that was learnt, as if it had never come: exact up to rounding.
+
+        A settled decision's context is not kept, so the caller gives the ``observation`` back, as
+        it is behind the mask of today (``carry`` brings it there).  The decision stays settled: the
+        same reward again changes nothing.  Refused under forgetting, and where the context was
+        not learnt; nothing is changed then.
+
+        >>> import vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
+        >>> decision = bandit.decide([[1.0], [2.0]])
+        >>> observation = bandit.observation(decision)
+        >>> bandit.reward(decision, 5.0)
+        True
+        >>> bandit.retract(observation, 5.0)
+        >>> bandit.estimate_norm()
+        0.0
+        """
+        self._learner.unlearn(self._own(observation), as_reward(value))
+
+    def carry(self, observation: Observation, move: Move) -> Observation:
+        """An observation from before ``move`` as it is after it."""
+        return Observation(self._learner.lift(move).vector(observation.x), observation.model)
+
     def forget(self, decision: Decision | DecisionId) -> None:
         """Drop an open decision whose reward will never come; nothing is learnt from it."""
         self._ledger.forget(_key(decision))

@@ -16,7 +16,8 @@ import math
 from typing import TypeAlias
 
 import numpy as np
-from scipy.linalg.blas import dnrm2, dsymv
+from scipy.linalg import eigvalsh
+from scipy.linalg.blas import dnrm2, dsymv, dsyr
 
 from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
@@ -24,12 +25,19 @@ from vfbandits.core.inverse import InverseForm, add_outer
 from vfbandits.core.root import RootForm
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record, stored
+from vfbandits.errors import NumericalError, SettingError
 
 Form: TypeAlias = InverseForm | RootForm
 
 GUARD_EVERY = 1_000
 GUARD_LIMIT = 1e-8
 REFACTOR_EVERY = 10_000
+DOWNDATE_TOLERANCE = 1e-14
+
+_NOT_LEARNT = (
+    "a reward to take back must have been learnt for this context, got one without which Lambda "
+    "would weigh less than its prior; nothing was changed"
+)
 
 
 class State:
@@ -164,6 +172,43 @@ class State:
             self.log_det_A += self.form.update_many(X)
         self._derive_theta()
         self._count(len(X))
+
+    def downdate(self, x: Vector, reward: float) -> None:
+        """Take back one reward that was learnt for context ``x`` (dim,); O(dim³).
+
+        Up to rounding the state is then the one that never learnt it.  ``largest_reward`` stays:
+        it bounds the rounding that the reward has left in u, and goes with the last reward only.
+        Without the reward every eigenvalue of Lambda is at least the ridge; where one is below
+        it, x was not learnt, and nothing changes.
+        """
+        if self.settings.discount < 1.0:
+            raise SettingError(
+                "a reward is taken back exactly only without forgetting, "
+                f"got discount {self.settings.discount}"
+            )
+        if self.n_updates < 1:
+            raise SettingError("a reward to take back must have been learnt, got an untaught state")
+        A, b = self.A.copy(order="F"), self.b - reward * x
+        dsyr(-1.0, x, a=A, lower=1, overwrite_a=1)
+        self._refuse_below_prior(A, float(x.dot(x)))
+        if self.n_updates == 1:  # the prior is known to the last bit
+            A, b = np.asfortranarray(np.eye(self.dim) * self.settings.ridge), np.zeros(self.dim)
+            self.largest_reward = 0.0
+        form = type(self.form)(self.dim, self.settings.ridge)
+        try:
+            log_det_A = form.refactor(A)
+        except NumericalError as error:
+            raise SettingError(_NOT_LEARNT) from error
+        self.A, self.b, self.form, self.log_det_A = A, b, form, log_det_A
+        self.n_updates -= 1
+        self.since_refill -= 1
+        self._derive_theta()
+
+    def _refuse_below_prior(self, A: Matrix, square: float) -> None:
+        eigenvalues = eigvalsh(A, lower=True)
+        rounding = DOWNDATE_TOLERANCE * self.dim * (float(eigenvalues[-1]) + square)
+        if not eigenvalues[0] >= self.settings.ridge - rounding:
+            raise SettingError(_NOT_LEARNT)
 
     def refactor(self) -> None:
         """Derive everything anew from A and b."""

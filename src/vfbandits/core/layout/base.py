@@ -60,6 +60,10 @@ class Learner(Protocol):
         """Several rewards, in their order, as one update of higher rank."""
         ...
 
+    def unlearn(self, observation: Observation, reward: float) -> None:
+        """Take back one reward that was learnt; as ``State.downdate``."""
+        ...
+
     def lift(self, move: Move) -> Move:
         """A move of the contexts as a move of this layout's states."""
         ...

@@ -15,7 +15,7 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
-from vfbandits.errors import ArmError, SnapshotError
+from vfbandits.errors import ArmError, SettingError, SnapshotError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +69,16 @@ class DisjointLearner:
         for positions in groups.values():
             X = np.array([observations[position].x for position in positions])
             self._state(observations[positions[0]]).update_many(X, rewards[positions])
+
+    def unlearn(self, observation: Observation, reward: float) -> None:
+        """Take back one reward of one arm's model; with its last reward the model goes as well."""
+        arm = observation.model
+        if arm is None or arm not in self._states:
+            raise SettingError(f"a reward to take back must have been learnt, got arm {arm!r}")
+        state = self._states[arm]
+        state.downdate(observation.x, reward)
+        if state.n_updates == 0:
+            del self._states[arm]
 
     def lift(self, move: Move) -> Move:
         """R acts on u in [1; u]."""

@@ -28,6 +28,10 @@ class SharedLearner:
         """One update of rank n."""
         self.state.update_many(np.array([o.x for o in observations]), rewards)
 
+    def unlearn(self, observation: Observation, reward: float) -> None:
+        """Take back one reward."""
+        self.state.downdate(observation.x, reward)
+
     def lift(self, move: Move) -> Move:
         """Contexts and state have the same dimensions, unless a layout says otherwise."""
         return move

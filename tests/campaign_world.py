@@ -74,19 +74,20 @@ class Watcher:
 class World:
     """A disk that outlives processes; ``open`` starts one."""
 
-    def __init__(self, *, policy=None, **settings):
+    def __init__(self, *, policy=None, bandit=None, **settings):
         self.disk = MemoryDisk()
         self.source = PlainSource()
         self.clock = Clock()
         self.watcher = Watcher()
         self.policy = policy or vfb.LinUCB(beta=0.5)
         self.settings = settings
+        self.bandit = {"seed": 1, **(bandit or {})}
 
     def open(self):
         journal = MemoryJournal(self.disk)
         model = DurableBandit.open(
             journal,
-            lambda: vfb.Bandit(self.policy, dim=5, seed=1),
+            lambda: vfb.Bandit(self.policy, dim=5, **self.bandit),
             epoch=1,
             clock=self.clock,
         )

@@ -61,7 +61,9 @@ def heard(**changes):
 
 
 def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
-    readings = Readings(lambda: campaigns, lambda: participants, lambda: 2, lambda: True)
+    readings = Readings(
+        lambda: campaigns, lambda: participants, lambda: 2, lambda: True, lambda: {"http": 1}
+    )
     return Metrics(readings, release="1.2.3")
 
 

@@ -38,7 +38,17 @@ IDS = [f"{n} {where}" for n, (where, _) in enumerate(ASKED)]
 LABELS_OF_PROMETHEUS = {"job", "instance"}
 LABELS = {label for family in FAMILIES.values() for s in family.samples for label in s.labels}
 WORDS = {
-    *("sum", "min", "max", "count", "rate", "changes", "histogram_quantile", "max_over_time"),
+    *(
+        "sum",
+        "min",
+        "max",
+        "count",
+        "rate",
+        "increase",
+        "changes",
+        "histogram_quantile",
+        "max_over_time",
+    ),
     *("by", "on", "group_right", "and", "or", "vector", "time", "label_values"),
 }
 

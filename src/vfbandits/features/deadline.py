@@ -51,7 +51,7 @@ class Watchdog:
         with self._lock:
             self._lines[line] = time.monotonic() + self._seconds
             self._is_needed.set()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
                 self._thread.start()
 

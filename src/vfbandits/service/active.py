@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 
 from vfbandits.core.policy.registry import describe as describe_policy
-from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
+from vfbandits.errors import IdentityError, JournalError, LinkError, VFBanditsError, WireError
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import (
@@ -44,6 +44,7 @@ from vfbandits.service.log import Logger, note
 from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
 from vfbandits.service.peer_tally import PeerTally
+from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 
 HELLO_S = 5.0
@@ -70,6 +71,8 @@ class ActiveService:
         snapshot_every: int = 0,
     ) -> None:
         self.role = role
+        self.supervisor = Supervisor(log)
+        self._ticking: Supervised | None = None
         self.counts: Counter[str] = Counter()
         self._tallies: defaultdict[str, PeerTally] = defaultdict(PeerTally)
         self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
@@ -92,7 +95,7 @@ class ActiveService:
         """Listen; returns the port."""
         self._listener = listener
         port = await listener.start(self.serve_link)
-        self._spawn(self._tick_for_ever())
+        self._ticking = self.supervisor.start("federation", self._tick_for_ever)
         roster = self.role.roster
         self._log.info(
             "listening",
@@ -115,6 +118,8 @@ class ActiveService:
             self._log.warning("stopped_early", seconds=GRACE_S)
         if self._listener is not None:
             await self._listener.stop(grace_s=0.5)
+        if self._ticking is not None:
+            await self._ticking.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -132,7 +137,10 @@ class ActiveService:
             self._tick()
             model = self.decisions.model
             if self._snapshot_every and model.since_snapshot >= self._snapshot_every:
-                await model.snapshot()
+                try:
+                    await model.snapshot()
+                except JournalError as error:  # participants must be pinged all the same
+                    self._log.error("snapshot_failed", reason=str(error))
 
     def _tick(self) -> None:
         self._carry_out(self.role.tick(time.monotonic()))

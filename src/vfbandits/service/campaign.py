@@ -12,8 +12,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Protocol
 
+import structlog
+
 from vfbandits.core.reward import as_reward
-from vfbandits.errors import ConflictError, UnknownEventError, VFBanditsError
+from vfbandits.errors import (
+    ConflictError,
+    JournalError,
+    UnknownDecisionError,
+    UnknownEventError,
+    VFBanditsError,
+)
 from vfbandits.service.campaign_settings import FROZEN, SUM, CampaignSettings
 from vfbandits.service.decider import ContextSource, Decider, Made, Named
 from vfbandits.service.deciding import Asked, Deciding, Outcome
@@ -21,6 +29,7 @@ from vfbandits.service.durable import DurableBandit
 from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
 from vfbandits.service.in_groups import Told, all_of, answer_or_raise
+from vfbandits.service.log import Logger
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.traced import TracedContexts
 from vfbandits.service.tracer import Attributes, NoTracer, Span, Tracer
@@ -61,6 +70,7 @@ class Campaign:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
+        self.log: Logger = structlog.get_logger()
         self.model = model
         self._observers: tuple[Observer, ...] = ()
         self._tracer = tracer
@@ -69,8 +79,8 @@ class Campaign:
         self._under_way = UnderWay(self._rank_known)
         self._turns = Turns()
         self.arrivals: Arrivals | None = None
-        kept = model.book.settings
-        self.settings = CampaignSettings.unpack(kept) if kept else settings
+        self._first_settings = settings
+        self.settings = self._settings_in_force()
         self._decider = Decider(model, source, self.settings, encode=encode, clock=clock)
         self._due: list[tuple[float, str]] = []
         self._gather_due()
@@ -281,6 +291,7 @@ class Campaign:
 
     async def settle(self) -> int:
         """End the waits that are over: learn sums and defaults; returns how many ended."""
+        await self._rebuild_if_failed()
         self._tidy()
         now = self._clock()
         if self.arrivals is not None:  # a reward that came in time may be on its way
@@ -292,8 +303,41 @@ class Campaign:
             # Activation gives an event a later end, which stands in the heap as well.
             if entry is not None and entry.due is not None and entry.due <= now:
                 over.append((event_id, entry))
-        await asyncio.gather(*(self._end(event_id, entry) for event_id, entry in over))
+        ends = await asyncio.gather(*(self._end(*one) for one in over), return_exceptions=True)
+        is_broken, may_mend = self.model.broken_by is not None, self.model.has_failed
+        for (event_id, entry), error in zip(over, ends, strict=True):
+            if is_broken and isinstance(error, JournalError):
+                if not may_mend:
+                    raise error
+                # Not the event's fault: it is open in the model that is built again.
+            elif error is not None:
+                await self._give_up(event_id, entry, error)
         return len(over)
+
+    async def _give_up(self, event_id: str, entry: Entry, error: BaseException) -> None:
+        """An event cannot be ended as it should: it is forgotten, and the others go on."""
+        kind, reason = type(error).__name__, str(error)
+        facts = {"campaign": self.name, "event_id": event_id, "error": kind, "reason": reason}
+        self.log.error("event_failed", **facts)
+        await self._rebuild_if_failed()
+        try:
+            await self.model.forget(event_id)
+        except UnknownDecisionError:
+            self.log.info("event_gone", campaign=self.name, event_id=event_id)
+        self._tell(event_id, entry, "failed", math.nan)
+
+    async def _rebuild_if_failed(self) -> None:
+        """Have the model as the log says it, if an error has left another one."""
+        if self.model.has_failed:
+            await self.model.rebuild()
+            self.settings = self._settings_in_force()
+            self._decider.adopt(self.settings)
+            self._gather_due()
+            self.log.warning("model_rebuilt", campaign=self.name, position=self.model.position)
+
+    def _settings_in_force(self) -> CampaignSettings:
+        kept = self.model.book.settings
+        return CampaignSettings.unpack(kept) if kept else self._first_settings
 
     async def _end(self, event_id: str, entry: Entry) -> None:
         value, status = self.settings.default_reward, "default"

@@ -8,6 +8,7 @@ from typing import Final
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.base import share
 from vfbandits.core.policy.registry import describe, make_policy
+from vfbandits.core.reward import REWARD_LIMIT
 from vfbandits.errors import SettingError
 
 LEARN: Final = "learn"
@@ -71,8 +72,11 @@ class CampaignSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0.0):
                 raise SettingError(f"{name} must be a number of seconds above 0, got {value!r}")
-        if self.default_reward is not None and not math.isfinite(self.default_reward):
-            raise SettingError(f"default_reward must be finite, got {self.default_reward!r}")
+        if self.default_reward is not None and not abs(self.default_reward) <= REWARD_LIMIT:
+            raise SettingError(
+                f"default_reward must be a finite number up to {REWARD_LIMIT:g}, "
+                f"got {self.default_reward!r}"
+            )
         object.__setattr__(self, "described", describe(self.policy))
 
     def changed(self, changes: dict[str, object]) -> "CampaignSettings":

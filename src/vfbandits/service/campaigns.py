@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from vfbandits.errors import JournalError, UnknownEventError
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.log import Logger
+from vfbandits.service.supervised import Supervised, Supervisor
 
 DEFAULT = "default"
 SETTLE_EVERY_S = 0.25
@@ -15,11 +17,19 @@ SETTLE_EVERY_S = 0.25
 class Campaigns:
     """Campaigns by name; the one named "default" is what ``/v1/rank`` means."""
 
-    def __init__(self, campaigns: Iterable[Campaign], *, log: Logger, snapshot_every: int) -> None:
+    def __init__(
+        self,
+        campaigns: Iterable[Campaign],
+        *,
+        log: Logger,
+        snapshot_every: int,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self._by_name = {campaign.name: campaign for campaign in campaigns}
         self._log = log
         self._snapshot_every = snapshot_every
-        self._ticking: asyncio.Task[None] | None = None
+        self._supervisor = Supervisor(log) if supervisor is None else supervisor
+        self._ticking: list[Supervised] = []
         self.is_stopping = False
 
     def __iter__(self) -> Iterator[Campaign]:
@@ -47,31 +57,31 @@ class Campaigns:
 
     def start(self) -> None:
         """Begin to end waits that are over, and to take snapshots."""
-        self._ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
+        for campaign in self:
+            ticks = partial(self._tick_for_ever, campaign)
+            self._ticking.append(self._supervisor.start(f"settle {campaign.name}", ticks))
 
     async def stop(self) -> None:
         """Take nothing more, and finish what is under way."""
         self.is_stopping = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+        for task in self._ticking:
+            await task.stop()
         for campaign in self:
             await campaign.model.close()
 
-    async def _tick_for_ever(self) -> None:
+    async def _tick_for_ever(self, campaign: Campaign) -> None:
         while True:
             await asyncio.sleep(SETTLE_EVERY_S)
-            for campaign in self:
-                try:
-                    while await campaign.settle():
-                        pass
-                    if self._snapshot_every <= campaign.model.since_snapshot:
-                        await campaign.model.snapshot()
-                except JournalError as error:
-                    # It is not ready from now on, which ``problems`` says; the others go on.
-                    facts = {"campaign": campaign.name, "reason": str(error)}
-                    self._log.error("campaign_failed", **facts)
-                    await asyncio.sleep(1.0)
+            try:
+                while await campaign.settle():
+                    pass
+                if self._snapshot_every <= campaign.model.since_snapshot:
+                    await campaign.model.snapshot()
+            except JournalError as error:
+                # It is not ready from now on, which ``problems`` says; the others go on.
+                facts = {"campaign": campaign.name, "reason": str(error)}
+                self._log.error("campaign_failed", **facts)
+                await asyncio.sleep(1.0)
 
 
 async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:

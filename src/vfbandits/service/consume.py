@@ -14,6 +14,7 @@ from functools import partial
 from vfbandits.errors import JournalError, VFBanditsError, WireError
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.carry import carried
+from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.store.events import Activated, Decided, Moved, Reported
 from vfbandits.store.inbox import KEPT_S, Inbox, Waiting
 
@@ -49,6 +50,7 @@ class Consumer:
         hearers: Hearers,
         *,
         is_in_use: Callable[[], bool] = lambda: False,
+        supervisor: Supervisor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._campaign = campaign
@@ -63,7 +65,8 @@ class Consumer:
         self._moves: list[Moved] = []
         self._spanned = (0, -1)
         self._told = ""
-        self._task: asyncio.Task[None] | None = None
+        self._supervisor = Supervisor() if supervisor is None else supervisor
+        self._task: Supervised | None = None
         self._pruned_at = 0.0
 
     @property
@@ -71,24 +74,16 @@ class Consumer:
         """Whatever came before is in the log; a moment ago, to let slow processes finish."""
         return self._complete_to if self._is_used() else float("inf")
 
-    @property
-    def broken_by(self) -> str | None:
-        """Why nothing is taken in any more; None while all is well."""
-        if self._task is None or not self._task.done() or self._task.cancelled():
-            return None
-        return f"what rankers send is not taken in: {type(self._task.exception()).__name__}"
-
     def start(self) -> None:
         """Begin to look for arrivals."""
         self._campaign.arrivals = self
-        self._task = asyncio.get_running_loop().create_task(self._run_for_ever())
-        self._task.add_done_callback(self._look_back)
+        name = f"inbox {self._campaign.name}"
+        self._task = self._supervisor.start(name, self._run_for_ever)
 
     async def stop(self) -> None:
         """Look no more; what is under way is applied again by the next leader."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.stop()
         async with self._one_at_a_time:
             await asyncio.to_thread(self._inbox.close)
 
@@ -101,12 +96,6 @@ class Consumer:
         async with self._one_at_a_time:
             if self._n_done < wanted:
                 await self._look()
-
-    def _look_back(self, task: asyncio.Task[None]) -> None:
-        """Whatever ended it, somebody must hear of it."""
-        del task
-        if self.broken_by is not None:
-            self._hearers.failed(self._campaign.name, self.broken_by)
 
     async def _run_for_ever(self) -> None:
         while True:

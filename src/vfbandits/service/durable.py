@@ -55,6 +55,9 @@ _TEXT = {str}
 class DurableBandit:
     """A ``Bandit`` behind a log of events; make it with ``open``.
 
+    ``has_failed`` says that the model in memory is not what the log says, while the log itself can
+    be written: ``rebuild`` folds it again.
+
     Its methods belong to one event loop.  A caller that is cancelled while it waits takes nothing
     back: the event is committed all the same.
 
@@ -81,10 +84,13 @@ class DurableBandit:
         journal: Journal,
         recovery: Recovery,
         *,
+        make_model: Callable[[], Model],
         log_probabilities: bool,
         clock: Callable[[], float],
     ) -> None:
         self.recovery = recovery
+        self.has_failed = False
+        self._make_model = make_model
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
@@ -129,9 +135,19 @@ class DurableBandit:
         clock
             Seconds since 1970, noted with decisions and rewards.
         """
-        model = Model(make_bandit(), epoch=epoch, note=note, make_move=make_move)
-        recovered, recovery = recover(journal, model)
-        return cls(recovered, journal, recovery, log_probabilities=log_probabilities, clock=clock)
+
+        def make_model() -> Model:
+            return Model(make_bandit(), epoch=epoch, note=note, make_move=make_move)
+
+        recovered, recovery = recover(journal, make_model())
+        return cls(
+            recovered,
+            journal,
+            recovery,
+            make_model=make_model,
+            log_probabilities=log_probabilities,
+            clock=clock,
+        )
 
     @property
     def bandit(self) -> Bandit:
@@ -234,7 +250,7 @@ class DurableBandit:
             event = decided_of(bandit, decision, kept, user=user, epoch=epoch, at=at)
             self._model.book.apply(event)
         except Exception as error:
-            self._commit.break_off(f"the model failed with {type(error).__name__}")
+            self._fail(error)
             raise
         self._commit.add(event)
         return decision
@@ -361,6 +377,18 @@ class DurableBandit:
             self._snapshot_position = position
         return position
 
+    async def rebuild(self) -> None:
+        """Fold the log again after the model has failed, and take events again.
+
+        What was not acknowledged then is in the log or not, as after a restart.
+        """
+        async with self._one_snapshot:
+            await self._commit.idle()
+            model = self._make_model()
+            self._model, _ = await asyncio.to_thread(recover, self._journal, model)
+            self._commit.mend()
+            self.has_failed = False
+
     async def close(self) -> None:
         """Finish what is under way and close the journal; safe to call twice."""
         if self._is_closed:
@@ -392,5 +420,9 @@ class DurableBandit:
         except harmless:
             raise
         except Exception as error:
-            self._commit.break_off(f"the model failed with {type(error).__name__}")
+            self._fail(error)
             raise
+
+    def _fail(self, error: Exception) -> None:
+        self.has_failed = self._commit.broken_by is None
+        self._commit.break_off(f"the model failed with {type(error).__name__}")

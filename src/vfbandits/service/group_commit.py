@@ -82,6 +82,16 @@ class GroupCommit:
             waiter.set_exception(JournalError(f"not acknowledged: {reason}"))
         self._in_flight, self._waiters, self._events = [], [], []
 
+    async def idle(self) -> None:
+        """Wait until the commit that is under way has ended, if any is."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, _nothing)
+
+    def mend(self) -> None:
+        """Take events again, where the journal ends now; nothing may be under way."""
+        self.position = self._journal.last_position
+        self.broken_by = None
+        self._is_busy = False
+
     async def close(self) -> None:
         """Wait for what is under way and stop the thread."""
         if self.broken_by is None and (self._events or self._is_busy):
@@ -129,6 +139,10 @@ class GroupCommit:
             loop.call_soon(self._gather, loop, 0, MOST_TURNS)
         else:
             self._is_busy = False
+
+
+def _nothing() -> None:
+    """The thread has come to this: all before it is done."""
 
 
 def _still_waiting(waiters: Iterable[asyncio.Future[None]]) -> list[asyncio.Future[None]]:

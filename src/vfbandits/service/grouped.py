@@ -53,6 +53,9 @@ class Grouped(Generic[Q, A]):
             questions = [question for question, _ in asked]
             try:
                 answers = await loop.run_in_executor(self._thread, self._call, questions)
+                if len(answers) != len(asked):
+                    raise RuntimeError(f"{len(asked)} questions need as many answers, "
+                                       f"got {len(answers)}")  # fmt: skip
             except Exception as error:  # noqa: BLE001  (whoever waits is told, whatever it was)
                 for _, waiter in asked:
                     if not waiter.done():

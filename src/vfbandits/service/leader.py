@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from vfbandits.errors import LinkError, VFBanditsError, WireError
 from vfbandits.protocol.application import DecideRequest, GatherReply, StatusRequest
+from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.transport.rpc.application import ApplicationClient
 
 PATIENCE_S = 5.0
@@ -22,13 +23,19 @@ class Leader:
     """
 
     def __init__(
-        self, client: ApplicationClient, *, answer_s: float, patience_s: float = PATIENCE_S
+        self,
+        client: ApplicationClient,
+        *,
+        answer_s: float,
+        patience_s: float = PATIENCE_S,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._client = client
         self._answer_s = answer_s
         self._patience_s = patience_s
         self._participants: Mapping[str, Mapping[str, object]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._supervisor = Supervisor() if supervisor is None else supervisor
+        self._task: Supervised | None = None
 
     def participants(self) -> Mapping[str, Mapping[str, object]]:
         """Each participant as the leader saw it a second ago; nobody if there is no leader."""
@@ -36,13 +43,12 @@ class Leader:
 
     def start(self) -> None:
         """Begin to look at the federation."""
-        self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
+        self._task = self._supervisor.start("leader", self._look_for_ever)
 
     async def stop(self) -> None:
         """Hang up."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.stop()
         await self._client.close()
 
     async def gather(self, request: DecideRequest) -> GatherReply:

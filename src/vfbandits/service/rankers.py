@@ -16,6 +16,7 @@ from vfbandits.service.ranker import Ranker, Shape, Sources
 from vfbandits.service.ranker_log import RankerLog
 from vfbandits.service.run import authority_key, server_name, tls_files
 from vfbandits.service.settings import ActiveSettings
+from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tail import Tail
 from vfbandits.store.inbox_open import open_inbox
 from vfbandits.store.key import JournalKey, read_key
@@ -32,6 +33,7 @@ class Rankers:
     by_name: dict[str, Ranker]
     leader: Leader
     read_roster: Callable[[bytes], Roster]
+    supervisor: Supervisor
     is_stopping: bool = False
 
     def __iter__(self) -> Iterator[Ranker]:
@@ -60,13 +62,14 @@ class Rankers:
         if self.is_stopping:
             return ["the server is stopping"]
         failing = [(ranker.name, ranker.tail.failing) for ranker in self]
-        return [f"campaign {name!r}: {reason}" for name, reason in failing if reason is not None]
+        broken = [f"campaign {name!r}: {reason}" for name, reason in failing if reason is not None]
+        return [*broken, *self.supervisor.problems()]
 
     def start(self) -> None:
         """Follow the logs, and look at the federation."""
         self.leader.start()
         for ranker in self:
-            ranker.tail.start()
+            ranker.tail.start(self.supervisor, name=f"tail {ranker.name}")
 
     async def stop(self) -> None:
         """Finish what is under way, then hang up."""
@@ -77,7 +80,11 @@ class Rankers:
 
 
 async def open_rankers(
-    settings: ActiveSettings, *, address: str, encode: Callable[[Outcome], bytes]
+    settings: ActiveSettings,
+    *,
+    address: str,
+    encode: Callable[[Outcome], bytes],
+    supervisor: Supervisor,
 ) -> Rankers:
     """All campaigns, at the end of their logs; ``address`` is where the leader listens.
 
@@ -110,7 +117,8 @@ async def open_rankers(
             role=ACTIVE,
             server_name=server_name(roster),
         )
-        leader = Leader(client, answer_s=settings.patience.deadline_s + SLACK_S)
+        answer_s = settings.patience.deadline_s + SLACK_S
+        leader = Leader(client, answer_s=answer_s, supervisor=supervisor)
         sources = Sources(leader.gather, lambda note: Shape.of(read_roster(note)))
         stack.pop_all()
     plans = {plan.name: plan.settings for plan in settings.campaigns}
@@ -118,7 +126,7 @@ async def open_rankers(
         name: Ranker(name, tail, log, sources, plans[name], encode=encode)
         for name, (tail, log) in opened.items()
     }
-    return Rankers(rankers, leader, read_roster)
+    return Rankers(rankers, leader, read_roster, supervisor)
 
 
 def _open(

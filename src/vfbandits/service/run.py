@@ -28,6 +28,7 @@ from vfbandits.service.pki import Identity
 from vfbandits.service.pki_files import read_certificate, read_file
 from vfbandits.service.settings import ActiveSettings, PassiveSettings, Place
 from vfbandits.service.shares import ShareFiles
+from vfbandits.service.supervised import Supervisor
 from vfbandits.store.journal import Journal
 from vfbandits.store.key import read_key
 from vfbandits.store.open_journal import is_database, open_journal
@@ -39,7 +40,9 @@ from vfbandits.transport.rpc.tls import TlsFiles
 FIRST_EPOCH = 1
 
 
-def build_active(settings: ActiveSettings, log: Logger) -> ActiveService:
+def build_active(
+    settings: ActiveSettings, log: Logger, supervisor: Supervisor | None = None
+) -> ActiveService:
     """An active participant, ready to start; reads its files, opens no port."""
     place = settings.place
     identity = Identity.load(place.identity, place.name)
@@ -65,7 +68,7 @@ def build_active(settings: ActiveSettings, log: Logger) -> ActiveService:
         has_share=load_seats(place.state, model.epoch),
     )
     role.envelopes = envelopes
-    return ActiveService(
+    service = ActiveService(
         role,
         model,
         settings.model,
@@ -74,14 +77,18 @@ def build_active(settings: ActiveSettings, log: Logger) -> ActiveService:
         log=log,
         snapshot_every=settings.snapshot_every,
     )
+    if supervisor is not None:
+        service.supervisor = supervisor
+    return service
 
 
 async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None]) -> None:
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
     place = settings.place
     service = build_active(settings, logger_for(place.name, place.role))
+    service.supervisor.watch_loop()
     on_ready(await service.start(listener_of(place, service)))
-    await signalled()
+    await service.supervisor.until(signalled())
     await service.stop()
 
 
@@ -134,14 +141,15 @@ def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
 async def run_passive(settings: PassiveSettings, *, on_ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT."""
     place = settings.place
-    service = build_passive(settings, logger_for(place.name, place.role))
+    log = logger_for(place.name, place.role)
+    service = build_passive(settings, log)
+    supervisor = Supervisor(log)
+    supervisor.watch_loop()
     on_ready()
-    serving = asyncio.create_task(service.run())
-    stopping = asyncio.create_task(signalled())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+    serving = supervisor.start("link", service.run)
+    await signalled()
     service.stop()
-    await serving
+    await serving.finish()
 
 
 def server_name(roster: Roster) -> str:

@@ -10,6 +10,7 @@ from itertools import islice
 
 from vfbandits.errors import JournalError
 from vfbandits.service.standin import StandIn
+from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.store.events import Event
 from vfbandits.store.fold import Model
 from vfbandits.store.journal import JournalReader
@@ -34,7 +35,7 @@ class Tail:
         self._reader = reader
         self.failing: str | None = None
         self._waiters: list[asyncio.Event] = []
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
         self._begin()
         while self._apply(self._read()):
             pass
@@ -47,15 +48,15 @@ class Tail:
             raise TypeError(f"a tail's bandit is a StandIn, got {type(bandit).__name__}")
         return bandit
 
-    def start(self) -> None:
-        """Begin to follow."""
-        self._task = asyncio.get_running_loop().create_task(self._follow_for_ever())
+    def start(self, supervisor: Supervisor | None = None, *, name: str = "tail") -> None:
+        """Begin to follow, in a background task of this name."""
+        watching = Supervisor() if supervisor is None else supervisor
+        self._task = watching.start(name, self._follow_for_ever)
 
     async def stop(self) -> None:
         """Follow no more, and close the log."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.stop()
         await asyncio.to_thread(self._reader.close)
 
     async def follow(self) -> int:
@@ -82,6 +83,8 @@ class Tail:
         return True
 
     async def _follow_for_ever(self) -> None:
+        if not self._fits:  # it died in the middle of an event
+            await self._begin_again()
         while True:
             try:
                 if not await self.follow():

@@ -16,7 +16,7 @@ Child = TypeVar("Child")
 GROUPS: Final = ("policy", "holdback", "shadow")
 STATUSES: Final = (
     *("learnt", "counted", "repeated", "late", "ignored", "logged"),
-    *("default", "summed", "forgotten"),
+    *("default", "summed", "forgotten", "failed"),
 )
 ANSWER_BUCKETS: Final = (
     *(0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),

@@ -4,6 +4,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.served import Served
+from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.gate import guarded, limits_of
@@ -37,9 +38,10 @@ class Nothing:
 class Front:
     """An HTTP server whose application may be another one from one request to the next."""
 
-    def __init__(self, http: HttpSettings, *, reason: str) -> None:
+    def __init__(self, http: HttpSettings, *, reason: str, supervisor: Supervisor) -> None:
         self._http = http
-        self._server = HttpServer(self, http)
+        self._supervisor = supervisor
+        self._server = HttpServer(self, http, supervisor=supervisor)
         self.wait(reason)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +60,8 @@ class Front:
     def wait(self, reason: str) -> None:
         """Answer probes, and refuse everything else for this reason."""
         nothing, limits = Nothing(reason), limits_of(self._http)
-        readings = Readings(list, list, lambda: 0, lambda: False)
+        supervisor = self._supervisor
+        readings = Readings(list, list, lambda: 0, lambda: False, lambda: supervisor.failures)
         handlers = Handlers(nothing, model_facts=_no_facts, limits=limits)
         app = build_app(handlers, Parts(Metrics(readings), NoTracer()))
         self.app: ASGIApp = guarded(app, self._http, limits)

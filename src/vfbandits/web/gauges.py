@@ -73,6 +73,7 @@ class Readings:
     participants: Callable[[], Iterable[ParticipantGauges]]
     epoch: Callable[[], int]
     is_ready: Callable[[], bool]
+    task_failures: Callable[[], Mapping[str, int]] = dict
 
 
 # Name, what it says, and the attribute that it is read from; "_total" makes it a counter.
@@ -128,6 +129,12 @@ class Gauges(Collector):
         is_ready, epoch = self._readings.is_ready(), self._readings.epoch()
         yield _family("vfb_ready", "1 if the server may be sent traffic, else 0.", {"": is_ready})
         yield _family("vfb_mask_epoch", "Epoch of the masks.", {"": epoch})
+        yield _family(
+            "vfb_task_failures_total",
+            "How often a background task has died; it is started again.",
+            self._readings.task_failures(),
+            label="task",
+        )
         yield _family("vfb_build_info", "Always 1.", {self._version: 1}, label="version")
         for name, says, attribute in OF_CAMPAIGNS:
             yield _family(name, says, _read(campaigns, attribute), label="campaign")

@@ -12,6 +12,7 @@ from vfbandits.service.ranker import Ranker
 from vfbandits.service.rankers import Rankers, open_rankers
 from vfbandits.service.run import signalled
 from vfbandits.service.settings import ActiveSettings
+from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
@@ -34,30 +35,39 @@ async def run_ranker(
     on_ready: Callable[[int], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port as soon as it is there."""
-    front = Front(http, reason="waiting for the log")
+    supervisor = Supervisor(log)
+    supervisor.watch_loop()
+    front = Front(http, reason="waiting for the log", supervisor=supervisor)
     on_ready(await front.start())
-    stopping = asyncio.create_task(signalled())
-    rankers = await _open(settings, address, log, stopping)
+    stopping = asyncio.create_task(supervisor.until(signalled()))
+    rankers = await _open(settings, address, log, stopping, supervisor)
     if rankers is not None:
         rankers.start()
         front.app = _app(rankers, http)
         log.info("ranking", campaigns=", ".join(rankers.names), leader=address)
-        await stopping
+        await asyncio.wait({stopping})
         rankers.is_stopping = True
     await front.stop()
     if rankers is not None:
         await rankers.stop()
     log.info("stopped")
+    await stopping  # which raises if the process could not go on
 
 
 async def _open(
-    settings: ActiveSettings, address: str, log: Logger, stopping: "asyncio.Task[None]"
+    settings: ActiveSettings,
+    address: str,
+    log: Logger,
+    stopping: "asyncio.Task[None]",
+    supervisor: Supervisor,
 ) -> Rankers | None:
     """Wait until some trainer has made the logs; None if we are to stop before."""
     told = ""
     while not stopping.done():
         try:
-            return await open_rankers(settings, address=address, encode=answer_of)
+            return await open_rankers(
+                settings, address=address, encode=answer_of, supervisor=supervisor
+            )
         except JournalError as error:
             if str(error) != told:
                 told = str(error)
@@ -88,6 +98,7 @@ def _readings(rankers: Rankers) -> Readings:
         ],
         lambda: next(iter(rankers)).model.epoch,
         lambda: not rankers.problems(),
+        lambda: rankers.supervisor.failures,
     )
 
 

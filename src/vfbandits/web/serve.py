@@ -86,16 +86,19 @@ class ServedActive:
         await self.campaigns.stop()
         self._tracer.close()
 
+    def reasons_to_give_way(self) -> list[str]:
+        """Why this process should lead no more; a task that is started again is no reason yet."""
+        return [*self.campaigns.problems(), *self.service.supervisor.problems(stuck=True)]
+
     def problems(self) -> list[str]:
-        """Why this process should be sent no traffic and lead no more, if there is a reason."""
-        broken = [consumer.broken_by for consumer in self._consumers]
-        return [*self.campaigns.problems(), *(reason for reason in broken if reason is not None)]
+        """Why this process should be sent no traffic, if there is a reason."""
+        return [*self.campaigns.problems(), *self.service.supervisor.problems()]
 
     async def _serve(self, app: ASGIApp) -> int:
         if self._front is not None:
             self._front.app = app
             return self._front.port
-        self._server = HttpServer(app, self._http)
+        self._server = HttpServer(app, self._http, supervisor=self.service.supervisor)
         return await self._server.start()
 
     async def _consume(self) -> None:
@@ -108,7 +111,13 @@ class ServedActive:
             open_one = partial(open_inbox, target, name=campaign.name, key=key)
             inbox = await asyncio.to_thread(open_one)
             hearers = Hearers(self._entered, self._refused, self._failed)
-            consumer = Consumer(campaign, inbox, hearers, is_in_use=self._has_rankers)
+            consumer = Consumer(
+                campaign,
+                inbox,
+                hearers,
+                is_in_use=self._has_rankers,
+                supervisor=self.service.supervisor,
+            )
             self._consumers.append(consumer)
             consumer.start()
 
@@ -137,8 +146,15 @@ class ServedActive:
             )
             for plan in self._settings.campaigns
         ]
+        for campaign in campaigns:
+            campaign.log = self._log
         every = self._settings.snapshot_every
-        return Campaigns(campaigns, log=self._log, snapshot_every=every)
+        return Campaigns(
+            campaigns,
+            log=self._log,
+            snapshot_every=every,
+            supervisor=self.service.supervisor,
+        )
 
     async def _app(self) -> ASGIApp:
         campaigns, service = self.campaigns, self.service
@@ -175,6 +191,7 @@ class ServedActive:
             ],
             lambda: self.service.role.epoch,
             lambda: not self.problems(),
+            lambda: self.service.supervisor.failures,
         )
 
     def _model_facts(self) -> ModelFacts:
@@ -200,9 +217,11 @@ async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int],
     http.refuse_unless_safe()
     place = settings.place
     log = logger_for(place.name, place.role)
-    served = ServedActive(settings, http, build_active(settings, log), log)
+    service = build_active(settings, log)
+    service.supervisor.watch_loop()
+    served = ServedActive(settings, http, service, log)
     on_ready(*await served.start())
-    await signalled()
+    await service.supervisor.until(signalled())
     await served.stop()
 
 

@@ -6,6 +6,7 @@ import gc
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp
 from vfbandits.errors import ConfigError
 from vfbandits.service.address import split_address
 from vfbandits.service.http_settings import HttpSettings
+from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.web.patience import close_stuck
 from vfbandits.web.short_way import protocol_for
 
@@ -29,7 +31,15 @@ class HttpServer:
     Whoever has not sent the whole of a request after ``read_s``, or twice that, is hung up on.
     """
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings, *, read_s: float = READ_S) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: HttpSettings,
+        *,
+        read_s: float = READ_S,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._supervisor = Supervisor() if supervisor is None else supervisor
         self._settings = settings
         self._read_s = read_s
         with_clients = settings.clients is not None
@@ -51,8 +61,8 @@ class HttpServer:
             ssl_cert_reqs=ssl.CERT_REQUIRED if with_clients else ssl.CERT_NONE,
         )
         self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
+        self._sweeping: Supervised | None = None
 
     async def start(self) -> int:
         """Listen; returns the port.  ConfigError if the address cannot be had."""
@@ -63,23 +73,24 @@ class HttpServer:
         except OSError as error:
             reason = error.strerror
             raise ConfigError(f"cannot listen on {self._settings.address!r}: {reason}") from None
-        self._task = asyncio.get_running_loop().create_task(self._server.serve([listening]))
+        serve = partial(self._server.serve, [listening])
+        self._task = self._supervisor.start("http", serve, restart=False)
         while not self._server.started:
-            if self._task.done():
-                await self._task
+            if self._task.is_over:
                 raise ConfigError(f"cannot listen on {self._settings.address!r}")
             await asyncio.sleep(0.01)
-        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        self._sweeping = self._supervisor.start("http connections", self._sweep)
         _settle_memory()
         return int(listening.getsockname()[1])
 
     async def stop(self) -> None:
         """Take no more requests, and finish those under way."""
-        self._server.should_exit = True
         if self._sweeping is not None:
-            self._sweeping.cancel()
+            await self._sweeping.stop()
         if self._task is not None:
-            await self._task
+            self._task.is_expected = True
+            self._server.should_exit = True
+            await self._task.finish()
 
     async def _sweep(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from vfbandits.errors import ConfigError, JournalError
 from vfbandits.service.active import ActiveService
@@ -11,6 +12,7 @@ from vfbandits.service.log import Logger
 from vfbandits.service.run import build_active, signalled
 from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.shares import ShareFiles
+from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tail import Tail
 from vfbandits.store.inbox_open import open_watch
 from vfbandits.store.leader_watch import LeaderWatch
@@ -38,14 +40,17 @@ class Trainer:
 
     async def run(self, on_ready: Callable[[int], None]) -> None:
         """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port of the probes."""
-        self._front = Front(self._http, reason=STANDING_BY)
+        self._supervisor = Supervisor(self._log)
+        self._supervisor.watch_loop()
+        self._front = Front(self._http, reason=STANDING_BY, supervisor=self._supervisor)
         on_ready(await self._front.start())
-        self._stopping = asyncio.create_task(signalled())
+        self._stopping = asyncio.create_task(self._supervisor.until(signalled()))
         self._watch = await self._open_watch()
         try:
             while not self._stopping.done():
                 if await self._stand_by():
                     await self._lead()
+            await self._stopping  # which raises if the process could not go on
         finally:
             self._stopping.cancel()
             await self._front.stop()
@@ -146,7 +151,8 @@ class Trainer:
 
     async def _take_over(self) -> ActiveService | None:
         try:
-            return await asyncio.to_thread(build_active, self._settings, self._log)
+            build = partial(build_active, self._settings, self._log, self._supervisor)
+            return await asyncio.to_thread(build)
         except JournalError as error:
             # Another one was quicker, or the database went away.
             await self._fail("cannot_lead", error)
@@ -156,9 +162,9 @@ class Trainer:
         """Wait until we are to stop, or must; returns why we must."""
         while not self._stopping.done():
             await self._pause(LOOK_EVERY_S)
-            problems = served.problems()
-            if problems:
-                return problems[0]
+            reasons = served.reasons_to_give_way()
+            if reasons:
+                return reasons[0]
             try:
                 now = await asyncio.to_thread(self._watch.term)
             except JournalError as error:

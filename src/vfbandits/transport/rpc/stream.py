@@ -224,6 +224,9 @@ class StreamLink:
                 data = self._outbox.take_at_once()
         except _TAKES_NO_MORE:  # the task that reads gets to know the reason
             self._outbox.end()
+        except Exception as error:  # noqa: BLE001  (raised where the messages are handled)
+            self._refused = error
+            self.lose("a message could not be sent")
         finally:
             self._is_writing = False
             self._tell_of_an_end()

@@ -66,7 +66,7 @@ class Campaign:
             estimate = self.estimates.pop(seen.event_id, None)
             if bucket is not None and estimate is not None:
                 bucket.residuals.add(seen.value - estimate)
-        elif seen.status == "forgotten":
+        elif seen.status in ("forgotten", "failed"):
             self.estimates.pop(seen.event_id, None)
         remembered = self.last.get(seen.event_id)
         if remembered is not None and seen.status not in _NO_NEWS:

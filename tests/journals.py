@@ -16,9 +16,12 @@ from vfbandits.store.events import (
     Configured,
     Decided,
     Forgotten,
+    LossAccepted,
     Moved,
     Reported,
+    Retracted,
     Rewarded,
+    SetAside,
 )
 from vfbandits.store.key import JournalKey
 from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
@@ -98,8 +101,8 @@ class InMemory:
         del folder
         self.disk, self.key = MemoryDisk(), key
 
-    def open(self):
-        return MemoryJournal(self.disk, key=self.key)
+    def open(self, **more):
+        return MemoryJournal(self.disk, key=self.key, **more)
 
     def records(self):
         return list(enumerate(self.disk.records, start=1))
@@ -218,6 +221,15 @@ ALL_KINDS = [
     Reported("a", -1.0, "", "ignored"),
     Rewarded("held", 0.1, 4.0, None),
     Decided("1", "tea", 0, np.ones(2)),
+]
+
+EVERY_KIND = [
+    *ALL_KINDS,
+    Retracted("a", 0.1 + 0.2, np.array([1.0, -0.5]), None, 4, 5.0, "ops@shop ü"),
+    Retracted(1, -1.0, np.zeros(3), 7),
+    LossAccepted(9, 7, "2 records are missing", "ops@shop", 6.0),
+    SetAside("its checksum is wrong", 12, "ops@shop", 7.0),
+    SetAside("it is missing", None, "ops@shop"),
 ]
 
 

@@ -17,6 +17,8 @@
     ├── DatasetError        a data file is not what it should be
     ├── SnapshotError       a file is not a snapshot of this version, or is damaged
     ├── JournalError        the log of events cannot be written, or is damaged
+    │   ├── RecordError        one record is damaged or missing; those around it can be read
+    │   └── JournalLossError   records that were acknowledged are missing from the end
     ├── ConfigError         a configuration file is not what a service needs
     ├── FeatureError        a feature store or a transformer does not give what was declared
     ├── IdentityError       a certificate, key or signature is not who it should be
@@ -87,6 +89,14 @@ class SnapshotError(VFBanditsError, ValueError):
 
 class JournalError(VFBanditsError, RuntimeError):
     """The log of events cannot be written or read, or it is damaged."""
+
+
+class RecordError(JournalError):
+    """One record is damaged or missing; those around it can be read."""
+
+
+class JournalLossError(JournalError):
+    """Records that were acknowledged are missing from the end of the journal."""
 
 
 class ConfigError(VFBanditsError, ValueError):

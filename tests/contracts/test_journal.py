@@ -1,11 +1,12 @@
 """What every Journal must do; a new one is added to ``journals.PLACES`` and to nothing else."""
 
 import threading
+import time
 
 import pytest
 from journals import (
-    ALL_KINDS,
     EVENTS,
+    EVERY_KIND,
     PLACES,
     flip,
     harm,
@@ -16,7 +17,7 @@ from journals import (
     snapshot,
 )
 
-from vfbandits.errors import JournalError, SnapshotError
+from vfbandits.errors import JournalError, JournalLossError, SnapshotError
 from vfbandits.store.events import Forgotten, Rewarded
 from vfbandits.store.journal import Damage
 
@@ -56,12 +57,12 @@ def test_events_come_back_as_they_were_in_order_and_numbered_from_1(place):
 
 def test_every_kind_of_event_comes_back(place):
     journal = place.open()
-    for start in range(0, len(ALL_KINDS), 4):
-        journal.append(ALL_KINDS[start : start + 4])
-    journal.append(10 * ALL_KINDS)
+    for start in range(0, len(EVERY_KIND), 4):
+        journal.append(EVERY_KIND[start : start + 4])
+    journal.append(10 * EVERY_KIND)
     journal.close()
     journal = place.open()
-    assert same([event for _, event in journal.read()], 11 * ALL_KINDS)
+    assert same([event for _, event in journal.read()], 11 * EVERY_KIND)
     journal.close()
 
 
@@ -153,7 +154,22 @@ def test_a_snapshot_needs_a_position_that_the_log_has_reached(journal, position)
     assert journal.latest_snapshot() is None
 
 
-def test_a_damaged_end_is_dropped_counted_and_logged(place, caplog):
+def test_a_damaged_end_is_refused_and_nothing_is_changed(place):
+    journal = place.open()
+    journal.append(EVENTS)
+    journal.save_snapshot(5, snapshot(5))
+    journal.close()
+    harm(place, 4)
+    harm(place, 5)
+    before = place.records()
+    for _ in range(2):
+        with pytest.raises(JournalLossError, match="acknowledged up to 5, got an end at 3: 2 rec"):
+            place.open()
+    assert place.records() == before
+    assert place.get_snapshot(5)
+
+
+def test_a_damaged_end_may_be_accepted_which_is_counted_logged_and_recorded(place, caplog):
     journal = place.open()
     journal.append(EVENTS)
     journal.save_snapshot(3, snapshot(3))
@@ -161,18 +177,32 @@ def test_a_damaged_end_is_dropped_counted_and_logged(place, caplog):
     journal.close()
     harm(place, 4)
     harm(place, 5)
-    journal = place.open()
+    before = time.time()
+    journal = place.open(accept_loss="ops@shop")
     assert journal.damage == Damage(records=2, snapshots=1)
-    assert "2 " in caplog.text
-    assert "log ends at 3" in caplog.text
-    assert journal.last_position == 3
-    assert same([event for _, event in journal.read()], EVENTS[:3])
+    assert "2 records lost at the end, log ends at 3" in caplog.text
+    assert journal.last_position == 4
+    *kept, (position, accepted) = journal.read()
+    assert same([event for _, event in kept], EVENTS[:3])
+    assert (position, accepted.expected, accepted.found) == (4, 5, 3)
+    assert accepted.by == "ops@shop"
+    assert before <= accepted.at <= time.time()
     assert journal.latest_snapshot()[0] == 3
-    assert journal.append(EVENTS[4:]) == 4
+    assert journal.append(EVENTS[4:]) == 5
     journal.close()
-    journal = place.open()
+    journal = place.open()  # no longer refused
     assert journal.damage == Damage(0, 0)
-    assert same([event for _, event in journal.read()], [*EVENTS[:3], EVENTS[4]])
+    assert same([event for _, event in journal.read()], [*EVENTS[:3], accepted, EVENTS[4]])
+    journal.close()
+
+
+def test_a_log_that_lost_nothing_has_nothing_to_accept(place):
+    for _ in range(2):
+        journal = place.open(accept_loss="ops@shop")
+        journal.append(EVENTS)
+        journal.close()
+    journal = place.open()
+    assert same([event for _, event in journal.read()], 2 * EVENTS)
     journal.close()
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.who import who
 from vfbandits.features.extra import require
 from vfbandits.service.event_loop import run
 from vfbandits.service.process_role import Role
@@ -20,6 +21,13 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without TLS; on loopback only, for trying things out.")
 ]
 ProcessRole = Annotated[Role, typer.Option(help="What this process does: rank, learn, or both.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss",
+        help="Open a journal that has lost acknowledged records all the same, and record that.",
+    ),
+]
 LeaderAddress = Annotated[
     str,
     typer.Option(help="Where a ranker finds the trainer, if not at the address in the file."),
@@ -34,6 +42,7 @@ def active(
     insecure: Insecure = False,
     role: ProcessRole = Role.BOTH,
     leader: LeaderAddress = "",
+    accept_loss: AcceptLoss = False,
 ) -> None:
     """Decide and learn: listen for passive participants and applications on one port.
 
@@ -51,6 +60,8 @@ def active(
         http = None if settings.http is None else replace(settings.http, insecure=True)
         place = replace(settings.place, insecure=True)
         settings = replace(settings, place=place, http=http)
+    if accept_loss:
+        settings = replace(settings, accept_loss=who())
     start_logging()
     # A ranker takes no calls: what it would log are the leader's refusals.
     with nullcontext() if role is Role.RANKER else log_refused_peers(settings.place.name):

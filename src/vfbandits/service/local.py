@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -161,19 +161,19 @@ class LocalFederation:
         """A roster with the organiser's signature."""
         return sign_roster(roster, self.authority.private_key)
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, flags: Sequence[str] = ()) -> None:
         """Start processes, all at once, and wait until each says that it is ready."""
         for name in names:
-            self.processes[name] = self._launch(name)
+            self.processes[name] = self._launch(name, flags)
         for name in names:
             _wait_for_line(self.processes[name], b"ready", self.log_path(name))
 
-    def _launch(self, name: str) -> "subprocess.Popen[bytes]":
+    def _launch(self, name: str, flags: Sequence[str]) -> "subprocess.Popen[bytes]":
         role = "active" if name == self.roster.active.name else "passive"
         with self.log_path(name).open("ab") as log:
             return subprocess.Popen(  # noqa: S603  (our own command)
                 [sys.executable, "-m", "vfbandits.cli.serve", role, "--config",
-                 str(self.config(name))],
+                 str(self.config(name)), *flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

@@ -13,13 +13,18 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.errors import JournalError
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
+from vfbandits.service.campaigns import DEFAULT
 from vfbandits.service.change import load_envelopes
 from vfbandits.service.pki_files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.service.report import Report
-from vfbandits.service.run import FIRST_EPOCH
+from vfbandits.service.run import FIRST_EPOCH, witness_of
 from vfbandits.service.settings import ActiveSettings, Place
 from vfbandits.service.shares import ShareFiles
+from vfbandits.store.journal import JournalReader
+from vfbandits.store.key import read_key
+from vfbandits.store.open_journal import open_reader
 from vfbandits.store.sqlite_journal import APPLICATION, VERSION
+from vfbandits.store.witness import noted_in
 
 
 def check_state(report: Report, place: Place) -> None:
@@ -100,14 +105,41 @@ def check_journal(report: Report, settings: ActiveSettings) -> None:
     if not settings.journal:
         report.ok("journal", "switched off: nothing that is learnt survives a restart")
     elif settings.journal_target:
-        report.ok("journal", "at journal_target, which is opened at the start only")
+        _check_target(report, settings)
     elif not path.exists():
         report.ok("journal", "will be made at the first start")
     else:
         with report.blaming("journal", "Is vfb serve active running?  If not, see its log"):
             _refuse_if_locked(path.with_name(f"{path.name}.lock"))
             _refuse_other_database(path)
-            report.ok("journal", f"{path} can be opened")
+            key = None if settings.journal_key is None else read_key(settings.journal_key)
+            with closing(open_reader(path, key=key)) as reader:
+                _tell_of_loss(report, str(path), reader)
+
+
+def _check_target(report: Report, settings: ActiveSettings) -> None:
+    """A log in a database is compared with the witness that an earlier start has left."""
+    head = noted_in(witness_of(settings, DEFAULT))
+    if head is None:
+        report.ok("journal", "at journal_target, which is opened at the start only")
+        return
+    with report.blaming("journal", "Is the database of journal_target there, and the right one?"):
+        key = None if settings.journal_key is None else read_key(settings.journal_key)
+        with closing(open_reader(settings.journal_target, key=key)) as reader:
+            _tell_of_loss(report, "at journal_target", reader, expected=head.position)
+
+
+def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: int = 0) -> None:
+    last = reader.last_position
+    missing = max(reader.damage.records, expected - last)
+    if missing > 0:
+        report.problem(
+            "journal",
+            f"the log {log} was acknowledged up to {last + missing}, got an end at {last}.  Put it "
+            "back from the disk or a backup, or start once with --accept-loss",
+        )
+    else:
+        report.ok("journal", f"{log} can be opened, and ends at {last}")
 
 
 def check_outbox(report: Report, place: Place, roster: Roster) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -49,6 +50,8 @@ def build_active(
     authority = authority_key(identity)
     first = _first_roster(place)
     model = _open_model(settings, open_roster(first, authority), first)
+    if isinstance(model, DurableBandit):
+        tell_of_loss(log, DEFAULT, model)
     signed = model.note
     roster = open_roster(signed, authority)
     _own_member(place, roster)
@@ -208,6 +211,13 @@ async def open_models(settings: ActiveSettings, service: ActiveService) -> dict[
     return models
 
 
+def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
+    """Log that a journal was opened although it had lost records."""
+    lost = model.recovery.damage.records
+    if lost:
+        log.warning("loss_accepted", campaign=campaign, records=lost, position=model.position)
+
+
 def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Model:
     def make() -> Bandit:
         return settings.model.build(roster)
@@ -220,14 +230,21 @@ def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Mode
 def _journal(settings: ActiveSettings, campaign: str) -> Journal:
     """The log of a campaign: a file of its own, or one of its name in the database."""
     key = None if settings.journal_key is None else read_key(settings.journal_key)
-    target, state = settings.journal_target, settings.place.state
+    target, state, accept = settings.journal_target, settings.place.state, settings.accept_loss
     if target and is_database(target):
-        return open_journal(target, name=campaign, key=key)
+        witness = witness_of(settings, campaign)
+        witness.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open_journal(target, name=campaign, key=key, witness=witness, accept_loss=accept)
     if campaign == DEFAULT:
-        return open_journal(target or state / "journal.db", key=key)
+        return open_journal(target or state / "journal.db", key=key, accept_loss=accept)
     folder = state / "campaigns"
     folder.mkdir(exist_ok=True, mode=0o700)
-    return open_journal(folder / f"{campaign}.db", key=key)
+    return open_journal(folder / f"{campaign}.db", key=key, accept_loss=accept)
+
+
+def witness_of(settings: ActiveSettings, campaign: str) -> Path:
+    """The file that notes how far a campaign's log in a database was acknowledged."""
+    return settings.place.state / "witness" / f"{campaign}.head"
 
 
 def _envelopes(settings: ActiveSettings, roster: Roster, epoch: int) -> dict[str, bytes]:

@@ -35,6 +35,7 @@ class ActiveSettings:
 
     ``journal_target`` is where the log of events is, as ``open_journal`` takes it; empty for a file
     in the state folder.  ``journal_key`` is the file of the key that it is encrypted with, if any.
+    ``accept_loss`` is who accepts that acknowledged records are lost: a flag, not in the file.
     """
 
     place: Place
@@ -48,6 +49,7 @@ class ActiveSettings:
     snapshot_every: int = 50_000
     http: HttpSettings | None = None
     campaigns: tuple[CampaignPlan, ...] = ()
+    accept_loss: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

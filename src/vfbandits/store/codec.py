@@ -28,7 +28,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from vfbandits.core.snapshot import Snapshot
-from vfbandits.errors import JournalError, SnapshotError
+from vfbandits.errors import JournalError, RecordError, SnapshotError
 from vfbandits.store.events import Event
 from vfbandits.store.key import KEY_BYTES, JournalKey
 from vfbandits.store.names import Names
@@ -130,7 +130,7 @@ class Codec:
         try:
             return self._cipher(salt).decrypt(nonce, secret, bound)
         except (InvalidTag, ValueError) as error:
-            raise JournalError(
+            raise RecordError(
                 f"record {position} of the log must be the one that was encrypted there, "
                 "got another: it was changed, or moved"
             ) from error

@@ -2,7 +2,7 @@
 
 Kept are the newest two snapshots, all events behind the older one, and before it the decisions
 that were still open then, with what had happened to them, and the changes of masks behind the
-first of them.  Settings are in the snapshots.
+first of them.  Settings are in the snapshots.  An accepted loss stays on record.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from itertools import chain
 
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Decided, Moved
+from vfbandits.store.events import Decided, LossAccepted, Moved
 from vfbandits.store.fold import Model
 from vfbandits.store.journal import SNAPSHOTS_KEPT, Journal
 from vfbandits.store.names import decision_of
@@ -54,16 +54,19 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
     wanted = set(model.bandit.open_decisions)
     events: dict[DecisionId, list[int]] = {}
     moved: list[int] = []
+    accepted: list[int] = []
     for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if at > position:
             break
         decision_id = decision_of(event)
         if isinstance(event, Moved):
             moved.append(at)
+        elif isinstance(event, LossAccepted):
+            accepted.append(at)
         elif decision_id is not None and decision_id in wanted:
             if isinstance(event, Decided):  # an earlier one of the same name is not the open one
                 events[decision_id] = []
             events.setdefault(decision_id, []).append(at)
     first = min((places[0] for places in events.values()), default=position)
     kept = {at for places in events.values() for at in places}
-    return {*kept, *(at for at in moved if at > first)}
+    return {*kept, *accepted, *(at for at in moved if at > first)}

@@ -129,4 +129,61 @@ class Configured:
     at: float = 0.0
 
 
-Event: TypeAlias = Decided | Rewarded | Moved | Forgotten | Activated | Reported | Configured
+@dataclass(frozen=True, slots=True, eq=False)
+class Retracted:
+    """A reward that was learnt is taken back; its decision stays closed.
+
+    ``x`` and ``model`` are the decision's own (``Decided``), carried to the masks of ``epoch``, so
+    that the fold needs no earlier record.  ``value`` is what was learnt, ``by`` who asked for it.
+    """
+
+    decision_id: DecisionId
+    value: float
+    x: Vector = field(repr=False)
+    model: ArmId | None = None
+    epoch: int = 0
+    at: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LossAccepted:
+    """The journal was opened although acknowledged records were missing.
+
+    They were acknowledged up to ``expected``, and the journal ended at ``found``.  ``by`` is who
+    accepted that, ``why`` what was found.
+    """
+
+    expected: int
+    found: int
+    why: str
+    by: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Stands where a damaged or missing record was before ``vfb log repair``.
+
+    ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
+    if there was none: then what the record taught is lost, and the fold goes on without it.
+    """
+
+    why: str
+    covered_by: int | None
+    by: str
+    at: float = 0.0
+
+
+Event: TypeAlias = (
+    Decided
+    | Rewarded
+    | Moved
+    | Forgotten
+    | Activated
+    | Reported
+    | Configured
+    | Retracted
+    | LossAccepted
+    | SetAside
+)

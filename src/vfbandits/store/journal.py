@@ -6,9 +6,10 @@ What every journal promises, and ``tests/contracts/test_journal.py`` checks:
   without gaps.  When it raises, nothing was acknowledged: after the log is opened again none of
   the events is there, or all of them (a disk can fail after it has written), never a part.  A
   journal whose write has failed takes no more until it is opened again.
-* Damage is never silent.  Damaged or vanished records at the *end* of the log are dropped when
-  it is opened, logged, and counted in ``damage``; damage before the end is a ``JournalError``
-  that names the position, when that record is read.
+* Damage is never silent.  Damaged or vanished records at the *end* of the log are a
+  ``JournalLossError`` when it is opened, and nothing is changed.  With ``accept_loss`` they are
+  dropped, logged, counted in ``damage``, and a ``LossAccepted`` is the next record.  Damage before
+  the end is a ``RecordError`` that names the position, when that record is read.
 * One writer at a time: a second one is refused when it opens the log.  Readers come and go.
 * A log that was made with a key is encrypted, all of it, and opens with that key only.
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.codec import IDENTITY_BYTES, Codec, refuse_other_key
-from vfbandits.store.events import Event
+from vfbandits.store.events import Event, LossAccepted
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
@@ -23,6 +24,7 @@ from vfbandits.store.journal import (
 from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Found, sorted_out
 from vfbandits.store.record import encode
+from vfbandits.store.witness import Head, Loss, loss_after, lost
 
 _log = logging.getLogger(__name__)
 
@@ -55,18 +57,30 @@ class MemoryJournal:
     [(2, Forgotten(decision_id='b'))]
     """
 
-    def __init__(self, disk: MemoryDisk | None = None, *, key: JournalKey | None = None) -> None:
+    def __init__(
+        self,
+        disk: MemoryDisk | None = None,
+        *,
+        key: JournalKey | None = None,
+        accept_loss: str | None = None,
+    ) -> None:
         self._disk = disk = MemoryDisk() if disk is None else disk
         if disk.is_taken:
             raise JournalError("the log is open for writing somewhere else; a log has one writer")
         if disk.is_new:
             disk.key_check = None if key is None else key.check(disk.identity)
         refuse_other_key(key, identity=disk.identity, check=disk.key_check, log="in memory")
+        loss = _find_loss(disk)
+        if loss is not None and accept_loss is None:
+            raise lost(loss, log="in memory", advice="Put it back")
         disk.is_taken, disk.is_new = True, False
         self._codec = Codec(disk.identity, key)
         self._is_open, self._has_failed = True, False
         self._guard = threading.Lock()
         self._damage = Damage(self._drop_damaged_end(), self._drop_lost_snapshots())
+        if loss is not None and accept_loss is not None:
+            accepted = LossAccepted(loss.expected, loss.found, loss.why, accept_loss, time.time())
+            self.append([accepted])
 
     @property
     def last_position(self) -> int:
@@ -187,7 +201,7 @@ class MemoryJournal:
         del records[len(records) - len(torn) :]
         if torn:
             self._drop_lost_names()
-            _log.warning("%d damaged records dropped, log ends at %d", len(torn), len(records))
+            _log.warning("%d records lost at the end, log ends at %d", len(torn), len(records))
         return len(torn)
 
     def _drop_lost_names(self) -> None:
@@ -208,3 +222,11 @@ class MemoryJournal:
     def _refuse_unless_open(self) -> None:
         if not self._is_open:
             raise JournalError("the log is closed")
+
+
+def _find_loss(disk: MemoryDisk) -> Loss | None:
+    records, last = disk.records, len(disk.records)
+    positions = range(last, disk.compacted_to, -1)
+    torn = damaged_end((position, records[position - 1]) for position in positions)
+    head, end = Head(last), last - len(torn)
+    return loss_after(head, last=end, compacted_to=last, record_at=lambda position: None)

@@ -32,11 +32,14 @@ def open_journal(
     name: str = DEFAULT_NAME,
     key: JournalKey | None = None,
     wait_s: float | None = None,
+    witness: Path | None = None,
+    accept_loss: str | None = None,
 ) -> Journal:
     """The log at ``target``, for its one writer; a new one is made if there is none.
 
     ``name`` is for databases, which hold several logs; so is ``wait_s``, how long to wait for
-    another writer to go.
+    another writer to go, and ``witness``, the file that notes how far the log was acknowledged (one
+    in a file has its own).  ``accept_loss`` is who accepts that acknowledged records are lost.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,12 +51,14 @@ def open_journal(
     place = _resolve(target)
     if isinstance(place, Path):
         _refuse_name(name)
-        return SqliteJournal(place, key=key)
+        return SqliteJournal(place, key=key, accept_loss=accept_loss)
     _require_psycopg()
     from vfbandits.store.postgres_journal import WAIT_S, PostgresJournal  # noqa: PLC0415
 
     patience = WAIT_S if wait_s is None else wait_s
-    return PostgresJournal(place, name=name, key=key, wait_s=patience)
+    return PostgresJournal(
+        place, name=name, key=key, wait_s=patience, witness=witness, accept_loss=accept_loss
+    )
 
 
 def open_reader(

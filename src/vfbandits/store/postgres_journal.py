@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import cast
 
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Event
+from vfbandits.store.events import Event, LossAccepted
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
@@ -31,6 +32,7 @@ from vfbandits.store.postgres_reader import TIMEOUT_S
 from vfbandits.store.postgres_rows import SNAPSHOT_PATIENCE, PostgresRows
 from vfbandits.store.postgres_tables import FEW, Batch, Writer, make_log
 from vfbandits.store.record import encode
+from vfbandits.store.witness import Head, Loss, Witness, check_of, loss_after, lost
 
 WAIT_S = 2.0
 _TRY_S = 0.05
@@ -66,6 +68,12 @@ class PostgresJournal:
         How long to wait for another writer to go; infinity makes a standby.
     timeout_s
         Of every call; a snapshot may take twenty times as long.
+    witness
+        A file outside the database that notes how far the log was acknowledged (``witness.py``):
+        it tells when a database was put back from an older copy.
+    accept_loss
+        Who accepts that acknowledged records are lost; without it such a log is refused, and with
+        it a ``LossAccepted`` is its next record.
     """
 
     def __init__(
@@ -76,11 +84,14 @@ class PostgresJournal:
         key: JournalKey | None = None,
         wait_s: float = WAIT_S,
         timeout_s: float = TIMEOUT_S,
+        witness: Path | None = None,
+        accept_loss: str | None = None,
     ) -> None:
         address = PostgresAddress.of(url)
         log = f"{name!r} at {address.place}"
         self._guard = threading.Lock()
-        self._has_failed = False
+        self._has_failed = self._is_closed = False
+        self._check = b""
         self._n_dropped = self._n_lost_snapshots = 0
         with ExitStack() as stack:
             self._link = PostgresLink(address, log=log, timeout_s=timeout_s)
@@ -92,7 +103,17 @@ class PostgresJournal:
             stack.callback(finder.close)
             self._rows = PostgresRows(side, finder, name, key)
             self._writer = _lead(self._link, self._rows.id, wait_s)
-            self._last = self._recover()
+            self._witness = None if witness is None else Witness(witness)
+            if self._witness is not None:
+                stack.callback(self._witness.close)
+            self._last, loss = self._recover(may_lose=accept_loss is not None)
+            if loss is not None and accept_loss is not None:
+                accepted = LossAccepted(
+                    loss.expected, loss.found, loss.why, accept_loss, time.time()
+                )
+                self.append([accepted])
+            else:
+                self._note_end()
             self._closing = stack.pop_all()
 
     @property
@@ -144,6 +165,8 @@ class PostgresJournal:
         data = self._rows.codec.seal_snapshot(position, snapshot)
         with self._rows.link.used("given a snapshot", patience=SNAPSHOT_PATIENCE) as connection:
             self._writer.save_snapshot(connection, position, data)
+        if self._witness is not None:
+            self._witness.sync()
 
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots."""
@@ -169,6 +192,9 @@ class PostgresJournal:
     def close(self) -> None:
         """Let the next writer in."""
         with self._guard:
+            if self._witness is not None and not self._is_closed:
+                self._witness.sync()
+            self._is_closed = True
             self._closing.close()
 
     def _write(self, events: Sequence[Event]) -> None:
@@ -182,6 +208,8 @@ class PostgresJournal:
                 self._has_failed = False  # all was taken back
                 raise
             self._last += len(events)
+            if self._witness is not None:
+                self._witness.note(Head(self._last, self._check))
             self._has_failed = False
 
     def _sealed(self, events: Sequence[Event]) -> Iterator[Batch]:
@@ -192,10 +220,12 @@ class PostgresJournal:
                 records = [encode(event) for event in some]
             except JournalError as error:
                 raise _UnwritableError(str(error)) from error
-            yield Batch(codec.names.of_events(some), codec.seal(records, after=self._last + start))
+            sealed = codec.seal(records, after=self._last + start)
+            self._check = check_of(sealed[-1])
+            yield Batch(codec.names.of_events(some), sealed)
 
-    def _recover(self) -> int:
-        """Drop a damaged end, and count it; returns the last good position."""
+    def _recover(self, *, may_lose: bool) -> tuple[int, Loss | None]:
+        """Set a damaged end aside, if it may be lost; returns the last good position."""
         torn = damaged_end(self._rows.backwards())
         acknowledged, compacted, last = self._rows.ends()
         if torn:
@@ -204,17 +234,49 @@ class PostgresJournal:
             raise JournalError(
                 f"the log {self._link.log} must end at {acknowledged}, got {last}: who else wrote?"
             )
-        if last == 0 and acknowledged:
+        seen = self._seen()
+        expected = max(acknowledged, seen.position)
+        if last == 0 and expected:
+            by_file = "" if self._witness is None else f", and remove {self._witness.path}"
             raise JournalError(
-                f"the log {self._link.log} held {acknowledged} events, got an empty one; "
-                "put it back, or start a new log under another name"
+                f"the log {self._link.log} held {expected} events, got an empty one; "
+                f"put it back, or start a new log under another name{by_file}"
             )
-        self._n_dropped = acknowledged - last
+        loss = self._loss(Head(acknowledged), last, compacted)
+        if loss is None and not self._is_accepted(seen, last, compacted):
+            loss = self._loss(seen, last, compacted)
+        if loss is not None and not may_lose:
+            advice = "Put the database back as it was last, or lead where it is"
+            raise lost(loss, log=self._link.log, advice=advice)
         with self._link.used("opened") as connection:
             self._n_lost_snapshots = self._writer.cut(connection, last=last)
-        if self._n_dropped:
+        if loss is not None:
+            self._n_dropped = max(1, expected - last)
             _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
-        return last
+        return last, loss
+
+    def _seen(self) -> Head:
+        """What this machine's witness knows."""
+        head = Head(0) if self._witness is None else self._witness.head
+        if head is None and self._witness is not None:
+            _log.warning("the note of what was acknowledged in %s is damaged", self._witness.path)
+        return head or Head(0)
+
+    def _is_accepted(self, seen: Head, last: int, compacted_to: int) -> bool:
+        """Whether what this machine's witness misses was accepted already, by another machine."""
+        if self._loss(seen, last, compacted_to) is None:
+            return False
+        return any(loss.expected >= seen.position for loss in self._rows.accepted_losses())
+
+    def _loss(self, head: Head, last: int, compacted_to: int) -> Loss | None:
+        record_at = self._rows.record_at
+        return loss_after(head, last=last, compacted_to=compacted_to, record_at=record_at)
+
+    def _note_end(self) -> None:
+        if self._witness is not None:
+            record = self._rows.record_at(self._last)
+            check = check_of(record) if isinstance(record, bytes) else b""
+            self._witness.note(Head(self._last, check))
 
 
 def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:

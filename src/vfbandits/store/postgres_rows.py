@@ -19,11 +19,12 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.codec import Codec, refuse_other_key
-from vfbandits.store.events import Event
+from vfbandits.store.events import Event, LossAccepted
 from vfbandits.store.journal import newest_whole
 from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Found
 from vfbandits.store.postgres_link import PostgresLink
+from vfbandits.store.record import LOSS_ACCEPTED
 from vfbandits.store.rows import (
     ROWS_AT_ONCE,
     NamedRow,
@@ -108,6 +109,22 @@ class PostgresRows:
             return cast("list[Row]", found)
 
         return backwards(page, last=self.ends()[2])
+
+    def record_at(self, position: int) -> object:
+        """The record at a position as it is, None if there is none."""
+        sql = "SELECT record FROM vfb_event WHERE journal = %s AND position = %s"
+        rows = self.link.rows(sql, self.id, position)
+        return rows[0][0] if rows else None
+
+    def accepted_losses(self) -> list[LossAccepted]:
+        """Every ``LossAccepted`` of the log; the kind of a record shows even when encrypted."""
+        sql = (
+            "SELECT position, record FROM vfb_event WHERE journal = %s "
+            "AND length(record) > 1 AND get_byte(record, 1) = %s ORDER BY position"
+        )
+        found = self.link.rows(sql, self.id, LOSS_ACCEPTED)
+        events = (self.codec.open(record, cast("int", place)) for place, record in found)
+        return [event for event in events if isinstance(event, LossAccepted)]
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""

@@ -22,16 +22,19 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.decision import ArmId, DecisionId
-from vfbandits.errors import JournalError
+from vfbandits.errors import JournalError, RecordError
 from vfbandits.store.events import (
     Activated,
     Configured,
     Decided,
     Event,
     Forgotten,
+    LossAccepted,
     Moved,
     Reported,
+    Retracted,
     Rewarded,
+    SetAside,
 )
 
 VERSION = 2
@@ -40,6 +43,8 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT = np.dtype("<f8")
 _REWARD = struct.Struct("<d")
 _DECIDED, _REWARDED, _MOVED, _FORGOTTEN, _ACTIVATED, _REPORTED, _CONFIGURED = range(1, 8)
+_RETRACTED, _LOSS_ACCEPTED, _SET_ASIDE = range(8, 11)
+LOSS_ACCEPTED = _LOSS_ACCEPTED
 
 
 def encode(event: Event) -> bytes:
@@ -68,7 +73,7 @@ def is_whole(record: object) -> bool:
 def decode(record: object, position: int) -> Event:
     """The event of a record; ``position`` is where it stands, for the error."""
     if not isinstance(record, bytes) or not is_whole(record):
-        raise JournalError(f"record {position} of the log is damaged: its checksum is wrong")
+        raise RecordError(f"record {position} of the log is damaged: its checksum is wrong")
     version, kind, _, n_text, n_floats = _HEAD.unpack_from(record)
     if version != VERSION:
         raise JournalError(
@@ -116,6 +121,26 @@ def _spell_rare(event: object) -> tuple[int, str, bytes, bytes]:
         words = (_quote(_text(event.reward_id)), _quote(_text(event.why)), _spell_number(event.at))
         fields = f"[{_spell_id(event.decision_id)},{','.join(words)}]"
         return _REPORTED, fields, _REWARD.pack(float(event.value)), b""
+    if isinstance(event, Retracted):
+        model = "null" if event.model is None else _spell_id(event.model)
+        when = (str(_whole(event.epoch)), _spell_number(event.at))
+        fields = (
+            f"[{_spell_id(event.decision_id)},{model},{','.join(when)},{_quote(_text(event.by))}]"
+        )
+        floats = _REWARD.pack(float(event.value)) + event.x.astype(_FLOAT, copy=False).tobytes()
+        return _RETRACTED, fields, floats, b""
+    return _spell_mending(event)
+
+
+def _spell_mending(event: object) -> tuple[int, str, bytes, bytes]:
+    if isinstance(event, LossAccepted):
+        numbers = f"{_whole(event.expected)},{_whole(event.found)}"
+        words = f"{_quote(_text(event.why))},{_quote(_text(event.by))}"
+        return _LOSS_ACCEPTED, f"[{numbers},{words},{_spell_number(event.at)}]", b"", b""
+    if isinstance(event, SetAside):
+        covered = "null" if event.covered_by is None else str(_whole(event.covered_by))
+        words = f"{_quote(_text(event.why))},{covered},{_quote(_text(event.by))}"
+        return _SET_ASIDE, f"[{words},{_spell_number(event.at)}]", b"", b""
     raise TypeError("an event is one of those in events.py")
 
 
@@ -193,6 +218,18 @@ def _rare(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event
     if kind == _CONFIGURED:
         (at,) = fields
         return Configured(rest, _number(at))
+    if kind == _RETRACTED:
+        name, model, epoch, at, by = fields
+        of = None if model is None else _id(model)
+        value, x = float(floats[0]), floats[1:]
+        return Retracted(_id(name), value, x, of, _whole(epoch), _number(at), _text(by))
+    if kind == _LOSS_ACCEPTED:
+        expected, ended, why, by, at = fields
+        return LossAccepted(_whole(expected), _whole(ended), _text(why), _text(by), _number(at))
+    if kind == _SET_ASIDE:
+        why, covered, by, at = fields
+        snapshot = None if covered is None else _whole(covered)
+        return SetAside(_text(why), snapshot, _text(by), _number(at))
     raise ValueError(f"there is no kind {kind}")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from vfbandits.core.decision import DecisionId
-from vfbandits.errors import JournalError
+from vfbandits.errors import RecordError
 from vfbandits.store.codec import Codec
 from vfbandits.store.events import Event
 from vfbandits.store.journal import refuse_compacted
@@ -27,7 +27,7 @@ def unbroken(
             after += 1
             if position != after:
                 refuse_compacted(after, compacted_to())  # by its writer, a moment ago
-                raise JournalError(f"record {after} of the log is missing, the next is {position}")
+                raise RecordError(f"record {after} of the log is missing, the next is {position}")
             yield position, _open(codec, position, record, name)
 
 
@@ -57,7 +57,7 @@ def backwards(page: Callable[[int], Sequence[Row]], *, last: int) -> Iterator[Ro
 def _open(codec: Codec, position: int, record: object, name: object) -> Event:
     event = codec.open(record, position)
     if codec.names.of_event(event) != name:
-        raise JournalError(
+        raise RecordError(
             f"record {position} of the log must have the number of its decision, got another: "
             "it would not be found"
         )

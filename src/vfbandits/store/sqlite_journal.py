@@ -4,7 +4,7 @@
 
     <log>                       the tables of ``sqlite_rows.py``
     <log>-wal, <log>-shm        SQLite's own, part of the log while it is open
-    <log>.lock                  held by the one writer; notes what was acknowledged
+    <log>.lock                  held by the one writer; the witness of what was acknowledged
     <log>.snapshot-<position>   the newest two, and the first
 
 A commit ends with an fsync of the write-ahead log (``synchronous=FULL``).  All files are for
@@ -14,6 +14,7 @@ their owner only: they hold masked contexts.
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -24,7 +25,7 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Event
+from vfbandits.store.events import Event, LossAccepted
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
@@ -47,11 +48,12 @@ from vfbandits.store.sqlite_rows import (
     make_tables,
     translated,
 )
-from vfbandits.store.write_lock import WriteLock, lock_path
+from vfbandits.store.witness import Head, Loss, Witness, check_of, lock_path, loss_after, lost
 
 __all__ = ["APPLICATION", "VERSION", "SqliteJournal"]
 CHECKPOINT_PAGES = 4_000
 ROWS_AT_ONCE = 250
+_FILES = "the file, its -wal and its .lock, from the disk or a backup,"
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +63,8 @@ class SqliteJournal:
     ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
     long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
     fsyncs each time.  ``names_at_once`` is how many names of events wait in memory
-    (``sqlite_names.py``).
+    (``sqlite_names.py``).  A log that has lost acknowledged records is refused and left as it is,
+    unless ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
 
     >>> import tempfile
     >>> from vfbandits.store.events import Forgotten
@@ -79,13 +82,19 @@ class SqliteJournal:
         key: JournalKey | None = None,
         checkpoint_pages: int = CHECKPOINT_PAGES,
         names_at_once: int = NAMES_AT_ONCE,
+        accept_loss: str | None = None,
     ) -> None:
         self._path = Path(path)
-        self._has_failed = False
-        self._n_dropped = 0
+        self._has_failed = self._is_closed = False
         with ExitStack() as stack, translated(self._path, "opened"):
-            self._lock = WriteLock(lock_path(self._path))
-            stack.callback(self._lock.release)
+            self._witness = Witness(lock_path(self._path))
+            stack.callback(self._witness.close)
+            self._witness.lock()
+            # Looked at by a reader: a writer that closes folds the write-ahead log into the file.
+            loss = _find_loss(self._path, key, self._head())
+            if loss is not None and accept_loss is None:
+                raise lost(loss, log=str(self._path), advice=f"Put {_FILES} back together")
+            self._n_dropped = 0 if loss is None else max(1, loss.expected - loss.found)
             self._db = _connect(self._path)
             stack.callback(self._db.close)
             _prepare(self._db, self._path, key, whole(checkpoint_pages, "checkpoint_pages"))
@@ -99,6 +108,8 @@ class SqliteJournal:
             self._last = self._recover()
             at_once = whole(names_at_once, "names_at_once")
             self._waiting = waiting_in(self._db, at_once=at_once)
+            if loss is not None and accept_loss is not None:
+                self._accept(loss, accept_loss)
             self._closing = stack.pop_all()
 
     @property
@@ -129,8 +140,9 @@ class SqliteJournal:
             with self._rows.translated("written"):
                 self._has_failed = True  # until it is known to have gone well
                 names = self._rows.codec.names.of_events(events)
-                self._insert(names, self._rows.codec.seal(records, after=self._last))
-                self._lock.note(self._last)
+                sealed = self._rows.codec.seal(records, after=self._last)
+                self._insert(names, sealed)
+                self._witness.note(Head(self._last, check_of(sealed[-1])))
                 self._has_failed = False
             return self._last
 
@@ -155,6 +167,7 @@ class SqliteJournal:
         refuse_future(position, self._last)
         with self._rows.translated("given a snapshot"):
             self._snapshots.save(position, snapshot)
+            self._witness.sync()
 
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots."""
@@ -192,6 +205,9 @@ class SqliteJournal:
     def close(self) -> None:
         """Fold the write-ahead log into the file and let the next writer in."""
         with self._rows.guard, self._side.guard, self._rows.translated("closed"):
+            if not self._is_closed:
+                self._is_closed = True
+                self._witness.sync()
             self._closing.close()
 
     def _insert(self, names: list[int | None], records: list[bytes]) -> None:
@@ -234,7 +250,7 @@ class SqliteJournal:
             _log.warning("%s is compacted, but its file did not shrink: %s", self._path, error)
 
     def _recover(self) -> int:
-        """Drop a damaged end, and count it; returns the last good position."""
+        """Set a damaged end aside; returns the last good position."""
         torn = damaged_end(self._rows.backwards())
         if torn:
             with self._transaction():
@@ -247,23 +263,52 @@ class SqliteJournal:
         last = self._rows.last()
         # What the table says of later positions is not believed: other events will stand there.
         self._db.execute("UPDATE log SET indexed_to = ?1 WHERE indexed_to > ?1", (last,))
-        self._compare_with_note(last, torn)
         self._snapshots.set_aside(after=last)
-        self._lock.note(last)
+        if not self._n_dropped:
+            record = self._rows.record_at(last)
+            self._witness.note(Head(last, check_of(record) if isinstance(record, bytes) else b""))
         return last
 
-    def _compare_with_note(self, last: int, torn: list[int]) -> None:
-        noted = self._lock.noted()
-        if noted is None:
+    def _accept(self, loss: Loss, who: str) -> None:
+        """Record that the log goes on without what is lost; until then the witness stays."""
+        _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, loss.found)
+        accepted = LossAccepted(loss.expected, loss.found, loss.why, who, time.time())
+        self.append([accepted])
+
+    def _head(self) -> Head:
+        head = self._witness.head
+        if head is None:
             _log.warning("the note of what was acknowledged in %s.lock is damaged", self._path)
-        if last == 0 and (noted or torn):
+        return head or Head(0)
+
+
+def _find_loss(path: Path, key: JournalKey | None, head: Head) -> Loss | None:
+    """What was acknowledged and is not in the log; one that lost all of it is refused.
+
+    The witness and every snapshot tell how far the log was acknowledged.
+    """
+    rows = None
+    with ExitStack() as stack:
+        if path.exists() and path.stat().st_size:
+            db = connect_reader(path)
+            stack.callback(db.close)
+            rows = None if is_empty(db, path) else SqliteRows(db, path, key)
+        torn = [] if rows is None else damaged_end(rows.backwards())
+        last = 0 if rows is None else rows.last()
+        if torn and rows is not None:
+            last = max(torn[-1] - 1, rows.compacted_to())
+        if last == 0 and (head.position or torn):
             raise JournalError(
-                f"the log {self._path} held {max([noted or 0, *torn])} events, got an empty one; "
+                f"the log {path} held {max([head.position, *torn])} events, got an empty one; "
                 "put it back, or remove its .lock and .snapshot files to start a new log"
             )
-        self._n_dropped = max(len(torn), (noted or 0) - last)
-        if self._n_dropped:
-            _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+        if rows is None:
+            return None
+        seen = [head.position, *torn, *SnapshotFiles(path, rows.codec).positions()]
+        if max(seen) > last:
+            head = Head(max(seen))
+        at = {"last": last, "compacted_to": rows.compacted_to()}
+        return loss_after(head, **at, record_at=rows.record_at)
 
 
 @lru_cache(maxsize=ROWS_AT_ONCE)

@@ -14,7 +14,7 @@ from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Found
 from vfbandits.store.snapshot_files import SnapshotFiles
 from vfbandits.store.sqlite_rows import SqliteRows, connect_reader, is_empty, translated
-from vfbandits.store.write_lock import lock_path, noted_in
+from vfbandits.store.witness import Head, lock_path, noted_in
 
 
 class SqliteReader:
@@ -32,8 +32,10 @@ class SqliteReader:
                 raise JournalError(f"{self._path} must be a log of events, got an empty file")
             self._rows = SqliteRows(db, self._path, key)
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
-            noted = noted_in(lock_path(self._path)) or 0  # before the end is looked up
-            self._n_missing = max(0, noted - self._rows.last())
+            # Both before the end is looked up: a writer may be at work.
+            head = noted_in(lock_path(self._path)) or Head(0)
+            expected = max(head.position, *self._snapshots.positions(), 0)
+            self._n_missing = max(0, expected - self._rows.last())
             self._closing = stack.pop_all()
 
     @property

@@ -109,6 +109,11 @@ class SqliteRows:
 
         return backwards(page, last=self.last())
 
+    def record_at(self, position: int) -> object:
+        """The record at a position as it is, None if there is none."""
+        rows = self._rows("SELECT record FROM event WHERE position = ?", position)
+        return rows[0][0] if rows else None
+
     def find_many(
         self, ids: Sequence[DecisionId], waiting: WaitingNames | None = None
     ) -> dict[DecisionId, Found]:

@@ -10,11 +10,11 @@ from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Terms
 from vfbandits.service.active import ActiveService
 from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaigns import Campaigns
+from vfbandits.service.campaigns import DEFAULT, Campaigns
 from vfbandits.service.consume import Consumer, Hearers
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.log import Logger, logger_for
-from vfbandits.service.run import build_active, listener_of, open_models, signalled
+from vfbandits.service.run import build_active, listener_of, open_models, signalled, tell_of_loss
 from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.tracer import Tracer
 from vfbandits.store.events import Decided
@@ -135,6 +135,9 @@ class ServedActive:
 
     async def _open_campaigns(self) -> Campaigns:
         models = await open_models(self._settings, self.service)
+        for name, model in models.items():
+            if name != DEFAULT:  # that one was opened with the service
+                tell_of_loss(self._log, name, model)
         campaigns = [
             Campaign(
                 plan.name,

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from vfbandits.errors import ConfigError, JournalError
+from vfbandits.errors import ConfigError, JournalError, JournalLossError
 from vfbandits.service.active import ActiveService
 from vfbandits.service.campaigns import DEFAULT
 from vfbandits.service.http_settings import HttpSettings
@@ -141,6 +142,7 @@ class Trainer:
             await self._fail("cannot_listen", error)
             return
         self._n_failures = 0
+        self._settings = replace(self._settings, accept_loss=None)  # a later loss is another one
         self._log.info("leading", term=term, port=port)
         reason = await self._until_over(served, term)
         self._front.wait(STANDING_BY)
@@ -152,11 +154,14 @@ class Trainer:
     async def _take_over(self) -> ActiveService | None:
         try:
             build = partial(build_active, self._settings, self._log, self._supervisor)
-            return await asyncio.to_thread(build)
+            service = await asyncio.to_thread(build)
+        except JournalLossError:
+            raise  # only an operator can say what is to become of it
         except JournalError as error:
             # Another one was quicker, or the database went away.
             await self._fail("cannot_lead", error)
             return None
+        return service
 
     async def _until_over(self, served: ServedActive, term: int) -> str:
         """Wait until we are to stop, or must; returns why we must."""

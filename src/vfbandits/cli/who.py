@@ -1,0 +1,14 @@
+"""Who runs a command, for records that name somebody."""
+
+import getpass
+import os
+import socket
+
+
+def who() -> str:
+    """User and machine, such as ``ops@shop-1``; a number for a user without a name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not be in /etc/passwd
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,48 @@
+"""A server whose journal has lost acknowledged records does not start, unless that is accepted."""
+
+import pytest
+from http_world import HttpWorld
+
+from vfbandits.errors import LinkError
+from vfbandits.service.preflight import preflight
+from vfbandits.store.events import LossAccepted
+from vfbandits.store.open_journal import open_reader
+
+
+def flip_a_bit_of_the_wal(journal):
+    wal = journal.with_name("journal.db-wal")
+    data = bytearray(wal.read_bytes())
+    data[len(data) * 3 // 4] ^= 1
+    wal.write_bytes(data)
+
+
+def test_lost_records_are_refused_until_they_are_accepted_which_is_recorded(tmp_path):
+    with HttpWorld(tmp_path) as world:
+        local = world.local
+        with world.client() as client:
+            for number in range(30):
+                assert world.rank(client, event_id=f"e{number}").status_code == 200
+        local.kill("shop")
+        journal = local.folder / "shop" / "state" / "journal.db"
+        flip_a_bit_of_the_wal(journal)
+        report = preflight(local.config("shop"), timeout_s=0.5)
+        told = [line.says for line in report.findings if line.what == "journal"]
+        assert "acknowledged up to 30" in told[0]
+        assert "--accept-loss" in told[0]
+        with pytest.raises(LinkError, match="acknowledged up to 30, got an end at"):
+            local.start("shop")
+        local.processes.pop("shop").stdout.close()
+        local.start("shop", flags=["--accept-loss"])
+        with world.client() as client:
+            assert client.get("/readyz").status_code == 200
+            assert world.rank(client, event_id="after").status_code == 200
+        reader = open_reader(journal)
+        events = [event for _, event in reader.read()]
+        reader.close()
+        (accepted,) = [event for event in events if isinstance(event, LossAccepted)]
+        assert (accepted.expected, events[accepted.found]) == (30, accepted)
+        assert "@" in accepted.by
+        warned = [line for line in local.events("shop") if line["event"] == "loss_accepted"]
+        assert [line["records"] for line in warned] == [30 - accepted.found]
+        local.kill("shop")
+        local.start("shop")  # once is enough

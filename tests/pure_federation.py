@@ -359,15 +359,16 @@ class PureFederation(Organiser):
                 width = role.roster.find(name).width
                 block = role.trial_rows(ask) if ask.trial else features(name, ask.keys(), width)
                 self.obey(name, role.answer(ask, block))
-            case Keep(stamp, senders, answer):
+            case Keep(stamp, senders, answer, asked):
                 assert stamp not in disk.outbox
-                disk.outbox[stamp] = (senders, answer)
+                disk.outbox[stamp] = (senders, asked, answer)
                 disk.next_round = max(disk.next_round, stamp.round + 1)
-            case Resend(stamp, ask):
+            case Resend(stamp, ask, asked):
                 kept = disk.outbox.get(stamp)
-                lost = Declined(ask.round, ask.attempt, "lost_bytes", "not in the outbox")
-                same = kept is not None and kept[0] == tuple(sorted(ask.senders))
-                self.reply(name, kept[1] if same else lost)
+                code = "lost_bytes" if kept is None else "pads"
+                lost = Declined(ask.round, ask.attempt, code, "not in the outbox")
+                same = kept is not None and kept[:2] == (tuple(sorted(ask.senders)), asked)
+                self.reply(name, kept[2] if same else lost)
             case StoreShare(epoch, share, roster):
                 disk.held[epoch] = HeldShare(share, roster)
             case DropShares(keep):

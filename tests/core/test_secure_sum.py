@@ -11,8 +11,10 @@ from worlds import MORE
 from vfbandits.core.arrays import MaskedBlock
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.pads import PairKey, Stamp
-from vfbandits.core.secure_sum import Blinder, add_blinded
+from vfbandits.core.secure_sum import Blinder, add_blinded, purpose_of
 from vfbandits.errors import SecureSumError, SettingError
+
+ASKED = b"digest of an ask"
 
 
 def circle(n, bound=64.0):
@@ -31,7 +33,7 @@ def test_pads_cancel_in_the_sum_and_the_error_is_below_1e_12(n, rows, dim, seed)
     blocks = np.random.default_rng(seed).uniform(-64, 64, size=(n, rows, dim))
     stamp = Stamp(epoch=1, round=seed)
     messages = [
-        end.blind(MaskedBlock(block), stamp, list(ends))
+        end.blind(MaskedBlock(block), stamp, list(ends), asked=ASKED)
         for end, block in zip(ends.values(), blocks, strict=True)
     ]
     assert np.abs(add_blinded(messages, code) - blocks.sum(axis=0)).max() < 1e-12
@@ -53,7 +55,7 @@ def test_any_part_of_a_round_looks_like_noise():
     """All but one message: the sum is uniform in the ring, whatever the blocks are."""
     _, ends = circle(3)
     zero = MaskedBlock(np.zeros((200, 50)))
-    messages = [end.blind(zero, Stamp(0, 1), list(ends)) for end in ends.values()]
+    messages = [end.blind(zero, Stamp(0, 1), list(ends), asked=ASKED) for end in ends.values()]
     for left, right in itertools.combinations(messages, 2):
         top_bits = ((left.values + right.values) >> np.uint64(60)).ravel()
         counts = np.bincount(top_bits.astype(int), minlength=16)
@@ -67,34 +69,54 @@ def test_the_same_message_again_gives_the_same_bytes_and_another_is_refused():
     _, ends = circle(2)
     block = MaskedBlock(np.ones((1, 2)))
     stamp = Stamp(0, 1)
-    first = ends["p0"].blind(block, stamp, list(ends))
-    assert ends["p0"].blind(block, stamp, list(ends)) is first
+    first = ends["p0"].blind(block, stamp, list(ends), asked=ASKED)
+    assert ends["p0"].blind(block, stamp, list(ends), asked=ASKED) is first
     with pytest.raises(SecureSumError, match="covers one message only"):
-        ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), stamp, list(ends))
+        ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), stamp, list(ends), asked=ASKED)
     with pytest.raises(SecureSumError, match="a stamp after"):
-        ends["p0"].blind(block, Stamp(0, 0), list(ends))
-    again = ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), Stamp(0, 1, attempt=1), list(ends))
+        ends["p0"].blind(block, Stamp(0, 0), list(ends), asked=ASKED)
+    with pytest.raises(SecureSumError, match="covers one message only"):
+        ends["p0"].blind(block, stamp, list(ends), asked=b"another ask")
+    retry = Stamp(0, 1, attempt=1)
+    again = ends["p0"].blind(MaskedBlock(2 * np.ones((1, 2))), retry, list(ends), asked=ASKED)
     assert (again.values != first.values).all()
 
 
 def test_the_same_block_with_other_senders_is_another_message():
     _, ends = circle(3)
     block = MaskedBlock(np.ones((1, 2)))
-    ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1", "p2"])
+    ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1", "p2"], asked=ASKED)
     with pytest.raises(SecureSumError, match="covers one message only"):
-        ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1"])
+        ends["p0"].blind(block, Stamp(0, 1), ["p0", "p1"], asked=ASKED)
 
 
-def test_pads_differ_with_epoch_round_attempt_shape_and_pair():
+def test_pads_differ_with_epoch_round_attempt_shape_purpose_and_pair():
     key = PairKey(b"k" * 32)
     stamps = [Stamp(0, 0, 0), Stamp(1, 0, 0), Stamp(0, 1, 0), Stamp(0, 0, 1)]
-    pads = [key.pad(stamp, (2, 3)).tobytes() for stamp in stamps]
+    purposes = [
+        purpose_of(asked, senders)
+        for asked in (ASKED, b"another ask")
+        for senders in (("p0", "p1"), ("p0", "p1", "p2"), ("p0, p1",))
+    ]
+    pads = [key.pad(stamp, (2, 3), purpose=purposes[0]).tobytes() for stamp in stamps]
+    pads += [key.pad(stamps[0], (2, 3), purpose=purpose).tobytes() for purpose in purposes[1:]]
     pads += [
-        key.pad(stamps[0], (3, 2)).tobytes(),
-        PairKey(b"l" * 32).pad(stamps[0], (2, 3)).tobytes(),
+        key.pad(stamps[0], (3, 2), purpose=purposes[0]).tobytes(),
+        PairKey(b"l" * 32).pad(stamps[0], (2, 3), purpose=purposes[0]).tobytes(),
     ]
     assert len(set(pads)) == len(pads)
-    assert key.pad(stamps[0], (2, 3)).tobytes() == pads[0]
+    assert key.pad(stamps[0], (2, 3), purpose=purposes[0]).tobytes() == pads[0]
+
+
+def test_ends_that_were_asked_for_different_things_do_not_cancel():
+    _, ends = circle(2)
+    zero = MaskedBlock(np.zeros((1, 8)))
+    messages = [
+        end.blind(zero, Stamp(0, 1), list(ends), asked=asked)
+        for end, asked in zip(ends.values(), (ASKED, b"another ask"), strict=True)
+    ]
+    total = messages[0].values + messages[1].values
+    assert total.all()
 
 
 @pytest.mark.parametrize(
@@ -103,9 +125,9 @@ def test_pads_differ_with_epoch_round_attempt_shape_and_pair():
 def test_values_that_do_not_fit_are_refused_before_sending(value, what):
     _, ends = circle(2)
     with pytest.raises(SecureSumError, match=f"bound 64, got .*{what}.*nothing was sent"):
-        ends["p0"].blind(MaskedBlock(np.array([[value]])), Stamp(0, 1), list(ends))
+        ends["p0"].blind(MaskedBlock(np.array([[value]])), Stamp(0, 1), list(ends), asked=ASKED)
     # The stamp was not used up: the right value may still go out under it.
-    ends["p0"].blind(MaskedBlock(np.array([[1.0]])), Stamp(0, 1), list(ends))
+    ends["p0"].blind(MaskedBlock(np.array([[1.0]])), Stamp(0, 1), list(ends), asked=ASKED)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +141,8 @@ def test_a_bound_that_leaves_too_few_bits_is_refused(bound, message):
 def test_a_sum_is_all_or_nothing():
     code, ends = circle(3)
     block = MaskedBlock(np.ones((1, 2)))
-    messages = [end.blind(block, Stamp(0, 1), list(ends)) for end in ends.values()]
-    late = ends["p2"].blind(block, Stamp(0, 2), list(ends))
+    messages = [end.blind(block, Stamp(0, 1), list(ends), asked=ASKED) for end in ends.values()]
+    late = ends["p2"].blind(block, Stamp(0, 2), list(ends), asked=ASKED)
     for bad, message in [
         (messages[:2], r"needs messages from \['p0', 'p1', 'p2'\], got \['p0', 'p1'\]"),
         ([*messages, messages[0]], r"got \['p0', 'p0', 'p1', 'p2'\]"),
@@ -138,12 +160,13 @@ def test_a_sum_is_all_or_nothing():
 def test_a_message_that_would_hide_nothing_is_refused(senders, message):
     _, ends = circle(2)
     with pytest.raises(SecureSumError, match=message):
-        ends["p0"].blind(MaskedBlock(np.ones((1, 1))), Stamp(0, 1), senders)
+        ends["p0"].blind(MaskedBlock(np.ones((1, 1))), Stamp(0, 1), senders, asked=ASKED)
 
 
 def test_keys_and_messages_are_not_shown():
     _, ends = circle(2)
-    message = ends["p0"].blind(MaskedBlock(np.ones((1, 1))), Stamp(0, 1), list(ends))
+    block = MaskedBlock(np.ones((1, 1)))
+    message = ends["p0"].blind(block, Stamp(0, 1), list(ends), asked=ASKED)
     assert repr(ends["p0"]) == "Blinder('p0')"
     assert "values" not in repr(message)
     assert repr(PairKey(b"secret")) == "PairKey()"
@@ -158,5 +181,5 @@ def test_the_same_keys_make_other_pads_in_another_session():
     for session in ("one", "two"):
         end = Blinder("a", code, keys["a"], session=session)
         end.meet(public)
-        messages[session] = end.blind(block, Stamp(1, 1), "ab").values
+        messages[session] = end.blind(block, Stamp(1, 1), "ab", asked=ASKED).values
     assert (messages["one"] != messages["two"]).all()

@@ -42,7 +42,7 @@ def test_blinded_messages_hold_no_masked_value_either():
     rng = np.random.default_rng(1)
     for end, share, width in zip(ends, shares, WIDTHS, strict=True):
         masked = share.mask(PlainBlock(rng.standard_normal((20, width))))
-        message = end.blind(masked, Stamp(0, 1), "abc")
+        message = end.blind(masked, Stamp(0, 1), "abc", asked=b"")
         assert isinstance(message, BlindedBlock)
         assert not contains(message.values.view(np.float64), masked)
         assert not (message.values == code.encode(masked)).any()

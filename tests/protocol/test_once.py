@@ -14,6 +14,7 @@ from vfbandits.errors import SecureSumError
 from vfbandits.protocol.instructions import Fetch, Reply, Resend
 from vfbandits.protocol.messages import Ask
 from vfbandits.protocol.once import OnceOnly
+from vfbandits.protocol.rows import rows_digest
 
 ALL = ("bank", "news", "post")
 ROSTER = PureFederation(
@@ -31,7 +32,12 @@ def ask(number, attempt=0, senders=ALL):
 
 
 def send(once, number, attempt=0, senders=ALL):
-    return once.cover(ROWS, Stamp(1, number, attempt), senders)
+    asked = rows_digest(ask(number, attempt, senders))
+    return once.cover(ROWS, Stamp(1, number, attempt), senders, asked=asked)
+
+
+def again(which):
+    return Resend(Stamp(1, which.round, which.attempt), which, rows_digest(which))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +62,8 @@ def test_senders_are_two_or_more_passive_participants_with_itself(senders, probl
 
 def test_a_round_before_the_first_new_one_is_never_made_anew():
     once = once_only(next_round=5)
-    assert once.first_or_again(ask(4)) == Resend(Stamp(1, 4), ask(4))
-    assert once.first_or_again(ask(4, attempt=1)) == Resend(Stamp(1, 4, 1), ask(4, attempt=1))
+    assert once.first_or_again(ask(4)) == again(ask(4))
+    assert once.first_or_again(ask(4, attempt=1)) == again(ask(4, attempt=1))
     assert once.first_or_again(ask(5)) == Fetch(ask(5))
     assert once.next_round == 5
 
@@ -67,8 +73,7 @@ def test_what_was_sent_or_skipped_is_only_sent_again():
     send(once, 7, attempt=1)
     assert once.next_round == 8
     for number, attempt in ((7, 1), (7, 0), (6, 0), (6, 9), (1, 0)):
-        again = once.first_or_again(ask(number, attempt))
-        assert again == Resend(Stamp(1, number, attempt), ask(number, attempt))
+        assert once.first_or_again(ask(number, attempt)) == again(ask(number, attempt))
     for number, attempt in ((7, 2), (8, 0)):
         assert once.first_or_again(ask(number, attempt)) == Fetch(ask(number, attempt))
 
@@ -91,7 +96,7 @@ def test_a_round_is_never_sent_again_with_other_participants():
 def test_a_message_that_was_refused_does_not_use_its_stamp_up():
     once = once_only()
     with pytest.raises(SecureSumError, match="a larger one"):
-        once.cover(MaskedBlock(np.full((1, 4), 65.0)), Stamp(1, 3), ALL)
+        once.cover(MaskedBlock(np.full((1, 4), 65.0)), Stamp(1, 3), ALL, asked=b"")
     assert once.first_or_again(ask(3)) == Fetch(ask(3))
     send(once, 3)
 
@@ -112,13 +117,33 @@ def test_whatever_is_asked_a_stamp_is_used_once_and_a_round_has_one_set_of_sende
 
 def test_pads_need_the_key_that_the_others_believe():
     other = OnceOnly("bank", ROSTER.roster, X25519PrivateKey.generate(), next_round=1)
-    first, second = once_only().cover(ROWS, Stamp(1, 1), ALL), other.cover(ROWS, Stamp(1, 1), ALL)
+    first, second = send(once_only(), 1), send(other, 1)
     assert (first.values != second.values).all()
 
 
-def test_an_ask_with_other_users_under_a_used_stamp_gets_the_bytes_of_the_first():
-    """Its digest is that of the first rows, so the active participant refuses it."""
+@pytest.mark.parametrize("attempt", [0, 1])
+@pytest.mark.parametrize("change", [{"users": ("eve",)}, {"arms": (("b",),)}, {"trial": 7}])
+def test_attempts_of_a_round_ask_for_the_same_rows(attempt, change):
     once = once_only()
     send(once, 7)
-    other = ask(7)._replace(users=("eve",))
-    assert once.first_or_again(other) == Resend(Stamp(1, 7), other)
+    refused = once.first_or_again(ask(7, attempt)._replace(**change))
+    assert isinstance(refused, Reply)
+    assert refused.message.code == "pads"
+    assert "asks for the same rows" in refused.message.reason
+
+
+def test_of_an_older_round_only_what_was_sent_for_the_same_ask_is_sent_again():
+    """The outbox compares the digests."""
+    once = once_only()
+    send(once, 6)
+    send(once, 7)
+    other = ask(6)._replace(users=("eve",))
+    assert once.first_or_again(other) == again(other)
+    assert again(other).asked != again(ask(6)).asked
+
+
+def test_pads_go_by_the_roster_as_well():
+    """Under another roster other numbers and participants may be meant."""
+    after = ROSTER.make_roster({"shop": 1, "bank": 1, "news": 1, "post": 1}, number=2)
+    other = OnceOnly("bank", after, ROSTER.sealing["bank"], next_round=1)
+    assert (send(once_only(), 1).values != send(other, 1).values).all()

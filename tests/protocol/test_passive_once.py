@@ -6,6 +6,7 @@ from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.pads import Stamp
 from vfbandits.protocol.instructions import Fetch, Reply, Resend
 from vfbandits.protocol.messages import Ask, Declined
+from vfbandits.protocol.rows import rows_digest
 
 BOTH = ("bank", "news")
 ASK = Ask(1, 0, 1, ("ann", "bob"), (("a", "b"), ("b",)), BOTH)
@@ -34,8 +35,8 @@ def test_an_ask_that_came_again_while_rows_were_looked_up_gets_the_same_bytes():
     assert bank.hear(ask) == [Fetch(ask)]
     keep, _ = bank.answer(ask, rows_of(ask))
     changed = PlainBlock(rows_of(ask) + 1.0)
-    assert bank.answer(ask, changed) == [Resend(keep.stamp, ask)]
-    assert bank.hear(ask) == [Resend(keep.stamp, ask)]
+    assert bank.answer(ask, changed) == [Resend(keep.stamp, ask, keep.asked)]
+    assert bank.hear(ask) == [Resend(keep.stamp, ask, keep.asked)]
 
 
 def test_rows_that_are_found_out_of_order_are_not_sent_under_pads():
@@ -45,7 +46,7 @@ def test_rows_that_are_found_out_of_order_are_not_sent_under_pads():
     bank.hear(ask)
     bank.hear(later)
     bank.answer(later, rows_of(later))
-    assert bank.answer(ask, rows_of(ask)) == [Resend(Stamp(1, 1), ask)]
+    assert bank.answer(ask, rows_of(ask)) == [Resend(Stamp(1, 1), ask, rows_digest(ask))]
 
 
 def test_the_same_round_with_other_participants_is_declined():
@@ -65,4 +66,4 @@ def test_what_was_sent_before_a_restart_is_not_made_anew():
     ask = ASK
     federation.obey("bank", bank.hear(ask))
     federation.start("bank")
-    assert federation.passive["bank"].hear(ask) == [Resend(Stamp(1, 1), ask)]
+    assert federation.passive["bank"].hear(ask) == [Resend(Stamp(1, 1), ask, rows_digest(ask))]

@@ -12,6 +12,7 @@ from worlds import MORE
 from vfbandits.core.pads import Stamp
 from vfbandits.protocol.messages import Answer, Ask, Declined, Welcome
 from vfbandits.protocol.rounds import MOST_ATTEMPTS
+from vfbandits.protocol.rows import REAL, ask_digest
 
 FOUR = {"shop": 3, "bank": 2, "news": 1, "post": 2}
 PASSIVE = ("bank", "news", "post")
@@ -327,12 +328,13 @@ def test_a_bystander_cannot_end_an_attempt():
     federation.check(number, ("shop", "bank", "post"))
 
 
-def test_the_outbox_has_each_message_under_its_stamp_and_senders():
+def test_the_outbox_has_each_message_under_its_stamp_senders_and_ask():
     federation = secure()
     number = federation.ask()
     for name in PASSIVE:
-        ((stamp, (senders, answer)),) = federation.disks[name].outbox.items()
+        ((stamp, (senders, asked, answer)),) = federation.disks[name].outbox.items()
         assert (stamp, senders) == (Stamp(1, number), PASSIVE)
+        assert asked == ask_digest(REAL, ("ann", "bob"), (("a", "b"), ("b", "c", "d")))
         assert {bytes(answer.values)} == federation.under_pads[name, number, 0]
 
 

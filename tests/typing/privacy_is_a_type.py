@@ -21,7 +21,7 @@ def a_plain_block_is_never_aggregated(block: PlainBlock, split: Split) -> None:
 
 
 def a_plain_block_is_never_blinded_without_a_mask(block: PlainBlock, end: Blinder) -> None:
-    end.blind(block, Stamp(0, 0), ["a", "b"])  # type: ignore[arg-type]
+    end.blind(block, Stamp(0, 0), ["a", "b"], asked=b"")  # type: ignore[arg-type]
 
 
 def a_masked_block_is_not_masked_twice(block: MaskedBlock, share: MaskShare) -> None:

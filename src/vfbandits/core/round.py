@@ -37,6 +37,7 @@ from vfbandits.errors import ContextError, SecureSumError, SettingError
 
 MASKS = ("blockwise", "dense")
 AGGREGATIONS = ("plain", "secure")
+IN_ONE_PROCESS = b"rows of a federation in one process"
 
 
 class Federation:
@@ -250,7 +251,11 @@ class Federation:
         self._round += 1
         stamp = Stamp(self._epoch, self._round)
         senders = [name for name in masked if name != self.split.active]
-        messages = [self._blinders[name].blind(masked[name], stamp, senders) for name in senders]
+        # One process has everybody's rows: nobody can be asked for others under this stamp.
+        messages = [
+            self._blinders[name].blind(masked[name], stamp, senders, asked=IN_ONE_PROCESS)
+            for name in senders
+        ]
         return masked[self.split.active] + add_blinded(messages, self._code)
 
     def snapshot(self) -> Snapshot:

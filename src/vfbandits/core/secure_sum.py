@@ -4,9 +4,11 @@ Each passive participant adds to its message one pad for every other one; of two
 by name adds the pad and the other subtracts it, so pads cancel in the sum and only there.  With a
 single passive participant there would be nothing to cancel and nothing hidden.
 
-Two rules keep the parts hidden.  A stamp covers one message: sending another under the same pads
-would show the difference.  And a round that was sent is never summed again with fewer
-participants: the two sums would differ by exactly the missing one's message.
+Three rules keep the parts hidden.  A stamp covers one message: sending another under the same pads
+would show the difference.  A round that was sent is never summed again with fewer participants: the
+two sums would differ by exactly the missing one's message.  And a pad is keyed by what its
+participant was asked for and with whom: messages of participants that were asked for different
+things add up to noise.
 """
 
 import hashlib
@@ -18,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from vfbandits.core.arrays import MaskedBlock, Matrix
 from vfbandits.core.fixed_point import FixedPoint, Ring
-from vfbandits.core.pads import PairKey, Stamp, agree
+from vfbandits.core.pads import PURPOSE_SIZE, PairKey, Stamp, agree
 from vfbandits.errors import SecureSumError
 
 FEWEST_SENDERS = 2
@@ -77,16 +79,20 @@ class Blinder:
             if other != self.name
         }
 
-    def blind(self, block: MaskedBlock, stamp: Stamp, senders: Iterable[str]) -> BlindedBlock:
+    def blind(
+        self, block: MaskedBlock, stamp: Stamp, senders: Iterable[str], *, asked: bytes
+    ) -> BlindedBlock:
         """The message for one round, whose senders were fixed before anyone sends.
 
-        The very same block under the same stamp gives the very same bytes again; any other use of
-        a stamp that is not new is refused.
+        ``asked`` is a digest of what this participant was asked for, made by itself.  The very same
+        block under the same stamp gives the very same bytes again; any other use of a stamp that
+        is not new is refused.
         """
         names = tuple(sorted(senders))
         self._refuse(names)
+        purpose = purpose_of(asked, names)
         plain = self.code.encode(block)
-        digest = hashlib.sha256(plain.tobytes() + repr((plain.shape, names)).encode()).digest()
+        digest = hashlib.sha256(plain.tobytes() + repr(plain.shape).encode() + purpose).digest()
         if self._last is not None and stamp <= self._last[0].stamp:
             if stamp == self._last[0].stamp and digest == self._last[1]:
                 return self._last[0]
@@ -98,7 +104,7 @@ class Blinder:
         for other in names:
             if other == self.name:
                 continue
-            pad = self._keys[other].pad(stamp, (plain.shape[0], plain.shape[1]))
+            pad = self._keys[other].pad(stamp, (plain.shape[0], plain.shape[1]), purpose=purpose)
             total = total + pad if self.name < other else total - pad
         message = BlindedBlock(stamp, self.name, names, total)
         self._last = (message, digest)
@@ -113,6 +119,13 @@ class Blinder:
         strangers = [name for name in names if name != self.name and name not in self._keys]
         if strangers:
             raise SecureSumError(f"{self.name!r} shares no key with {strangers}")
+
+
+def purpose_of(asked: bytes, senders: tuple[str, ...]) -> bytes:
+    """The purpose of a pad: a digest of what was asked, and of the senders in their order."""
+    # Names may hold any character; Python's own literal is read in one way only.
+    spelt = b"%d:%b%b" % (len(asked), asked, ascii(senders).encode())
+    return hashlib.blake2b(spelt, digest_size=PURPOSE_SIZE).digest()
 
 
 def add_blinded(messages: Iterable[BlindedBlock], code: FixedPoint) -> Matrix:

@@ -19,10 +19,13 @@ from vfbandits.protocol.messages import (
 )
 from vfbandits.protocol.once import OnceOnly
 from vfbandits.protocol.rows import (
+    CHANGE,
+    ask_digest,
     digest_for,
     problem_with_rows,
     refuse_not_finite,
     refuse_out_of_bounds,
+    rows_digest,
 )
 from vfbandits.protocol.trial import TrialMask, trial_block
 
@@ -69,20 +72,28 @@ class Answers:
                 ask.senders,
                 epoch=ask.epoch,
                 digest=digest_for(ask),
+                asked=b"" if self._once is None else rows_digest(ask),
                 missing=missing,
             )
         except (MaskError, WireError, SecureSumError) as error:
             return [Reply(Declined(ask.round, ask.attempt, "features", str(error)))]
 
-    def part(self, message: Prepare, new: MaskShare) -> list[PassiveInstruction]:
-        """Its part of the change from this share to another; MaskError, SecureSumError."""
-        # Pads go by the round's number, which no other message ever has, and by the epoch in force.
+    def part(
+        self, message: Prepare, new: MaskShare, *, roster: str, deal: str
+    ) -> list[PassiveInstruction]:
+        """Its part of the change from this share to another; MaskError, SecureSumError.
+
+        ``roster`` is the digest of the roster that comes into force, and ``deal`` the name of the
+        deal that the new share is of.
+        """
+        # Pads go by the round's number, by the epoch in force, and by what comes into force.
         return self._send(
             remask_part(self._share, new),
             Stamp(self.epoch, message.round),
             message.senders,
             epoch=message.epoch,
             digest=digest_of(change_keys(message.epoch, message.senders)),
+            asked=ask_digest(CHANGE, (), (), details=(message.epoch, roster, deal)),
         )
 
     def problem_with_senders(self, senders: tuple[str, ...]) -> str:
@@ -127,12 +138,13 @@ class Answers:
         *,
         epoch: int,
         digest: bytes,
+        asked: bytes,
         missing: int = 0,
     ) -> list[PassiveInstruction]:
         """Send masked rows: as they are, or under pads and written down before."""
         values = rows.data
         if self._once is not None:
-            values = self._once.cover(rows, stamp, senders).values.data
+            values = self._once.cover(rows, stamp, senders, asked=asked).values.data
         answer = Answer(
             stamp.round,
             stamp.attempt,
@@ -145,4 +157,4 @@ class Answers:
         )
         if self._once is None:
             return [Reply(answer)]
-        return [Keep(stamp, tuple(sorted(senders)), answer), Reply(answer)]
+        return [Keep(stamp, tuple(sorted(senders)), answer, asked), Reply(answer)]

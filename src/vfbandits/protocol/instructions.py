@@ -76,19 +76,28 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keep:
-    """Write this message to the outbox before it is sent: it is the only one under its stamp."""
+    """Write this message to the outbox before it is sent: it is the only one under its stamp.
+
+    ``asked`` and ``senders`` are the digest of what was asked, and of whom.
+    """
 
     stamp: Stamp
     senders: tuple[str, ...]
     answer: Answer
+    asked: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """Send the very bytes that the outbox has for this ask, or decline with "lost_bytes"."""
+    """Send the very bytes that the outbox has for this ask, or decline.
+
+    With "lost_bytes" if there are none under ``stamp``, and with "pads" if those are for another
+    ask: ``asked`` is the digest of this one.
+    """
 
     stamp: Stamp
     ask: Ask
+    asked: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

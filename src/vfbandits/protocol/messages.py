@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import NamedTuple, TypeAlias
 
-PROTOCOL = 2
+PROTOCOL = 3
 DTYPE = "<f8"
 MOST_ROWS = 1 << 20
 MOST_BYTES = 64 << 20

@@ -1,7 +1,7 @@
 """Under pads, a round is sent once; after that only the very same bytes, or none.
 
 Two messages under one stamp would show their difference.  So would two sums of one round, the
-second with fewer participants.
+second with fewer participants or for other rows.
 """
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -13,6 +13,7 @@ from vfbandits.core.secure_sum import FEWEST_SENDERS, BlindedBlock, Blinder
 from vfbandits.protocol.instructions import Fetch, Reply, Resend
 from vfbandits.protocol.messages import Ask, Declined
 from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rows import rows_digest
 
 
 class OnceOnly:
@@ -32,9 +33,11 @@ class OnceOnly:
         self._name = name
         self._known = {member.name for member in roster.passive}
         self._first_round = next_round
-        self._last: tuple[Stamp, tuple[str, ...]] | None = None
+        self._last: tuple[Stamp, tuple[str, ...], bytes] | None = None
         code = FixedPoint(n_terms=len(roster.passive), bound=roster.terms.bound)
-        self._blinder = Blinder(name, code, sealing_key, session=roster.session)
+        # Two that go by different rosters may mean different participants and numbers.
+        session = f"{roster.session}/{roster.digest}"
+        self._blinder = Blinder(name, code, sealing_key, session=session)
         self._blinder.meet(
             {
                 other.name: X25519PublicKey.from_public_bytes(bytes.fromhex(other.sealing_key))
@@ -59,20 +62,37 @@ class OnceOnly:
         """What an ask gets: new rows, the bytes that were sent before, or nothing."""
         stamp = Stamp(ask.epoch, ask.round, ask.attempt)
         if self._last is None:
-            return Fetch(ask) if ask.round >= self._first_round else Resend(stamp, ask)
-        last, senders = self._last
+            if ask.round >= self._first_round:
+                return Fetch(ask)
+            return Resend(stamp, ask, rows_digest(ask))
+        last, senders, asked = self._last
+        if ask.round == last.round:
+            problem = _problem_with_attempt(ask, senders, asked)
+            if problem:
+                return Reply(Declined(ask.round, ask.attempt, "pads", problem))
         if (ask.round, ask.attempt) <= (last.round, last.attempt):
-            return Resend(stamp, ask)
-        if ask.round == last.round and senders != tuple(sorted(ask.senders)):
-            reason = (
-                "a round is never sent again with other participants: the sums would differ by "
-                "the masked rows of those that are missing"
-            )
-            return Reply(Declined(ask.round, ask.attempt, "pads", reason))
+            return Resend(stamp, ask, rows_digest(ask))
         return Fetch(ask)
 
-    def cover(self, rows: MaskedBlock, stamp: Stamp, senders: tuple[str, ...]) -> BlindedBlock:
-        """The rows under pads; from now on the stamp is used up."""
-        blinded = self._blinder.blind(rows, stamp, senders)
-        self._last = (stamp, blinded.senders)
+    def cover(
+        self, rows: MaskedBlock, stamp: Stamp, senders: tuple[str, ...], *, asked: bytes
+    ) -> BlindedBlock:
+        """The rows under pads; from now on the stamp is used up.
+
+        ``asked`` is the digest of what was looked up, as ``ask_digest`` makes it.
+        """
+        blinded = self._blinder.blind(rows, stamp, senders, asked=asked)
+        self._last = (stamp, blinded.senders, asked)
         return blinded
+
+
+def _problem_with_attempt(ask: Ask, senders: tuple[str, ...], asked: bytes) -> str:
+    """Why this ask is no attempt of the round that asked for ``asked``; nothing if it is one."""
+    if tuple(sorted(ask.senders)) != senders:
+        return (
+            "a round is never sent again with other participants: the sums would differ by the "
+            "masked rows of those that are missing"
+        )
+    if rows_digest(ask) != asked:
+        return "every attempt of a round asks for the same rows, got other rows or another kind"
+    return ""

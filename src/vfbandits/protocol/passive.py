@@ -20,6 +20,7 @@ from vfbandits.errors import (
     WireError,
 )
 from vfbandits.protocol.answers import Answers
+from vfbandits.protocol.envelope import read_label
 from vfbandits.protocol.handshake import hello_of
 from vfbandits.protocol.held_share import HeldShare, Membership, Secrets
 from vfbandits.protocol.instructions import (
@@ -206,7 +207,10 @@ class PassiveParticipant:
             place = self._membership(message.roster) if message.roster else self._place
             place.refuse_unless_next(self.roster)
             held = place.obtain_share(message.epoch, message.envelope, self._secrets)
-            sent = answers.part(message, held.share)
+            deal = (
+                read_label(message.envelope, roster=place.roster).deal if message.envelope else ""
+            )
+            sent = answers.part(message, held.share, roster=place.roster.digest, deal=deal)
         except NOT_PREPARED as error:
             return [Reply(Declined(message.round, 0, "bad_request", str(error)))]
         self._held[message.epoch] = held

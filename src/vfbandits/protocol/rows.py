@@ -1,7 +1,8 @@
 """What an ask may want, and what rows may be: checked at both ends with the same functions."""
 
 import math
-from hashlib import blake2b
+from functools import lru_cache
+from hashlib import blake2b, sha256
 
 from scipy.linalg.blas import ddot
 
@@ -11,6 +12,9 @@ from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, Ask
 
 ROUNDING = 1e-9
 LARGEST_NUMBER = 1 << 63
+REAL = "rows"
+TRIAL = "trial"
+CHANGE = "change of masks"
 
 
 def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
@@ -36,9 +40,46 @@ def digest_for(ask: Ask) -> bytes:
     >>> digest_for(ask) == digest_for(Ask(1, 0, 1, users=("ann",), trial=7))
     False
     """
+    head = ascii((ask.trial, ask.senders)).encode()
+    return blake2b(head + _spelt(ask.users, ask.arms), digest_size=DIGEST_SIZE).digest()
+
+
+def ask_digest(
+    kind: str,
+    users: tuple[str, ...],
+    arms: tuple[tuple[str, ...], ...],
+    *,
+    details: tuple[int | str, ...] = (),
+) -> bytes:
+    """A digest of what a passive participant looked up, for the key of its pads.
+
+    ``users`` and ``arms`` are those whose rows it looked up, in their order, and not the names by
+    which it was asked for them: two participants that are asked by different names for the same
+    rows have the same digest.  ``kind`` is ``REAL``, ``TRIAL`` or ``CHANGE``; ``details`` are
+    what else an ask of this kind depends on.  Each participant makes the digest itself and sends it
+    to nobody.
+
+    >>> ask_digest(REAL, ("ann",), (("tea",),)) == ask_digest(REAL, ("ann",), (("mate",),))
+    False
+    >>> ask_digest(REAL, ("ann",), ()) == ask_digest(TRIAL, ("ann",), (), details=(7,))
+    False
+    """
+    # Collisions would be found by the one that chooses the users: 256 bits, and not 128 as above.
+    return sha256(ascii((kind, details)).encode() + _spelt(users, arms)).digest()
+
+
+@lru_cache(maxsize=2)
+def _spelt(users: tuple[str, ...], arms: tuple[tuple[str, ...], ...]) -> bytes:
+    """Users and arms as bytes; an answer needs them twice, and to spell them takes time."""
     # Python's own literal in ASCII: the same in every version, and read in one way only.
-    whole = ascii((ask.trial, ask.senders, ask.users, ask.arms))
-    return blake2b(whole.encode(), digest_size=DIGEST_SIZE).digest()
+    return ascii((users, arms)).encode()
+
+
+def rows_digest(ask: Ask) -> bytes:
+    """The digest of an ask for rows: users and arms are looked up by the names in the ask."""
+    if ask.trial:
+        return ask_digest(TRIAL, ask.users, ask.arms, details=(ask.trial,))
+    return ask_digest(REAL, ask.users, ask.arms)
 
 
 def is_number(value: int) -> bool:

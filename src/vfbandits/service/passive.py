@@ -133,7 +133,8 @@ class PassiveService:
         if isinstance(todo, Reply):
             replies.append(todo.message)
         elif isinstance(todo, Keep):
-            self._needed_outbox().keep(todo.stamp, todo.senders, encode(todo.answer))
+            kept = encode(todo.answer)
+            self._needed_outbox().keep(todo.stamp, todo.senders, kept, asked=todo.asked)
         elif isinstance(todo, Resend):
             replies.append(self._again(todo))
         elif isinstance(todo, StoreShare):
@@ -170,11 +171,15 @@ class PassiveService:
 
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""
-        found = self._needed_outbox().find(todo.stamp, tuple(sorted(todo.ask.senders)))
+        number, attempt = todo.ask.round, todo.ask.attempt
+        found = self._needed_outbox().find(todo.stamp)
         if found is None:
             reason = "these bytes are no longer in the outbox"
-            return Declined(todo.ask.round, todo.ask.attempt, "lost_bytes", reason)
-        message = decode_to_active(found)
+            return Declined(number, attempt, "lost_bytes", reason)
+        if (found.senders, found.asked) != (tuple(sorted(todo.ask.senders)), todo.asked):
+            reason = "the bytes that were sent under this stamp are for another ask"
+            return Declined(number, attempt, "pads", reason)
+        message = decode_to_active(found.message)
         if not isinstance(message, Answer):
             raise ConfigError("the outbox holds something that is not an answer")
         return message

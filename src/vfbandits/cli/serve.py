@@ -62,9 +62,11 @@ def active(
         settings = replace(settings, place=place, http=http)
     if accept_loss:
         settings = replace(settings, accept_loss=who())
-    start_logging()
-    # A ranker takes no calls: what it would log are the leader's refusals.
-    with nullcontext() if role is Role.RANKER else log_refused_peers(settings.place.name):
+    with (
+        start_logging(),
+        # A ranker takes no calls: what it would log are the leader's refusals.
+        nullcontext() if role is Role.RANKER else log_refused_peers(settings.place.name),
+    ):
         if role is not Role.BOTH:
             require("uvicorn", extra="http", to="serving over HTTP")
             from vfbandits.web.roles import run_role  # noqa: PLC0415  (an extra)
@@ -105,8 +107,8 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     settings = load_passive(config)
     if insecure:
         settings = replace(settings, place=replace(settings.place, insecure=True))
-    start_logging()
-    run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
+    with start_logging():
+        run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import structlog
 
 from vfbandits.protocol.instructions import Facts
 from vfbandits.protocol.roster import ACTIVE
+from vfbandits.service.log_throttle import EVERY_S, SparseEvents
 from vfbandits.transport.rpc.core_log import CoreLog
 
 Logger = structlog.stdlib.BoundLogger
@@ -30,13 +31,41 @@ WARNINGS = frozenset(
         "refused",
     }
 )
+# Events that may come with every round or attempt: one line of each in a while, then their number.
+# Lines are alike if these facts are; each is counted in ``federation status`` all the same.
+SPARSE = {
+    "answer_declined": ("participant", "peer", "code"),
+    "answer_missing": ("participant", "peer"),
+    "answer_refused": ("participant", "peer"),
+    "answer_too_late": ("participant", "peer"),
+    "features_failed": ("participant",),
+    "features_missing": ("participant", "peer"),
+    "handshake_refused": ("participant", "peer"),
+    "identity_refused": ("participant", "peer"),
+    "link_lost": ("participant",),
+    "message_refused": ("participant", "peer"),
+    "next_attempt": ("participant",),
+    "peer_refused": ("reason",),
+    "refused": ("participant",),
+    "secure_round_incomplete": ("participant", "missing"),
+    "secure_sum_refused": ("participant",),
+    "tls_refused": ("participant", "reason"),
+}
 
 
-def start_logging(*, stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Send logs to ``stream``, the standard error unless told otherwise."""
+def start_logging(
+    *, stream: TextIO | None = None, level: int = logging.INFO, sparse_s: float = EVERY_S
+) -> SparseEvents:
+    """Send logs to ``stream``, the standard error unless told otherwise.
+
+    A process ends within the context that is returned, so that the ``SPARSE`` events which got no
+    line in the last ``sparse_s`` are counted.
+    """
+    sparse = SparseEvents(SPARSE, every_s=sparse_s)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            sparse,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,  # lines of code, no values
             refuse_arrays,
@@ -46,6 +75,7 @@ def start_logging(*, stream: TextIO | None = None, level: int = logging.INFO) ->
         logger_factory=_Lines(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+    return sparse
 
 
 class _Lines:

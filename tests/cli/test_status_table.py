@@ -9,6 +9,7 @@ DOCUMENT = {
     "roster": {"number": 3, "digest": "ab" * 32},
     "epoch": 7,
     "terms": {"mask": "dense", "aggregation": "secure", "layout": "outer", "dim": 9},
+    "at": 1_000_000.0,
     "seconds_up": 90_061.5,
     "counts": {"decisions": 12_345, "rewards": 12_000},
     "waiting_for_reward": 345,
@@ -18,6 +19,7 @@ DOCUMENT = {
             "width": 3,
             "connected": True,
             "circuit": "open",
+            "since": 999_940.0,
             "asks": 100,
             "answers": 90,
             "answer_missing": 7,
@@ -25,13 +27,14 @@ DOCUMENT = {
             "answer_refused": 1,
             "bytes": 7_200,
         },
-        "news": {"width": 2, "connected": False, "circuit": "closed"},
+        "news": {"width": 2, "connected": False, "circuit": "closed", "since": 990_000.0},
+        "telco": {"width": 2, "connected": True, "circuit": "closed", "since": 990_000.0},
     },
 }
 
 
-def lines_of(document):
-    console = Console(width=200)
+def lines_of(document, *, width=200):
+    console = Console(width=width)
     with console.capture() as captured:
         console.print(status_table(document))
     return captured.get().splitlines()
@@ -39,9 +42,10 @@ def lines_of(document):
 
 def test_every_participant_has_a_line_with_its_counts():
     rows = {line.split()[0]: line.split()[1:] for line in lines_of(DOCUMENT) if line.split()}
-    assert rows["shop"] == ["4", "active", "–", "–", "–", "–", "–"]
-    assert rows["bank"] == ["3", "yes", "open", "100", "90", "10", "7,200"]
-    assert rows["news"] == ["2", "no", "closed", "0", "0", "0", "0"]
+    assert rows["shop"] == ["4", "active", "–", "–", "–", "–"]
+    assert rows["bank"] == "3 circuit open 1 min 0 s 100 90 10 7.2 kB".split()
+    assert rows["news"] == "2 missing 2 h 46 min 0 0 0 0 B".split()
+    assert rows["telco"] == "2 connected 0 0 0 0 B".split()
 
 
 def test_what_holds_for_all_stands_around_it():
@@ -54,3 +58,26 @@ def test_what_holds_for_all_stands_around_it():
 def test_an_odd_document_makes_a_poor_table_and_no_error():
     odd = {"participants": {"shop": 3}, "counts": [], "seconds_up": "long"}
     assert "an unknown time" in "\n".join(lines_of(odd))
+
+
+def test_no_number_is_cut_in_a_terminal_of_80_columns():
+    busy = {
+        "width": 1_000, "connected": False, "circuit": "closed", "since": 1_000.0, "asks": 1_916_034,
+        "answers": 1_915_991, "answer_missing": 10_043, "bytes": 153_282_720_000,
+    }  # fmt: skip
+    names = ["shop", "a-participant-whose-name-is-as-long-as-a-domain.example"]
+    lines = lines_of({**DOCUMENT, "participants": dict.fromkeys(names, busy)}, width=80)
+    assert max(map(len, lines)) <= 80
+    text = " ".join(lines)
+    for whole in ("1000", "missing 11 d 13 h", "1,916,034", "1,915,991", "10,043", "153.3 GB"):
+        assert whole in text
+    table = [line for line in lines if not line.startswith(("shops:", "dense"))]
+    assert "…" not in "".join(table)
+
+
+def test_campaigns_are_listed_when_there_are_several():
+    one = {"decisions": 12_000, "rewards": 11_000, "waiting_for_reward": 1_000}
+    assert "default:" not in "\n".join(lines_of({**DOCUMENT, "campaigns": {"default": one}}))
+    several = lines_of({**DOCUMENT, "campaigns": {"default": one, "news": {}}})
+    assert "  default: 12,000 decisions, 11,000 rewards, 1,000 waiting" in "\n".join(several)
+    assert "  news: 0 decisions, 0 rewards, 0 waiting" in "\n".join(several)

@@ -1,5 +1,6 @@
 """A change of masks under a serving federation moves every campaign, also one that missed it."""
 
+import json
 import subprocess
 import sys
 
@@ -24,6 +25,33 @@ def test_all_campaigns_move_to_new_masks_and_keep_what_they_learnt(tmp_path):
         for name in known:
             seen = model(client, name)
             assert (seen["epoch"], seen["version"]) == (2, 2 * known[name]["version"])
+
+
+def test_status_counts_what_came_over_http_in_every_campaign(tmp_path):
+    with HttpWorld(tmp_path, tables=NEWS) as world, world.client() as client:
+        learn(client, world, "first")
+        world.rank(client)
+        seen = status(world)
+        assert (seen["counts"]["decisions"], seen["counts"]["rewards"]) == (11, 10)
+        assert seen["waiting_for_reward"] == 1
+        assert seen["campaigns"] == {
+            "default": {"decisions": 6, "rewards": 5, "waiting_for_reward": 1},
+            "news": {"decisions": 5, "rewards": 5, "waiting_for_reward": 0},
+        }
+        world.local.kill("shop")
+        world.local.start("shop")
+        world.wait_until_all_contribute()
+        world.rank(client)
+        seen = status(world)
+        assert (seen["counts"]["decisions"], seen["counts"]["rewards"]) == (1, 0)
+        assert seen["waiting_for_reward"] == 2
+
+
+def status(world):
+    config = str(world.local.config("app"))
+    command = [sys.executable, "-m", "vfbandits.cli.main", "federation", "status", "--json"]
+    asked = subprocess.run([*command, "--config", config], capture_output=True, check=True)
+    return json.loads(asked.stdout)
 
 
 def learn(client, world, prefix):

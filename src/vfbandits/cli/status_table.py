@@ -6,6 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 _MISSES = ("answer_missing", "answer_declined", "answer_refused")
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def status_table(document: Mapping[str, object]) -> Table:
@@ -17,29 +18,66 @@ def status_table(document: Mapping[str, object]) -> Table:
         f"{terms.get('mask')} masks, {terms.get('aggregation')} sums, layout "
         f"{terms.get('layout')}, {terms.get('dim')} features",
         title_justify="left",
-        caption=f"{_count(counts, 'decisions')} decisions and {_count(counts, 'rewards')} rewards "
-        f"in {_duration(document.get('seconds_up'))}, "
-        f"{document.get('waiting_for_reward')} decisions wait for a reward",
+        caption="\n".join(_summaries(document, counts)),
         caption_justify="left",
         box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("participant")
-    for heading in ("width", "connected", "circuit", "asks", "answers", "missed", "bytes"):
-        table.add_column(heading, justify="right")
+    # Only names may be folded in a narrow terminal: a number that is cut is a wrong number.
+    table.add_column("participant", overflow="fold")
+    for heading in ("width", "link", "asks", "answers", "missed", "received"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for place, (name, facts) in enumerate(_part(document, "participants").items()):
         if isinstance(facts, dict):
-            table.add_row(name, str(facts.get("width")), *_row(facts, is_active=place == 0))
+            row = ["active", *["–"] * 4] if place == 0 else _row(facts, now=document.get("at"))
+            table.add_row(name, str(facts.get("width")), *row)
     return table
 
 
-def _row(facts: Mapping[str, object], *, is_active: bool) -> list[str]:
-    if is_active:
-        return ["active", *["–"] * 5]
-    connected = "yes" if facts.get("connected") else "[red]no[/]"
-    circuit = "closed" if facts.get("circuit") == "closed" else "[red]open[/]"
+def _summaries(document: Mapping[str, object], counts: Mapping[str, object]) -> list[str]:
+    """Decisions and rewards in all, then by campaign if there are several."""
+    pending = _number(document.get("waiting_for_reward"))
+    lines = [
+        f"{_count(counts, 'decisions')} decisions and {_count(counts, 'rewards')} rewards "
+        f"in {_duration(document.get('seconds_up'))}, {pending:,} decisions wait for a reward"
+    ]
+    campaigns = _part(document, "campaigns")
+    for name in campaigns if len(campaigns) > 1 else ():
+        facts = _part(campaigns, name)
+        words = ("decisions", "rewards", "waiting_for_reward")
+        decisions, rewards, waiting = (_count(facts, word) for word in words)
+        lines.append(f"  {name}: {decisions} decisions, {rewards} rewards, {waiting} waiting")
+    return lines
+
+
+def _row(facts: Mapping[str, object], *, now: object) -> list[str]:
     missed = sum(_number(facts.get(key)) for key in _MISSES)
     counts = (_count(facts, "asks"), _count(facts, "answers"), f"{missed:,}")
-    return [connected, circuit, *counts, _count(facts, "bytes")]
+    return [_link(facts, now), *counts, _size(_number(facts.get("bytes")))]
+
+
+def _link(facts: Mapping[str, object], now: object) -> str:
+    """Whether it is there, and for how long it is not."""
+    is_connected = bool(facts.get("connected"))
+    if is_connected and facts.get("circuit") == "closed":
+        return "connected"
+    since, passed = facts.get("since"), ""
+    if isinstance(since, int | float) and isinstance(now, int | float):
+        passed = f" {_duration(max(0.0, now - since))}"
+    return f"[red]{'circuit open' if is_connected else 'missing'}{passed}[/]"
+
+
+def _size(n_bytes: float) -> str:
+    """A size in the unit that people would take.
+
+    >>> _size(7_200), _size(0), _size(1_916_000_000)
+    ('7.2 kB', '0 B', '1.9 GB')
+    """
+    for unit in _UNITS:
+        if n_bytes < 1000 or unit == _UNITS[-1]:
+            break
+        n_bytes /= 1000
+    return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
 
 
 def _part(document: Mapping[str, object], key: str) -> dict[str, object]:

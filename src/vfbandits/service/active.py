@@ -38,12 +38,14 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.change import Changes
 from vfbandits.service.decisions import Decisions
 from vfbandits.service.log import Logger, note
 from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
 from vfbandits.service.peer_tally import PeerTally
+from vfbandits.service.presence import Presence
 from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 
@@ -88,6 +90,7 @@ class ActiveService:
         self._tasks: set[asyncio.Task[object]] = set()
         self._listener: Listener | None = None
         self._started = time.monotonic()
+        self.presence = Presence(role.split.names[1:])
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -124,7 +127,8 @@ class ActiveService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.decisions.model.close()
-        self._log.info("stopped", decisions=self.counts["decisions"])
+        decisions = sum(model.n_decisions for model in self.decisions.models.values())
+        self._log.info("stopped", decisions=decisions)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -239,6 +243,7 @@ class ActiveService:
         peer = todo.facts.get("participant")
         if isinstance(peer, str):
             self._tallies[peer].events[todo.event] += 1
+            self.presence.noted(peer, todo.event)
         if todo.event == "share_in_use":
             self._changes.store_seats(self.role)
         note(self._log, todo.event, todo.facts)
@@ -265,7 +270,7 @@ class ActiveService:
         if self._is_stopping:
             raise LinkError("the active participant is stopping; ask again in a moment")
         reply = await self.decisions.decide(request)
-        self.counts["trial_decisions" if request.trial else "decisions"] += 1
+        self.counts["trial_decisions"] += bool(request.trial)
         return reply
 
     async def gather(self, peer: Peer, request: DecideRequest) -> GatherReply:
@@ -288,7 +293,7 @@ class ActiveService:
         """Learn a reward (applications)."""
         self._allow(peer, MAY_DECIDE)
         reply = await self.decisions.reward(request)
-        self.counts["trial_rewards" if request.trial else "rewards"] += reply.learnt
+        self.counts["trial_rewards"] += bool(request.trial) and reply.learnt
         return reply
 
     async def status(self, peer: Peer, request: StatusRequest) -> StatusReply:
@@ -317,10 +322,30 @@ class ActiveService:
                 "discount": self._model_settings.discount,
                 "floor": self._model_settings.floor,
             },
+            "at": time.time(),
             "seconds_up": round(time.monotonic() - self._started, 3),
-            "counts": dict(self.counts),
-            "waiting_for_reward": len(self.decisions.model.bandit.open_decisions),
+            **self._describe_models(),
             "participants": self.participants(),
+            "link_changes": self.presence.changes(),
+        }
+
+    def _describe_models(self) -> dict[str, object]:
+        """Counts of all campaigns, whichever way their requests come in."""
+        models = self.decisions.models
+        campaigns = {
+            name: {
+                "decisions": model.n_decisions,
+                "rewards": model.n_rewards,
+                "waiting_for_reward": model.n_pending,
+            }
+            for name, model in models.items()
+        }
+        total = {key: sum(one[key] for one in campaigns.values()) for key in campaigns[DEFAULT]}
+        pending = total.pop("waiting_for_reward")
+        return {
+            "counts": {**self.counts, **total},
+            "waiting_for_reward": pending,
+            "campaigns": campaigns,
         }
 
     def participants(self) -> dict[str, dict[str, object]]:
@@ -331,6 +356,7 @@ class ActiveService:
                 "width": width,
                 "connected": name in seats or name == roster.active.name,
                 "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
+                **self.presence.describe(name),
                 **(self._tallies[name].describe() if name in self._tallies else {}),
             }
             for name, width in roster.split.items()

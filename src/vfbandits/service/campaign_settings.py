@@ -11,6 +11,7 @@ from vfbandits.core.policy.registry import describe, make_policy
 from vfbandits.core.reward import REWARD_LIMIT
 from vfbandits.errors import SettingError
 
+DEFAULT: Final = "default"  # the campaign that is meant when none is named
 LEARN: Final = "learn"
 SHADOW: Final = "shadow"
 FROZEN: Final = "frozen"

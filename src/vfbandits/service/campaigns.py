@@ -10,7 +10,6 @@ from vfbandits.service.durable import DurableBandit
 from vfbandits.service.log import Logger
 from vfbandits.service.supervised import Supervised, Supervisor
 
-DEFAULT = "default"
 SETTLE_EVERY_S = 0.25
 
 

@@ -22,6 +22,7 @@ from vfbandits.protocol.application import (
 from vfbandits.protocol.instructions import ActiveInstruction
 from vfbandits.protocol.trial import trial_block
 from vfbandits.service.batch import Batches, Contexts, Waiting
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.event_ids import EventIds
 from vfbandits.service.fleeting import FleetingBandit
 from vfbandits.service.model import Model
@@ -49,7 +50,12 @@ class Decisions:
         self._carry_out = carry_out
         self._trials: dict[int, FleetingBandit] = {}
         self._ids = EventIds()
-        self.others: list[Model] = []
+        self.others: dict[str, Model] = {}
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """The models of all campaigns, the default first."""
+        return {DEFAULT: self.model, **self.others}
 
     @property
     def split(self) -> Split:
@@ -113,7 +119,7 @@ class Decisions:
     async def move(self, matrix: Matrix, *, epoch: int, note: bytes) -> None:
         """Carry what was learnt to another epoch; trials end with the old one."""
         # The first leads: should the process die before the others have it, they get it from there.
-        for model in (self.model, *self.others):
+        for model in self.models.values():
             await model.move(matrix, epoch=epoch, note=note)
         self._trials.clear()
 

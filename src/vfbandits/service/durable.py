@@ -101,6 +101,7 @@ class DurableBandit:
         self._clock = clock
         self._is_closed = False
         self._snapshot_position = recovery.start or 0
+        self._replayed = (model.book.n_decided, model.book.n_learnt)
         self._one_snapshot = asyncio.Lock()
         self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
 
@@ -189,6 +190,21 @@ class DurableBandit:
     def since_snapshot(self) -> int:
         """Events that a restart would replay: when there are many, take a ``snapshot``."""
         return self._commit.position - self._snapshot_position
+
+    @property
+    def n_decisions(self) -> int:
+        """Decisions since it was opened, here or in another process."""
+        return self._model.book.n_decided - self._replayed[0]
+
+    @property
+    def n_rewards(self) -> int:
+        """Rewards learnt since it was opened."""
+        return self._model.book.n_learnt - self._replayed[1]
+
+    @property
+    def n_pending(self) -> int:
+        """Decisions that wait for a reward."""
+        return len(self._model.bandit.open_decisions)
 
     @property
     def commits(self) -> tuple[int, int]:
@@ -384,8 +400,11 @@ class DurableBandit:
         """
         async with self._one_snapshot:
             await self._commit.idle()
+            counted = self.n_decisions, self.n_rewards
             model = self._make_model()
             self._model, _ = await asyncio.to_thread(recover, self._journal, model)
+            book = self._model.book
+            self._replayed = (book.n_decided - counted[0], book.n_learnt - counted[1])
             self._commit.mend()
             self.has_failed = False
 

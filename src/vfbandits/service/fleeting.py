@@ -18,6 +18,13 @@ class FleetingBandit:
         self.epoch = epoch
         self.note = note
         self.since_snapshot = 0
+        self.n_decisions = 0
+        self.n_rewards = 0
+
+    @property
+    def n_pending(self) -> int:
+        """Decisions that wait for a reward."""
+        return len(self.bandit.open_decisions)
 
     async def decide(
         self,
@@ -31,17 +38,21 @@ class FleetingBandit:
     ) -> Decision:
         """Choose an arm, as ``Bandit.decide``."""
         del user
-        return self.bandit.decide(
+        decision = self.bandit.decide(
             contexts,
             arms=arms,
             arm_features=arm_features,
             decision_id=decision_id,
             contributors=contributors,
         )
+        self.n_decisions += 1
+        return decision
 
     async def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn a reward, as ``Bandit.reward``."""
-        return self.bandit.reward(decision, value)
+        is_new = self.bandit.reward(decision, value)
+        self.n_rewards += is_new
+        return is_new
 
     async def move(self, matrix: Matrix, *, epoch: int, note: bytes = b"") -> None:
         """Carry all that was learnt to the masks of a later epoch."""

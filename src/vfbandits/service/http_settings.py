@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vfbandits.errors import ConfigError
 from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.model_settings import ModelSettings, model_from
 from vfbandits.store.table import Table
 from vfbandits.transport.rpc.options import is_loopback

@@ -33,6 +33,21 @@ class Model(Protocol):
         """Events that a restart would replay."""
         ...
 
+    @property
+    def n_decisions(self) -> int:
+        """Decisions since it was opened."""
+        ...
+
+    @property
+    def n_rewards(self) -> int:
+        """Rewards learnt since it was opened."""
+        ...
+
+    @property
+    def n_pending(self) -> int:
+        """Decisions that wait for a reward."""
+        ...
+
     async def decide(
         self,
         contexts: ArrayLike,

@@ -17,7 +17,8 @@ from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.service.active import ActiveService
-from vfbandits.service.campaigns import DEFAULT, catch_up
+from vfbandits.service.campaign_settings import DEFAULT
+from vfbandits.service.campaigns import catch_up
 from vfbandits.service.change import Changes, load_envelopes, load_seats
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.fleeting import FleetingBandit
@@ -207,7 +208,7 @@ async def open_models(settings: ActiveSettings, service: ActiveService) -> dict[
             journal = _journal(settings, plan.name)
             models[plan.name] = DurableBandit.open(journal, make, epoch=lead.epoch, note=lead.note)
             await catch_up(models[plan.name], lead)
-    service.decisions.others = [model for name, model in models.items() if name != DEFAULT]
+    service.decisions.others = {name: models[name] for name in models if name != DEFAULT}
     return models
 
 

@@ -54,12 +54,14 @@ class Book:
         self.settings = b""
         self.n_settings = 0
         self.n_learnt = 0
+        self.n_decided = 0  # since the model was loaded; not part of a snapshot
 
     def apply(self, event: Event) -> None:
         """Take note of an event; those that do not concern the book change nothing."""
         if isinstance(event, Decided):
             entry = Entry(event.arm, event.group, event.at, event.due, event.held)
             self.entries[event.decision_id] = entry
+            self.n_decided += 1
             if len(self.entries) > self.most:
                 self.entries.popitem(last=False)
         elif isinstance(event, Activated):

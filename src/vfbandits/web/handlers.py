@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from vfbandits.errors import VFBanditsError
 from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.deciding import Asked
 from vfbandits.service.history import History
 from vfbandits.service.in_groups import Told

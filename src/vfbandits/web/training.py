@@ -7,7 +7,7 @@ from functools import partial
 
 from vfbandits.errors import ConfigError, JournalError, JournalLossError
 from vfbandits.service.active import ActiveService
-from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.log import Logger
 from vfbandits.service.run import build_active, signalled

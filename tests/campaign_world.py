@@ -62,6 +62,7 @@ class Watcher:
         self.calls = 0
         self.decisions = []
         self.rewards = []
+        self.changes = []
 
     def ranked(self, seen):
         self.calls += 1
@@ -69,6 +70,9 @@ class Watcher:
 
     def heard(self, seen):
         self.rewards.append(seen)
+
+    def configured(self, seen):
+        self.changes.append(seen)
 
 
 class World:

@@ -19,7 +19,7 @@ LINKS = {
         "asks": 51_204, "answers": 48_870, "bytes": 22_300_000, "latency_ms": 8.13,
     },
     "telco": {
-        "width": 12, "connected": False, "circuit": "open",
+        "width": 12, "connected": False, "circuit": "open", "since": 1_794_850_000.0,
         "asks": 51_204, "answers": 33_001, "bytes": 9_210_000, "latency_ms": 31.0,
     },
 }  # fmt: skip

@@ -9,9 +9,13 @@ from invented_decisions import LINKS, ranked, tell, traffic
 from page_server import PageServer
 from playwright.sync_api import expect
 
+from vfbandits.service.observer import Reconfigured
 from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.view import Facts
 
 LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
+
+FACTS = Facts("ranker", "shadow", 3, 2, "mask", 18_402, 1, 51_234, 7.25)
 
 
 def feed(sky, stream):
@@ -26,6 +30,8 @@ def invented():
         participants=lambda: LINKS,
         waiting=lambda campaign: 1204 if campaign == "newsletter" else 0,
         norm=lambda _: 1.75,
+        facts=lambda name: FACTS if name != "long" else None,
+        link_changes=lambda: [(time.time() - 60.0, "telco", "participant_left")],
     )
     now = time.time()
     feed(sky, traffic("newsletter", until=now, seconds=290))
@@ -96,6 +102,48 @@ def test_the_page_shows_the_numbers_of_the_campaign(opened, server):
     expect(page.locator("#participants tr", has_text="bank")).to_contain_text("51,190 / 51,204")
     expect(page.locator("#participants tr", has_text="telco")).to_contain_text("not connected")
     expect(page.locator("#decisions tr")).to_have_count(200)
+
+
+def test_a_missing_participant_is_named_in_a_banner_with_the_time_since_when(opened):
+    page = opened()
+    banner = page.locator("#missing")
+    expect(banner).to_be_visible()
+    since = page.evaluate(f"new Date({LINKS['telco']['since']} * 1000).toLocaleTimeString('en-GB')")
+    expect(banner.locator("p", has_text="telco")).to_contain_text("is not connected since")
+    expect(banner.locator("p", has_text="telco")).to_contain_text(since)
+    expect(banner.locator("p", has_text="news")).to_contain_text("does not answer in time")
+    expect(banner.locator("p")).to_have_count(2)
+
+
+def test_the_mode_is_a_badge_and_the_versions_in_force_stand_below_the_tiles(opened):
+    page = opened()
+    expect(page.locator("#mode")).to_have_text("Shadow")
+    versions = page.locator("#versions")
+    for text in (
+        "ranker", "number 2", "epoch 3", "after 18,402 rewards", "version 1",
+        "51,234 records, 7.25 s behind",
+    ):  # fmt: skip
+        expect(versions).to_contain_text(text)
+    page.locator("#campaign").select_option("long")
+    expect(page.locator("#mode")).to_be_hidden()
+    expect(versions).to_be_hidden()
+
+
+def test_changes_of_settings_and_links_are_marks_on_every_time_axis(opened, server):
+    at = time.time() - 90.0
+    changed = Reconfigured("newsletter", b'{"mode": "learn"}', b'{"mode": "shadow"}', at)
+    server.observatory.configured(changed)
+    page = opened()
+    expect(page.locator("#charts svg .flag.settings")).to_have_count(6)
+    expect(page.locator("#charts svg .flag.participant")).to_have_count(6)
+    title = page.locator("#chart-reward .flag.settings title").text_content()
+    assert title.endswith("mode: learn → shadow")
+    page.locator("#live").click()
+    page.locator("#chart-reward").scroll_into_view_if_needed()
+    box = page.locator("#chart-reward svg").bounding_box()
+    flag = page.locator("#chart-reward .flag.settings path").bounding_box()
+    page.mouse.move(flag["x"] + flag["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#chart-reward .tip .happened")).to_have_text("mode: learn → shadow")
 
 
 def with_stopped_clock(page):

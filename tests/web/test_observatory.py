@@ -1,6 +1,7 @@
 """Tests of what the dashboard is told: counted once, in bounded memory, and measured honestly."""
 
 import gc
+import json
 import math
 
 import msgspec
@@ -12,6 +13,7 @@ from invented_decisions import LINKS, heard, ranked, tell, traffic
 from numpy.testing import assert_allclose
 
 from vfbandits.errors import SettingError
+from vfbandits.service.observer import Reconfigured
 from vfbandits.web.observed.bucket import MOST_ARMS, Bucket, Moments, latency_step, quantile
 from vfbandits.web.observed.campaign import MOST_LAST, Campaign
 from vfbandits.web.observed.measure import interval, lift
@@ -159,36 +161,102 @@ def test_relative_lift_points_up_when_a_negative_reward_gets_better():
     assert found.relative_low < 0.5 < found.relative_high
 
 
-def test_the_policy_is_compared_with_the_holdback_and_else_with_the_shadow_group():
-    policy = [heard(str(i), float(i % 2), at=NOW) for i in range(10)]
-    shadow = [heard(f"s{i}", 0.5, at=NOW, group="shadow") for i in range(4)]
-    held = [heard(f"h{i}", 0.25, at=NOW, group="holdback") for i in range(4)]
-    assert watched(*policy).view("ads", minutes=5).rewards.baseline_group is None
+def rewarded(group, values, *, at=NOW):
+    """A decision of a group, and rewards of it."""
+    yield ranked(f"{group}{at}", at=at, group=group)
+    for i, value in enumerate(values):
+        yield heard(f"{group}{at}-{i}", value, at=at, group=group)
+
+
+def test_the_policy_is_compared_with_all_that_showed_the_baseline():
+    policy = [*rewarded("policy", [0.0, 1.0] * 5)]
+    shadow = [*rewarded("shadow", [0.5] * 4)]
+    held = [*rewarded("holdback", [0.25] * 4)]
+    assert watched(*policy).view("ads", minutes=5).rewards.baseline_groups == []
     assert watched(*policy, *shadow).view("ads", minutes=5).rewards.baseline.mean == 0.5
     rewards = watched(*policy, *shadow, *held).view("ads", minutes=5).rewards
-    assert (rewards.baseline_group, rewards.baseline.mean) == ("holdback", 0.25)
+    assert rewards.baseline_groups == ["holdback", "shadow"]
+    assert (rewards.baseline.n, rewards.baseline.mean) == (8, 0.375)
     assert rewards.policy.mean == 0.5
-    assert rewards.lift.difference == 0.25
+    assert rewards.lift.difference == 0.125
+
+
+def test_lines_of_groups_that_shadow_mode_replaced_end_and_do_not_fall_to_zero():
+    """Learning with a holdback, then shadow mode; the default of 0 comes a minute later."""
+    seen = []
+    for second in range(240):
+        at = NOW - 240 + second
+        group = "shadow" if second >= 120 else "policy" if second % 4 else "holdback"
+        seen.append(ranked(str(second), at=at, group=group))
+        if second % 2 == 0 and second < 236:
+            seen.append(heard(str(second), 1.0, at=at + 2.0, group=group))
+        late = second - 60
+        if late >= 0 and late % 2:
+            waited = "shadow" if late >= 120 else "policy" if late % 4 else "holdback"
+            seen.append(heard(str(late), 0.0, at=at, group=waited, status="default"))
+    view = watched(*seen).view("ads", minutes=5)
+    policy, baseline = view.rewards.policy_series.mean, view.rewards.baseline_series.mean
+    switch = next(i for i, at in enumerate(view.times) if at + 5 > NOW - 120)
+    assert policy[switch - 1] is not None
+    assert policy[switch + 1 :] == [None] * (len(policy) - switch - 1)
+    assert min(mean for mean in policy if mean is not None) >= 0.3  # a third is rewarded
+    assert None not in baseline[switch:-1]
+    assert min(baseline[switch:-1]) >= 0.4
+    assert view.rewards.baseline_groups == ["holdback", "shadow"]
+
+
+def test_a_group_without_a_decision_in_the_window_has_no_mean_and_gives_no_lift():
+    old = rewarded("policy", [1.0] * 9, at=NOW - 400)
+    defaults = [heard(str(i), 0.0, at=NOW, status="default") for i in range(9)]
+    rewards = (
+        watched(*old, *defaults, *rewarded("shadow", [0.5, 1.0])).view("ads", minutes=5).rewards
+    )
+    assert (rewards.policy.n, rewards.lift) == (0, None)
+    assert rewards.policy_series.mean == [None] * 60
+    assert rewards.baseline.n == 2
 
 
 def test_only_settled_rewards_count_and_all_statuses_are_told():
     statuses = ["learnt", "default", "summed", "logged"]
     others = ["counted", "repeated", "late", "ignored", "forgotten"]
-    sky = watched(*(heard(status, 1.0, at=NOW, status=status) for status in statuses + others))
-    view = sky.view("ads", minutes=5)
+    told = [heard(status, 1.0, at=NOW, status=status) for status in statuses + others]
+    view = watched(ranked(at=NOW), *told).view("ads", minutes=5)
     assert view.rewards.policy.n == 4
     assert view.totals.statuses == dict.fromkeys(sorted(statuses + others), 1)
 
 
 def test_a_point_of_the_band_looks_back_over_a_minute_in_the_shortest_window():
-    sky = watched(heard("a", 1.0, at=NOW - 30), heard("b", 0.0, at=NOW - 30))
+    sky = watched(*rewarded("policy", [1.0, 0.0], at=NOW - 30))
     band = sky.view("ads", minutes=5).rewards.policy_series
     known = [mean for mean in band.mean if mean is not None]
     assert known == [0.5] * 7
     assert band.mean[-1] == 0.5
-    later = watched(heard("a", 1.0, at=NOW), now=NOW + 320.0).view("ads", minutes=5)
+    later = watched(*rewarded("policy", [1.0]), now=NOW + 320.0).view("ads", minutes=5)
     assert later.rewards.policy_series.mean[0] == 1.0
     assert later.rewards.policy.n == 0
+
+
+def test_the_reward_of_a_lone_decision_is_drawn_when_it_comes():
+    sky = watched(ranked(at=NOW - 50), heard(at=NOW))
+    assert sky.view("ads", minutes=5).rewards.policy_series.mean[-1] == 1.0
+
+
+def test_changes_of_settings_and_links_are_marks_of_the_window():
+    links = [(NOW - 1_000, "bank", "participant_joined"), (NOW - 7, "bank", "participant_left")]
+    sky = watched(link_changes=lambda: links)
+    before = {"mode": "learn", "holdback": 0.0, "policy": {"name": "linucb", "beta": 1.0}}
+    after = {"mode": "shadow", "holdback": 0.1, "policy": {"name": "linucb", "beta": 0.5}}
+    packed = [json.dumps(one).encode() for one in (before, after)]
+    sky.configured(Reconfigured("ads", *packed, at=NOW - 5))
+    sky.configured(Reconfigured("ads", b"", packed[0], at=NOW - 9))
+    sky.configured(Reconfigured("ads", *packed, at=NOW - 900))
+    marks = sky.view("ads", minutes=5).marks
+    assert [(one.kind, one.text) for one in marks] == [
+        ("settings", "settings changed"),
+        ("participant", "bank disconnected"),
+        ("settings", "mode: learn → shadow, holdback: 0.0 → 0.1, policy.beta: 1.0 → 0.5"),
+    ]
+    assert len(sky.view("ads", minutes=60).marks) == 5
 
 
 def test_residuals_are_reward_minus_the_estimate_that_was_shown():

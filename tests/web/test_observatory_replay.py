@@ -1,11 +1,13 @@
 """After a restart the log's end fills the charts, as far as the log knows."""
 
+import json
+
 import msgspec
 import numpy as np
 import pytest
 from invented_decisions import LINKS, tell, traffic
 
-from vfbandits.service.observer import Ranked
+from vfbandits.service.observer import Heard, Ranked
 from vfbandits.store.events import (
     Activated,
     Configured,
@@ -15,6 +17,7 @@ from vfbandits.store.events import (
     Rewarded,
 )
 from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.replay import Replay
 from vfbandits.web.types import RankedArm, RankResponse
 
 NOW = 1_000_000.0
@@ -42,6 +45,7 @@ def decided(seen):
     return Decided(
         seen.event_id, seen.arm, 0, np.zeros(2), probability=seen.probability, at=seen.at,
         contributors=seen.contributors, user=seen.user, group=seen.group, note=note(seen),
+        seconds=seen.seconds,
     )  # fmt: skip
 
 
@@ -71,7 +75,34 @@ def test_what_is_replayed_is_what_was_seen_as_far_as_the_log_holds_it():
         )  # fmt: skip
         assert (new.estimate, new.reward, new.status) == (old.estimate, old.reward, old.status)
         assert new.bonus == pytest.approx(old.bonus)
-    assert again.totals.p99_ms is None
+    assert again.totals.p99_ms == live.totals.p99_ms
+    assert again.p50_ms == live.p50_ms
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_records_that_come_in_batches_give_what_all_of_them_give(size):
+    events = [*enumerate(map(logged, traffic("ads", until=NOW, seconds=600, hides_parts=True)))]
+    sky = Observatory("retail", ["ads"], clock=lambda: NOW, participants=lambda: LINKS)
+    for start in range(0, len(events), size):
+        sky.replay("ads", events[start : start + size])
+    assert sky.view("ads", minutes=60) == sky_of([event for _, event in events])
+
+
+def test_decisions_that_wait_for_a_reward_are_kept_in_bounded_memory():
+    replay = Replay(max_pending=3)
+    decided = [(i, plain(f"e{i}")) for i in range(5)]
+    rewards = [(i, Rewarded(f"e{i}", 1.0, NOW)) for i in range(5)]
+    seen = [*replay.seen("ads", decided + rewards, ())]
+    assert [one.event_id for one in seen if isinstance(one, Heard)] == ["e2", "e3", "e4"]
+
+
+def test_changes_of_settings_in_the_journal_are_marks():
+    packed = [json.dumps({"mode": mode}).encode() for mode in ("learn", "frozen")]
+    view = sky_of([Configured(packed[0], NOW - 20), Configured(packed[1], NOW - 10)])
+    assert [(one.at, one.text) for one in view.marks] == [
+        (NOW - 20, "settings changed"),
+        (NOW - 10, "mode: learn → frozen"),
+    ]
 
 
 def plain(event_id, **more):

@@ -236,6 +236,38 @@ def test_settings_changed_at_a_ranker_hold_everywhere(world):
         assert r2.patch("/v1/config", json={"holdback": 0.0}).json()["holdback"] == 0.0
 
 
+def test_pages_of_rankers_and_of_the_leader_show_latency_rewards_and_versions(world):
+    """Decisions of both rankers, wherever one looks; they come by way of the journal."""
+    leads, _ = world.leads_and_stands_by("t1", "t2")
+    name = f"page-{secrets.token_hex(4)}"
+    for ranker in ("r1", "r2"):
+        with world.client_of(ranker) as client:
+            assert world.rank(client, event_id=f"{name}-{ranker}").status_code == 200
+            path = f"/v1/events/{name}-{ranker}/reward"
+            assert client.post(path, json={"value": 0.5}).status_code == 200
+    for process in ("r1", "r2", leads):
+        with world.client_of(process) as client:
+            assert "<!doctype html>" in client.get("/").text
+
+            def shown(client=client):
+                view = client.get("/v1/dashboard?minutes=60").json()
+                mine = [one for one in view["last"] if one["event_id"].startswith(name)]
+                return view, [one for one in mine if one["status"] == "learnt"]
+
+            world.wait(lambda shown=shown: len(shown()[1]) == 2, f"rewards on {process}'s page")
+            view, mine = shown()
+            assert all(one["latency_ms"] > 0.0 for one in mine)
+            assert view["totals"]["p99_ms"] > 0.0
+            facts = view["facts"]
+            assert facts["process"] == ("trainer" if process == leads else "ranker")
+            assert facts["journal_lag_s"] < 10.0
+            assert facts["model_version"] == client.get("/v1/model").json()["version"]
+            texts = [mark["text"] for mark in view["marks"]]
+            assert "bank connected" in texts
+            assert {"holdback: 0.0 → 0.5", "holdback: 0.5 → 0.0"} & {*texts}
+            assert "vfb_journal_lag_seconds" in client.get("/metrics").text
+
+
 def test_contexts_are_for_the_active_participants_own_processes_only(world):
     async def main():
         client = client_of(world.local, "app")

@@ -30,7 +30,7 @@ from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
 from vfbandits.service.in_groups import Told, all_of, answer_or_raise
 from vfbandits.service.log import Logger
-from vfbandits.service.observer import Heard, Observer
+from vfbandits.service.observer import Heard, Observer, Reconfigured
 from vfbandits.service.traced import TracedContexts
 from vfbandits.service.tracer import Attributes, NoTracer, Span, Tracer
 from vfbandits.service.turns import Turns
@@ -161,7 +161,7 @@ class Campaign:
                     return [error]
             else:
                 with self._tracer.span("decide", model_version=self.model.book.n_learnt):
-                    made = self._decider.decide(rounds, contexts)
+                    made = self._decider.decide(rounds, contexts, started=started)
                 return await self._make_durable(made, started)
         # One of them cannot be had, or none: each by itself will be told.
         alone = await asyncio.gather(*(self._rank_group([each]) for each in named))
@@ -370,9 +370,13 @@ class Campaign:
         """Change settings, durably; decisions that follow are made and logged under them."""
         settings = self.settings.changed(changes)
         if settings != self.settings:
-            self.settings = settings
+            before, self.settings = self.settings, settings
             self._decider.adopt(settings)
-            await self.model.record(Configured(settings.pack(), self._clock()))
+            event = Configured(settings.pack(), self._clock())
+            await self.model.record(event)
+            seen = Reconfigured(self.name, before.pack(), event.settings, event.at)
+            for observer in self._observers:
+                observer.configured(seen)
         return settings
 
     def observe(self, observers: Iterable[Observer]) -> None:

@@ -60,6 +60,7 @@ class Consumer:
         self._clock = clock
         self._was_used: bool | None = None
         self._complete_to = float("-inf")
+        self._opened_at = clock()
         self._one_at_a_time = asyncio.Lock()
         self._n_begun = self._n_done = 0
         self._moves: list[Moved] = []
@@ -73,6 +74,16 @@ class Consumer:
     def complete_to(self) -> float:
         """Whatever came before is in the log; a moment ago, to let slow processes finish."""
         return self._complete_to if self._is_used() else float("inf")
+
+    @property
+    def campaign(self) -> str:
+        """Name of the campaign."""
+        return self._campaign.name
+
+    @property
+    def lag_s(self) -> float:
+        """How far the log is behind what arrived, in seconds; 0 while no ranker was seen."""
+        return max(0.0, self._clock() - GRACE_S - max(self.complete_to, self._opened_at))
 
     def start(self) -> None:
         """Begin to look for arrivals."""
@@ -150,9 +161,6 @@ class Consumer:
         await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
         taken = [one.id for one in waiting if one.id not in refused]
         await asyncio.to_thread(self._inbox.take, taken)
-        new = [one for one in decided if one.decision_id not in known]
-        if new:
-            self._hearers.entered(self._campaign.name, new)
 
     async def _known(self, decided: Sequence[Decided]) -> frozenset[object]:
         """Ids of those that the log has already: the last leader died before it could say so."""
@@ -178,6 +186,8 @@ class Consumer:
         if isinstance(event, Decided):
             if event.decision_id not in known:
                 await campaign.enter(self._carried(event))
+                # Before a reward of it, which may have come in the same batch.
+                self._hearers.entered(campaign.name, [event])
         elif isinstance(event, Reported):
             name = str(event.decision_id)
             await campaign.reward(name, event.value, reward_id=event.reward_id, at=event.at)

@@ -99,11 +99,16 @@ class Decider:
         """Theirs, to be used before the masks change."""
         return self._source.contexts(*[one.request for one in rounds])
 
-    def decide(self, rounds: Sequence[OneRound], contexts: Contexts) -> list[Made]:
-        """Decisions that are on their way into the log, or why there are none; in their order."""
+    def decide(
+        self, rounds: Sequence[OneRound], contexts: Contexts, *, started: float
+    ) -> list[Made]:
+        """Decisions that are on their way into the log, or why there are none; in their order.
+
+        ``started`` is when they were asked for, by ``time.perf_counter``.
+        """
         made: list[Made] = []
         per_arm, rows, stop = self._source.is_per_arm, contexts.rows, 0
-        occasion = self._occasion(contexts)
+        occasion = self._occasion(contexts, started)
         for one in rounds:
             start, stop = stop, stop + (len(one.asked.arms) if per_arm else 1)
             its_rows = rows[start:stop] if per_arm else rows[start]
@@ -142,7 +147,7 @@ class Decider:
         )
         return deciding
 
-    def _occasion(self, contexts: Contexts) -> Occasion:
+    def _occasion(self, contexts: Contexts, started: float) -> Occasion:
         model, source = self._model, self._source
         return Occasion(
             self._settings,
@@ -154,4 +159,5 @@ class Decider:
             split=source.split,
             is_blockwise=source.is_blockwise,
             encode=self._encode,
+            started=started,
         )

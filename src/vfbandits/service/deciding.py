@@ -1,5 +1,6 @@
 """One decision of a campaign: who gets the baseline, what is shown, what is kept of it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -67,7 +68,10 @@ class Learnt(Protocol):
 
 @dataclass(slots=True)
 class Occasion:
-    """What decisions that are made together have in common."""
+    """What decisions that are made together have in common.
+
+    ``started`` is when they were asked for, by ``time.perf_counter``.
+    """
 
     settings: CampaignSettings
     contexts: Contexts
@@ -78,6 +82,7 @@ class Occasion:
     split: Split
     is_blockwise: bool
     encode: Callable[[Outcome], bytes]
+    started: float
     missing: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +154,8 @@ class Deciding:
         self.answer = occasion.encode(self._outcome)
         held = not self.asked.activate
         chance = probabilities[shown]
-        return Kept(arms[shown], shown, chance, self.group, self.due, held, self.answer)
+        seconds = round(time.perf_counter() - occasion.started, 6)
+        return Kept(arms[shown], shown, chance, self.group, self.due, held, self.answer, seconds)
 
     def seen(self, campaign: str, seconds: float) -> Ranked:
         """What observers are told, once it is durable."""

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vfbandits.errors import ConfigError
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.campaign_settings import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT, CampaignSettings
 from vfbandits.service.model_settings import ModelSettings, model_from
 from vfbandits.store.table import Table
 from vfbandits.transport.rpc.options import is_loopback

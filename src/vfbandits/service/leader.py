@@ -36,10 +36,15 @@ class Leader:
         self._participants: Mapping[str, Mapping[str, object]] = {}
         self._supervisor = Supervisor() if supervisor is None else supervisor
         self._task: Supervised | None = None
+        self._link_changes: list[tuple[float, str, str]] = []
 
     def participants(self) -> Mapping[str, Mapping[str, object]]:
         """Each participant as the leader saw it a second ago; nobody if there is no leader."""
         return self._participants
+
+    def link_changes(self) -> list[tuple[float, str, str]]:
+        """Participants that came and went, as the last leader that answered saw it."""
+        return self._link_changes
 
     def start(self) -> None:
         """Begin to look at the federation."""
@@ -62,7 +67,7 @@ class Leader:
         while True:
             try:
                 reply = await self._client.status(StatusRequest(), timeout_s=STATUS_S)
-                self._participants = _participants(reply.document)
+                self._participants, self._link_changes = _read_status(reply.document)
             except VFBanditsError:  # nobody leads just now; decisions find out for themselves
                 self._participants = {}
             await asyncio.sleep(LOOK_EVERY_S)
@@ -83,9 +88,17 @@ async def with_patience(
         await asyncio.sleep(TRY_EVERY_S)
 
 
-def _participants(document: str) -> dict[str, Mapping[str, object]]:
+def _read_status(
+    document: str,
+) -> tuple[dict[str, Mapping[str, object]], list[tuple[float, str, str]]]:
+    """Participants, and the latest changes of their links."""
     try:
-        found = json.loads(document).get("participants", {})
-        return {str(name): dict(facts) for name, facts in found.items()}
+        status = json.loads(document)
+        participants = status.get("participants", {}).items()
+        changes = status.get("link_changes", [])
+        return (
+            {str(name): dict(facts) for name, facts in participants},
+            [(float(at), str(name), str(event)) for at, name, event in changes],
+        )
     except (AttributeError, TypeError, ValueError) as error:
         raise WireError("wanted a status with participants, got another") from error

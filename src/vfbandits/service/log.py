@@ -25,6 +25,7 @@ WARNINGS = frozenset(
         "identity_refused",
         "link_lost",
         "message_refused",
+        "participant_left",
         "secure_round_incomplete",
         "secure_sum_refused",
         "tls_refused",

@@ -70,6 +70,18 @@ class Heard(NamedTuple):
     waited_s: float
 
 
+class Reconfigured(NamedTuple):
+    """Settings of a campaign were changed; ``before`` is empty where it is not known.
+
+    Both are in the form of ``CampaignSettings.pack``.
+    """
+
+    campaign: str
+    before: bytes
+    after: bytes
+    at: float
+
+
 class Observer(Protocol):
     """Somebody who looks on."""
 
@@ -79,4 +91,8 @@ class Observer(Protocol):
 
     def heard(self, seen: Heard) -> None:
         """A reward came, or will not."""
+        ...
+
+    def configured(self, seen: Reconfigured) -> None:
+        """Settings were changed."""
         ...

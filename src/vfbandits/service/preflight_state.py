@@ -13,7 +13,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.errors import JournalError
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
-from vfbandits.service.campaigns import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.change import load_envelopes
 from vfbandits.service.pki_files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.service.report import Report

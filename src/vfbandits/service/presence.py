@@ -13,7 +13,7 @@ LINK_EVENTS: Final = frozenset(
 
 
 class Presence:
-    """Times of link changes, in seconds since 1970; one that never joined is missing from the start.
+    """Times of link changes, in seconds since 1970; who never joined is missing from the start.
 
     >>> presence = Presence(["bank"], clock=lambda: 10.0)
     >>> presence.noted("bank", "participant_joined")

@@ -153,7 +153,7 @@ class Ranker:
             raise ArmError("a decision needs at least one arm that is not excluded, got none")
         request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
         contexts = await self._contexts(request)
-        deciding = self._deciding(event_id, asked, contexts)
+        deciding = self._deciding(event_id, asked, contexts, started)
         event = self._decide(deciding, request)
         stands = await self.log.put(event)
         if stands is not event:
@@ -193,7 +193,9 @@ class Ranker:
         rows = np.frombuffer(reply.rows, dtype="<f8").reshape(n_rows, dim)
         return Contexts(rows, reply.contributors, reply.bytes_received)
 
-    def _deciding(self, event_id: str, asked: Asked, contexts: Contexts) -> Deciding:
+    def _deciding(
+        self, event_id: str, asked: Asked, contexts: Contexts, started: float
+    ) -> Deciding:
         settings, shape = self.settings, self._shape()
         occasion = Occasion(
             settings,
@@ -205,6 +207,7 @@ class Ranker:
             split=shape.split,
             is_blockwise=shape.is_blockwise,
             encode=self._encode,
+            started=started,
         )
         share = self._draws.share(event_id) if settings.holdback else 1.0
         return Deciding(event_id, asked, occasion, share)

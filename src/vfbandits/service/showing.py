@@ -18,6 +18,7 @@ class Kept(NamedTuple):
     due: float | None = None
     held: bool = False
     note: bytes = b""
+    seconds: float = 0.0
 
 
 class Showing(NamedTuple):
@@ -36,7 +37,7 @@ def decided_of(
 ) -> Decided:
     """The event of a decision that ``bandit`` has just made."""
     x, model = bandit.observation(decision)
-    arm, place, probability, group, due, held, note = kept
+    arm, place, probability, group, due, held, note, seconds = kept
     return Decided(
         decision.id,
         arm,
@@ -53,4 +54,5 @@ def decided_of(
         due,
         held,
         note,
+        seconds,
     )

@@ -5,7 +5,8 @@ equals the writer's, bit for bit.
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from vfbandits.errors import JournalError
@@ -29,11 +30,15 @@ class Tail:
         The fold so far, with a ``StandIn`` for its bandit; another object after a new start.
     failing
         Why the log cannot be read now; None while all is well.
+    on_events
+        Called with events that were applied since the tail follows.
     """
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
         self.failing: str | None = None
+        self.on_events: Callable[[Sequence[tuple[int, Event]]], None] = _nobody
+        self._caught_up = time.monotonic()
         self._waiters: list[asyncio.Event] = []
         self._task: Supervised | None = None
         self._begin()
@@ -61,11 +66,30 @@ class Tail:
 
     async def follow(self) -> int:
         """Apply the next events; returns how many there were, 0 at the end."""
+        began = time.monotonic()
         read = await asyncio.to_thread(self._read)
         count = self._apply(read)
+        if count < EVENTS_AT_ONCE:
+            self._caught_up = began
         if count:
             self._wake()
+            self.on_events(read)
         return count
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds since the model was at the end of the log."""
+        return time.monotonic() - self._caught_up
+
+    async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
+        """The last events that were applied, or those behind the log's compaction if fewer."""
+        position = self.model.position
+
+        def read() -> list[tuple[int, Event]]:
+            after = max(self._reader.compacted_to, position - n_events)
+            return list(islice(self._reader.read(after=after), max(0, position - after)))
+
+        return await asyncio.to_thread(read)
 
     async def until(self, is_so: Callable[[Model], bool], *, timeout_s: float) -> bool:
         """Wait for the model to become so; False if it did not in time."""
@@ -129,3 +153,7 @@ class Tail:
             self.model.apply(position, event)
         self._fits = True
         return len(events)
+
+
+def _nobody(events: Sequence[tuple[int, Event]]) -> None:
+    """No one looks on."""

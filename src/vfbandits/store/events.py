@@ -45,6 +45,8 @@ class Decided:
         Whether it must be activated before a reward may come.
     note
         What the caller keeps with it, such as the answer that was given.
+    seconds
+        From the request to this record, without the commit; 0 if nobody measured it.
     """
 
     decision_id: DecisionId
@@ -62,6 +64,7 @@ class Decided:
     due: float | None = None
     held: bool = False
     note: bytes = field(default=b"", repr=False)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

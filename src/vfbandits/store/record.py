@@ -160,6 +160,7 @@ def _spell_decided(event: Decided) -> str:
         _quote(_text(event.group)),
         _spell_due(event.due),
         _spell_flag(event.held),
+        _spell_number(event.seconds),
     )
     return f"[{','.join(fields)}]"
 
@@ -235,7 +236,7 @@ def _rare(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event
 
 def _decided(fields: list[object], floats: Vector, rest: bytes) -> Decided:
     name, arm, index, model, probability, contributors, epoch, user, at, *more = fields
-    root, group, due, held = more
+    root, group, due, held, *seconds = more  # the last one is missing in older records
     return Decided(
         decision_id=_id(name),
         arm=_id(arm),
@@ -252,6 +253,7 @@ def _decided(fields: list[object], floats: Vector, rest: bytes) -> Decided:
         due=_due(due),
         held=held is True,
         note=rest,
+        seconds=_number(seconds[0]) if seconds else 0.0,
     )
 
 

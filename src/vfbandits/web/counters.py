@@ -97,6 +97,9 @@ class Counters:
             "campaign",
             WAIT_BUCKETS,
         )
+        self.changes = counter(
+            "vfb_settings_changes_total", "Changes of the campaign's settings.", "campaign"
+        )
         self.http_requests = counter(
             "vfb_http_requests_total", "Requests answered.", "route", "method", "status"
         )
@@ -131,6 +134,7 @@ class CampaignCounters:
         self.seconds = counters.seconds.labels(campaign)
         self.degraded = counters.degraded.labels(campaign)
         self.waits = counters.waits.labels(campaign)
+        self.changes = counters.changes.labels(campaign)
         self.decisions = Bound(lambda group: counters.decisions.labels(campaign, group))
         self.decisions.meet(GROUPS)
         self.values = Bound(lambda group: Value(counters, campaign, group))

@@ -24,6 +24,8 @@ class CampaignGauges:
         Of the last event in the log, and how many came after the last snapshot.
     commits, committed_events
         Since the process began: how many commits were made, of how many events.
+    journal_lag_s
+        How far this process is behind what other processes wrote; 0 where there is no other.
     model_version, model_norm
         How many rewards the model has learnt, and the length of theta.
     """
@@ -36,6 +38,7 @@ class CampaignGauges:
     committed_events: int
     model_version: int
     model_norm: float
+    journal_lag_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,11 @@ OF_CAMPAIGNS: Final[_Table] = (
     ),
     ("vfb_commits_total", "Commits to the log.", "commits"),
     ("vfb_committed_events_total", "Events in those commits.", "committed_events"),
+    (
+        "vfb_journal_lag_seconds",
+        "How far this process is behind what other processes wrote.",
+        "journal_lag_s",
+    ),
     ("vfb_model_version", "Rewards that the model has learnt.", "model_version"),
     ("vfb_model_norm", "Length of theta.", "model_norm"),
 )

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from vfbandits.errors import VFBanditsError
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.campaign_settings import DEFAULT
+from vfbandits.service.campaign_settings import DEFAULT, CampaignSettings
 from vfbandits.service.deciding import Asked
 from vfbandits.service.history import History
 from vfbandits.service.in_groups import Told

@@ -19,7 +19,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from vfbandits.service.observer import Heard, Ranked
+from vfbandits.service.observer import Heard, Ranked, Reconfigured
 from vfbandits.web.counters import Bound, CampaignCounters, Counters
 from vfbandits.web.gauges import Gauges, Readings
 
@@ -89,6 +89,10 @@ class Metrics:
         if seen.status in BROUGHT:
             # A clock that was set back would make it negative.
             campaign.waits.observe(max(seen.waited_s, 0.0))
+
+    def configured(self, seen: Reconfigured) -> None:
+        """Settings were changed."""
+        self._campaigns[seen.campaign].changes.inc()
 
     def http(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; ``route`` is the pattern, as ``/v1/events/{event_id}``."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from starlette.types import ASGIApp
 
@@ -16,12 +17,15 @@ from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
+from vfbandits.web.dashboard import PAGE, dashboard_routes
 from vfbandits.web.front import Front
-from vfbandits.web.gate import guarded, limits_of
+from vfbandits.web.gate import PUBLIC, guarded, limits_of
 from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
 from vfbandits.web.handlers import Handlers, ModelFacts
 from vfbandits.web.metrics import Metrics
-from vfbandits.web.serve import facts_of
+from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.view import Facts
+from vfbandits.web.serve import EVENTS_REPLAYED, facts_of, require_read
 
 TRY_EVERY_S = 0.5
 
@@ -42,8 +46,8 @@ async def run_ranker(
     stopping = asyncio.create_task(supervisor.until(signalled()))
     rankers = await _open(settings, address, log, stopping, supervisor)
     if rankers is not None:
+        front.app = await _app(rankers, http)
         rankers.start()
-        front.app = _app(rankers, http)
         log.info("ranking", campaigns=", ".join(rankers.names), leader=address)
         await asyncio.wait({stopping})
         rankers.is_stopping = True
@@ -76,8 +80,8 @@ async def _open(
     return None
 
 
-def _app(rankers: Rankers, http: HttpSettings) -> ASGIApp:
-    metrics = Metrics(_readings(rankers))
+async def _app(rankers: Rankers, http: HttpSettings) -> ASGIApp:
+    metrics, sky = Metrics(_readings(rankers)), await _observatory(rankers)
     for ranker in rankers:
         ranker.observe([metrics])
     limits = limits_of(http)
@@ -86,7 +90,41 @@ def _app(rankers: Rankers, http: HttpSettings) -> ASGIApp:
         return facts_of(rankers.roster.terms, rankers.leader.participants())
 
     handlers = Handlers(rankers, model_facts=facts, limits=limits)
-    return guarded(build_app(handlers, Parts(metrics, NoTracer())), http, limits)
+    pages = dashboard_routes(sky, require=require_read)
+    app = build_app(handlers, Parts(metrics, NoTracer(), pages))
+    return guarded(app, http, limits, public=PUBLIC | PAGE.keys())
+
+
+async def _observatory(rankers: Rankers) -> Observatory:
+    """What the page shows: all decisions of each campaign, as the journal has them."""
+    sky = Observatory(
+        rankers.roster.federation,
+        rankers.names,
+        participants=rankers.leader.participants,
+        waiting=lambda name: rankers[name].n_waiting,
+        norm=lambda name: rankers[name].model.bandit.estimate_norm(),
+        facts=lambda name: _facts(rankers, name),
+        link_changes=rankers.leader.link_changes,
+    )
+    for ranker in rankers:
+        sky.replay(ranker.name, await ranker.tail.read_end(EVENTS_REPLAYED))
+        ranker.tail.on_events = partial(sky.replay, ranker.name)
+    return sky
+
+
+def _facts(rankers: Rankers, name: str) -> Facts:
+    ranker, roster = rankers[name], rankers.roster
+    return Facts(
+        process="ranker",
+        mode=ranker.settings.mode,
+        mask_epoch=ranker.model.epoch,
+        roster=roster.number,
+        protection=roster.terms.protection,
+        model_version=ranker.model.book.n_learnt,
+        settings_version=ranker.config_version,
+        journal_position=ranker.model.position,
+        journal_lag_s=ranker.tail.lag_s,
+    )
 
 
 def _readings(rankers: Rankers) -> Readings:
@@ -114,4 +152,5 @@ def _gauges(ranker: Ranker) -> CampaignGauges:
         committed_events=events,
         model_version=model.book.n_learnt,
         model_norm=model.bandit.estimate_norm(),
+        journal_lag_s=ranker.tail.lag_s,
     )

@@ -10,7 +10,8 @@ from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Terms
 from vfbandits.service.active import ActiveService
 from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaigns import DEFAULT, Campaigns
+from vfbandits.service.campaign_settings import DEFAULT
+from vfbandits.service.campaigns import Campaigns
 from vfbandits.service.consume import Consumer, Hearers
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.log import Logger, logger_for
@@ -31,6 +32,7 @@ from vfbandits.web.guard import require
 from vfbandits.web.handlers import Handlers, ModelFacts
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.observed.observatory import Observatory
+from vfbandits.web.observed.view import Facts
 from vfbandits.web.server import HttpServer
 from vfbandits.web.tracing import TracingSettings, make_tracer
 from vfbandits.web.types import ParticipantView
@@ -125,7 +127,7 @@ class ServedActive:
         return self.service.counts["gathered"] > 0
 
     def _entered(self, campaign: str, events: Sequence[Decided]) -> None:
-        self._sky.replay(campaign, ((0, event) for event in events))
+        self._sky.entered(campaign, events)
 
     def _refused(self, campaign: str, reason: str) -> None:
         self._log.error("arrival_refused", campaign=campaign, reason=reason)
@@ -167,6 +169,8 @@ class ServedActive:
             participants=service.participants,
             waiting=lambda name: campaigns[name].n_waiting,
             norm=lambda name: campaigns[name].model.norm,
+            facts=self._facts,
+            link_changes=service.presence.changes,
         )
         for campaign in campaigns:
             sky.replay(campaign.name, await campaign.model.read_end(EVENTS_REPLAYED))
@@ -181,13 +185,30 @@ class ServedActive:
             decides=self._front is None,
             problems=self.problems,
         )
-        pages = dashboard_routes(sky, require=_require_read)
+        pages = dashboard_routes(sky, require=require_read)
         app = build_app(handlers, Parts(metrics, self._tracer, pages))
         return guarded(app, self._http, limits, public=PUBLIC | PAGE.keys())
 
+    def _facts(self, name: str) -> Facts:
+        campaign, roster = self.campaigns[name], self.service.role.roster
+        return Facts(
+            process="active" if self._front is None else "trainer",
+            mode=campaign.settings.mode,
+            mask_epoch=campaign.model.epoch,
+            roster=roster.number,
+            protection=roster.terms.protection,
+            model_version=campaign.model.book.n_learnt,
+            settings_version=campaign.config_version,
+            journal_position=campaign.model.position,
+            journal_lag_s=self._lag_s(name),
+        )
+
+    def _lag_s(self, name: str) -> float:
+        return max((one.lag_s for one in self._consumers if one.campaign == name), default=0.0)
+
     def _readings(self) -> Readings:
         return Readings(
-            lambda: [_gauges(campaign) for campaign in self.campaigns],
+            lambda: [_gauges(each, lag_s=self._lag_s(each.name)) for each in self.campaigns],
             lambda: [
                 ParticipantGauges.of(name, facts)
                 for name, facts in self.service.participants().items()
@@ -228,12 +249,13 @@ async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int],
     await served.stop()
 
 
-def _require_read(scope: Scope, right: str) -> None:
+def require_read(scope: Scope, right: str) -> None:
+    """Refuse a request for figures that has no key with the scope to read."""
     del right
     require(scope, "read")
 
 
-def _gauges(campaign: Campaign) -> CampaignGauges:
+def _gauges(campaign: Campaign, *, lag_s: float) -> CampaignGauges:
     model = campaign.model
     commits, events = model.commits
     return CampaignGauges(
@@ -245,6 +267,7 @@ def _gauges(campaign: Campaign) -> CampaignGauges:
         committed_events=events,
         model_version=model.book.n_learnt,
         model_norm=model.norm,
+        journal_lag_s=lag_s,
     )
 
 

@@ -111,6 +111,7 @@ def _participant(
         answers=_integer(link.get("answers")),
         bytes=_integer(link.get("bytes")),
         latency_ms=_number(link.get("latency_ms")),
+        since=_number(link.get("since")),
     )
 
 

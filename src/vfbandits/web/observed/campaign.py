@@ -1,14 +1,16 @@
 """What is remembered of one campaign: its buckets, its last decisions, estimates that wait."""
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfbandits.service.observer import Heard, Ranked
 from vfbandits.web.observed.bucket import SETTLED, Bucket
+from vfbandits.web.observed.marks import MAX_MARKS
+from vfbandits.web.observed.replay import Replay
 from vfbandits.web.observed.series import Series
-from vfbandits.web.observed.view import LastDecision
+from vfbandits.web.observed.view import LastDecision, Mark
 
 MOST_LAST = 200
 MOST_ESTIMATES = 100_000
@@ -40,6 +42,8 @@ class Campaign:
         self.series = Series()
         self.last: OrderedDict[str, Remembered] = OrderedDict()
         self.estimates: OrderedDict[str, float] = OrderedDict()
+        self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
+        self.replay = Replay()
 
     def ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
         """Count and remember decisions of one round; gives its bucket, unless it is too old."""

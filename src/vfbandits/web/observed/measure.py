@@ -4,8 +4,8 @@ All by the normal approximation at 95 %: fair for some dozens of rewards, too na
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 from vfbandits.web.observed.bucket import Bucket, Moments
 from vfbandits.web.observed.series import TRAILING
@@ -14,6 +14,8 @@ from vfbandits.web.observed.view import Band, Lift, Mean, Rewards
 _Z = 1.959963984540054
 _SURE = 3.0  # how many times its own interval a baseline must be away from zero
 BaselineGroup: TypeAlias = Literal["holdback", "shadow"]
+POLICY: Final = ("policy",)
+BASELINES: Final[tuple[BaselineGroup, ...]] = ("holdback", "shadow")
 
 
 def interval(moments: Moments) -> Mean:
@@ -63,33 +65,41 @@ def lift(policy: Moments, baseline: Moments) -> Lift | None:
 
 def rewards_of(whole: Bucket, steps: Sequence[Bucket], before: Sequence[Bucket]) -> Rewards:
     """Compare the policy's rewards with the baseline's; ``whole`` is the sum of the steps."""
-    group = _baseline_group(whole.rewards)
-    policy = whole.rewards.get("policy", Moments())
-    baseline = whole.rewards.get(group or "", Moments())
+    groups = [group for group in BASELINES if group in whole.groups]
+    policy = _total(whole, POLICY if "policy" in whole.groups else ())
+    baseline = _total(whole, groups)
     return Rewards(
         interval(policy),
         interval(baseline),
-        group,
+        groups,
         lift(policy, baseline),
-        _band("policy", steps, before),
-        _band(group or "", steps, before),
+        _band(POLICY, steps, before),
+        _band(BASELINES, steps, before),
     )
 
 
-def _baseline_group(rewards: Mapping[str, Moments]) -> BaselineGroup | None:
-    if "holdback" in rewards:
-        return "holdback"
-    return "shadow" if "shadow" in rewards else None
+def _total(bucket: Bucket, groups: Iterable[str]) -> Moments:
+    total = Moments()
+    for group in groups:
+        if group in bucket.rewards:
+            total.merge(bucket.rewards[group])
+    return total
 
 
-def _band(group: str, steps: Sequence[Bucket], before: Sequence[Bucket]) -> Band:
-    rewards = [bucket.rewards.get(group) for bucket in (*before, *steps)]
+def _band(groups: Sequence[str], steps: Sequence[Bucket], before: Sequence[Bucket]) -> Band:
+    """Trailing means, where the groups had decisions lately and no others took their place."""
+    buckets = (*before, *steps)
+    decided = [any(group in bucket.groups for group in groups) for bucket in buckets]
+    last = max((i for i, is_so in enumerate(decided) if is_so), default=-1)
+    if not any(bucket.groups for bucket in buckets[last + 1 :]):
+        last = len(buckets)  # nobody asks at all: rewards of the last decisions may still come
     points = []
-    for end in range(len(before) + 1, len(rewards) + 1):
+    for end in range(len(before) + 1, len(buckets) + 1):
+        recent = range(max(0, end - TRAILING), end)
         trailing = Moments()
-        for moments in rewards[max(0, end - TRAILING) : end]:
-            if moments is not None:
-                trailing.merge(moments)
+        if end - 1 <= last and any(decided[i] for i in recent):
+            for i in recent:
+                trailing.merge(_total(buckets[i], groups))
         points.append(interval(trailing))
     return Band(
         [point.mean for point in points],

@@ -4,14 +4,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vfbandits.errors import SettingError
-from vfbandits.service.observer import Heard, Ranked
-from vfbandits.store.events import Event
+from vfbandits.service.observer import Heard, Ranked, Reconfigured
+from vfbandits.store.events import Decided, Event
 from vfbandits.web.observed import build
 from vfbandits.web.observed.campaign import Campaign
+from vfbandits.web.observed.marks import link_marks, settings_mark
 from vfbandits.web.observed.measure import rewards_of
-from vfbandits.web.observed.replay import as_seen
+from vfbandits.web.observed.replay import ranked_of
 from vfbandits.web.observed.series import step_of
-from vfbandits.web.observed.view import DashboardView
+from vfbandits.web.observed.view import DashboardView, Facts, Mark
 
 MOST_MINUTES = 24 * 60
 
@@ -37,16 +38,20 @@ class Observatory:
         How many events of a campaign wait for a reward.
     norm
         The length of a campaign's theta.  Asked for at most once in five seconds.
+    facts
+        Which versions decide in a campaign.
+    link_changes
+        Times, participants and events of links, oldest first (``service.presence``).
     clock
         Seconds since 1970.
 
     >>> sky = Observatory("retail", ["ads"], clock=lambda: 100.0)
     >>> sky.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
-    >>> sky.view("ads", minutes=5).rewards.policy.mean
-    1.0
+    >>> sky.view("ads", minutes=5).totals.statuses
+    {'learnt': 1}
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (sources of facts, each by keyword)
         self,
         federation: str,
         campaigns: Iterable[str] = (),
@@ -54,6 +59,8 @@ class Observatory:
         participants: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
         waiting: Callable[[str], int] = lambda _: 0,
         norm: Callable[[str], float | None] = lambda _: None,
+        facts: Callable[[str], Facts | None] = lambda _: None,
+        link_changes: Callable[[], Iterable[tuple[float, str, str]]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._federation = federation
@@ -61,6 +68,8 @@ class Observatory:
         self._participants = participants
         self._waiting = waiting
         self._norm = norm
+        self._facts = facts
+        self._link_changes = link_changes
         self._clock = clock
 
     @property
@@ -79,17 +88,28 @@ class Observatory:
         """A reward came, or will not."""
         self._campaign(seen.campaign).heard(seen)
 
-    def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
-        """Take the end of a campaign's log, in its order, so that charts go on after a restart.
+    def configured(self, seen: Reconfigured) -> None:
+        """Settings were changed."""
+        self._campaign(seen.campaign).marks.append(settings_mark(seen))
 
-        To be called before anything is decided.  What the log does not hold stays empty.
+    def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
+        """Take records of a campaign's journal, in its order: its end, then what follows.
+
+        What the journal does not hold stays empty.
         """
-        kept = self._campaign(campaign)
-        for seen in as_seen(campaign, events, self._participants()):
+        for seen in self._campaign(campaign).replay.seen(campaign, events, self._participants()):
             if isinstance(seen, Ranked):
-                kept.ranked([seen])
+                self.ranked([seen])
+            elif isinstance(seen, Heard):
+                self.heard(seen)
             else:
-                kept.heard(seen)
+                self.configured(seen)
+
+    def entered(self, campaign: str, events: Iterable[Decided]) -> None:
+        """Take decisions that other processes made; their rewards are heard of here."""
+        names = self._participants()
+        for event in events:
+            self.ranked([ranked_of(campaign, event, names)])
 
     def view(self, campaign: str = "", *, minutes: int) -> DashboardView:
         """The last minutes of a campaign, of the first one if it has no name.
@@ -124,8 +144,14 @@ class Observatory:
             arms=build.arms(total, steps),
             participants=build.participants(total, self._participants()),
             drift=build.drift(steps),
+            marks=self._marks(kept, since=steps[0].start),
             last=kept.decisions(),
+            facts=self._facts(name) if name else None,
         )
+
+    def _marks(self, kept: Campaign, *, since: float) -> list[Mark]:
+        marks = [*kept.marks, *link_marks(self._link_changes())]
+        return sorted((one for one in marks if one.at >= since), key=lambda one: one.at)
 
     def _campaign(self, name: str) -> Campaign:
         found = self._campaigns.get(name)

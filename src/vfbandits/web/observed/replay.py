@@ -1,67 +1,101 @@
-"""The end of a log, told again as it was when it happened, for charts after a restart.
+"""Records of a journal, told as an observer would have heard of them when they were written.
 
-The log does not hold everything: how long an answer took, what participants sent, the parts of an
-estimate and the baseline of a decision that was the policy's are left out.
+For charts after a restart, and in a process that follows the journal of another.  A record does
+not hold everything: what participants sent, the parts of an estimate and the baseline of a decision
+that was the policy's are left out.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from vfbandits.service.observer import Heard, Ranked
+from vfbandits.service.observer import Heard, Ranked, Reconfigured
 from vfbandits.store.book import COUNTED
-from vfbandits.store.events import Decided, Event, Forgotten, Reported, Rewarded
+from vfbandits.store.events import Configured, Decided, Event, Forgotten, Reported, Rewarded
 from vfbandits.web.types import RankResponse
 
+MAX_PENDING: Final = 100_000
 _NOTE = msgspec.json.Decoder(RankResponse)
 
 
-def as_seen(
-    campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
-) -> Iterator[Ranked | Heard]:
-    """What an observer would have been told; rewards of decisions before the first are left out.
+@dataclass(slots=True)
+class _Pending:
+    """A decision that waits for its reward; ``is_sum`` once a part of a sum came."""
 
-    ``names`` are the participants that there are: of a degraded decision the log only says who
-    did contribute.
+    arm: str
+    group: str
+    at: float
+    is_sum: bool = False
+
+
+class Replay:
+    """Follows the journal of one campaign, in its order, in bounded memory.
+
+    Rewards of decisions that it has not seen, or no longer knows, are left out.
     """
-    decided: dict[str, Ranked] = {}
-    counted: set[str] = set()
-    latest = 0.0
-    for _, event in events:
-        if isinstance(event, Decided):
-            seen = _ranked(campaign, event, names)
-            decided[seen.event_id] = seen
-            latest = seen.at
-            yield seen
-        elif isinstance(event, Rewarded | Reported | Forgotten):
-            event_id = str(event.decision_id)
-            # Nobody wrote down when an event was forgotten; it was not before what came before it.
-            latest = latest if isinstance(event, Forgotten) else event.at
-            found = decided.get(event_id)
-            if found is not None:
-                yield _heard(found, event, at=latest, is_sum=event_id in counted)
-            if isinstance(event, Reported) and event.why == COUNTED:
-                counted.add(event_id)
+
+    def __init__(self, *, max_pending: int = MAX_PENDING) -> None:
+        self._max_pending = max_pending
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._latest = 0.0
+        self._settings = b""
+
+    def seen(
+        self, campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
+    ) -> Iterator[Ranked | Heard | Reconfigured]:
+        """What an observer would have been told.
+
+        ``names`` are the participants that there are: of a degraded decision the journal only says
+        who did contribute.
+        """
+        for _, event in events:
+            if isinstance(event, Decided):
+                yield self._decided(ranked_of(campaign, event, names))
+            elif isinstance(event, Rewarded | Reported | Forgotten):
+                heard = self._heard(campaign, event)
+                if heard is not None:
+                    yield heard
+            elif isinstance(event, Configured):
+                yield Reconfigured(campaign, self._settings, event.settings, event.at)
+                self._settings = event.settings
+
+    def _decided(self, seen: Ranked) -> Ranked:
+        self._pending[seen.event_id] = _Pending(seen.arm, seen.group, seen.at)
+        if len(self._pending) > self._max_pending:
+            self._pending.popitem(last=False)
+        self._latest = seen.at
+        return seen
+
+    def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> Heard | None:
+        event_id = str(event.decision_id)
+        # No record says when an event was forgotten; it was not before the record before it.
+        at = self._latest = self._latest if isinstance(event, Forgotten) else event.at
+        is_report = isinstance(event, Reported)
+        found = self._pending.get(event_id) if is_report else self._pending.pop(event_id, None)
+        if found is None:
+            return None
+        status, value = _status(event, is_sum=found.is_sum)
+        found.is_sum = found.is_sum or status == COUNTED
+        waited = at - found.at
+        return Heard(campaign, event_id, found.arm, found.group, status, value, at, waited)
 
 
-def _heard(
-    found: Ranked, event: Rewarded | Reported | Forgotten, *, at: float, is_sum: bool
-) -> Heard:
-    value = 0.0
+def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[str, float]:
     if isinstance(event, Forgotten):
-        status = "forgotten"
-    else:
-        value = event.value
-        status = event.why if isinstance(event, Reported) else "learnt"
-    if isinstance(event, Rewarded) and event.reward_id is None:
-        status = "summed" if is_sum else "default"
-    return Heard(
-        found.campaign, found.event_id, found.arm, found.group, status, value, at, at - found.at
-    )
+        return "forgotten", 0.0
+    if isinstance(event, Reported):
+        return event.why, event.value
+    if event.reward_id is None:
+        return "summed" if is_sum else "default", event.value
+    return "learnt", event.value
 
 
-def _ranked(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
+def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
+    """A decision as its record tells it."""
     note = _note(event.note)
     arm = str(event.arm)
     choice = note.ranking[0].id if note is not None and note.ranking else arm
@@ -84,7 +118,7 @@ def _ranked(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
         missing=tuple(name for name in names if is_degraded and name not in event.contributors),
         n_arms=len(note.ranking) if note is not None else 0,
         model_version=note.model_version if note is not None else 0,
-        seconds=0.0,
+        seconds=event.seconds,
         bytes_received=0,
     )
 

@@ -43,12 +43,14 @@ class Band(msgspec.Struct, frozen=True):
 class Rewards(msgspec.Struct, frozen=True):
     """Rewards that were settled in the window: the policy's and the baseline's.
 
-    The baseline is the holdback if anything of it was rewarded, else the shadow group.
+    The baseline is the holdback and the shadow group together: both show the same arm.  A group
+    counts if it had decisions in the window.  Its line ends where other groups take its place: what
+    is settled later are mostly defaults of events that nobody rewarded.
     """
 
     policy: Mean
     baseline: Mean
-    baseline_group: Literal["holdback", "shadow"] | None
+    baseline_groups: list[Literal["holdback", "shadow"]]
     lift: Lift | None
     policy_series: Band
     baseline_series: Band
@@ -105,6 +107,9 @@ class Participant(msgspec.Struct, frozen=True):
         Share of the decisions in which its features counted.
     width, connected, circuit, asks, answers, bytes, latency_ms
         As its link tells, since it was made; null where it has none.
+    since
+        When it joined, left, stopped answering or answered again, whichever was last; in seconds
+        since 1970.
     """
 
     name: str
@@ -119,6 +124,43 @@ class Participant(msgspec.Struct, frozen=True):
     answers: int | None = None
     bytes: int | None = None
     latency_ms: float | None = None
+    since: float | None = None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something that explains a bend in the charts: settings changed, or a participant's link."""
+
+    at: float
+    kind: Literal["settings", "participant"]
+    text: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Which versions decide in this process.
+
+    Attributes
+    ----------
+    process
+        "active", "trainer" or "ranker".
+    mode
+        "learn", "shadow" or "frozen".
+    mask_epoch, roster, protection
+        Epoch of the masks, number of the roster, and the protection level of its terms.
+    model_version, settings_version
+        Rewards that the model has learnt, and how often the settings were changed.
+    journal_position, journal_lag_s
+        Of the last record, and how far this process is behind what other processes wrote.
+    """
+
+    process: Literal["active", "trainer", "ranker"]
+    mode: str
+    mask_epoch: int
+    roster: int
+    protection: str
+    model_version: int
+    settings_version: int
+    journal_position: int
+    journal_lag_s: float
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -155,7 +197,10 @@ class LastDecision(msgspec.Struct, frozen=True):
 
 
 class DashboardView(msgspec.Struct, frozen=True):
-    """A campaign as it can be looked at; ``last`` has the newest decision first."""
+    """A campaign as it can be looked at.
+
+    ``marks`` are those of the window, oldest first; ``last`` has the newest decision first.
+    """
 
     federation: str
     campaigns: list[str]
@@ -172,4 +217,6 @@ class DashboardView(msgspec.Struct, frozen=True):
     arms: list[ArmSeries]
     participants: list[Participant]
     drift: Drift
+    marks: list[Mark]
     last: list[LastDecision]
+    facts: Facts | None = None

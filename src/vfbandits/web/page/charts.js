@@ -104,7 +104,7 @@ export class Chart {
     if (i >= 0 && i < length) this.mark(i);
   }
 
-  // model: times, step, empty (a sentence), series: [{name, tone, values, low, high, dashed, note}]
+  // model: times, step, empty (a sentence), marks: [{at, kind, text}], series: [{name, tone, values, low, high, dashed, note}]
   draw(model) {
     this.model = model;
     const series = model.series.filter((one) => one.values.some((value) => value !== null));
@@ -122,6 +122,7 @@ export class Chart {
     this.axes(svg, ticks);
     if (this.options.stacked) this.stack(svg, series);
     else series.forEach((one) => this.line(svg, one));
+    this.flags(svg);
     this.cursor = shape("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     svg.append(this.cursor);
     const focused = this.plot.contains(document.activeElement);
@@ -215,6 +216,19 @@ export class Chart {
     }
   }
 
+  // What happened at one moment: a line through the chart, with a handle on the time axis.
+  flags(svg) {
+    for (const mark of this.model.marks ?? []) {
+      const x = this.scale.time(mark.at);
+      const flag = shape("g", { class: `flag ${mark.kind}` });
+      const low = HEIGHT - BOTTOM;
+      flag.append(shape("title", {}, `${timeOfDay(mark.at)}: ${mark.text}`));
+      flag.append(shape("line", { x1: x, x2: x, y1: TOP, y2: low }));
+      flag.append(shape("path", { d: `M${x - 5},${low + 7} L${x},${low} L${x + 5},${low + 7} Z` }));
+      svg.append(flag);
+    }
+  }
+
   drawLegend(series) {
     const ordered = this.options.stacked ? series.toSorted((a, b) => (b.weight ?? 0) - (a.weight ?? 0)) : series;
     const entries = ordered.map((one) => {
@@ -230,7 +244,8 @@ export class Chart {
       const known = one.values.filter((value) => value !== null);
       return `${one.name} ${this.options.format(known[known.length - 1])}`;
     });
-    return `${this.options.title}, latest: ${latest.join(", ")}. Arrow keys read other times.`;
+    const marks = (this.model.marks ?? []).map((mark) => ` ${timeOfDay(mark.at)}: ${mark.text}.`);
+    return `${this.options.title}, latest: ${latest.join(", ")}.${marks.join("")} Arrow keys read other times.`;
   }
 
   mark(i) {
@@ -241,13 +256,21 @@ export class Chart {
     if (!rows.length) return;
     const { times, step } = this.model;
     const when = step >= 900 ? dayAndTime(times[i]).replace(/:\d\d$/, "") : timeOfDay(times[i]);
-    this.tip.replaceChildren(make("p", "when", {}, when), ...rows);
+    this.tip.replaceChildren(make("p", "when", {}, when), ...rows, ...this.happened(i));
     const x = this.scale.x(i);
     this.cursor.setAttribute("x1", x);
     this.cursor.setAttribute("x2", x);
     const room = this.scale.width - this.tip.offsetWidth;
     const side = x > this.scale.width / 2 ? x - this.tip.offsetWidth - 10 : x + 10;
     this.tip.style.left = `${Math.max(0, Math.min(room, side))}px`;
+  }
+
+  // A neighbouring step counts too: a mark is a thin thing to point at.
+  happened(i) {
+    const { times, step, marks = [] } = this.model;
+    return marks
+      .filter((mark) => Math.abs(mark.at - times[i] - step / 2) <= step)
+      .map((mark) => make("p", `happened ${mark.kind}`, {}, mark.text));
   }
 
   readings(i) {

@@ -1,7 +1,7 @@
 // The page: asks for the figures every two seconds and draws them.
 
 import { Chart } from "./charts.js";
-import { drawDecisions, drawParticipants, drawTiles, drawWhy } from "./panels.js";
+import { drawDecisions, drawMissing, drawMode, drawParticipants, drawTiles, drawVersions, drawWhy } from "./panels.js";
 import { byId, make, milliseconds, none, number, percent, short } from "./words.js";
 
 const EVERY_MS = 2000;
@@ -58,10 +58,11 @@ function armSeries(view) {
 }
 
 function drawCharts(view) {
-  const { times, step_s: step, rewards, drift } = view;
-  const draw = (chart, series) => chart.draw({ times, step, series, empty: none(chart.options.what, view) });
+  const { times, step_s: step, rewards, drift, marks } = view;
+  const draw = (chart, series) => chart.draw({ times, step, series, marks, empty: none(chart.options.what, view) });
   const { policy_series: policy, baseline_series: baseline } = rewards;
-  const group = rewards.baseline_group ? `baseline (${rewards.baseline_group})` : "baseline";
+  const groups = rewards.baseline_groups.join(" + ");
+  const group = groups ? `baseline (${groups})` : "baseline";
   draw(charts.reward, [
     { name: group, tone: "second", dashed: true, values: baseline.mean, low: baseline.low, high: baseline.high },
     { name: "policy", tone: "first", values: policy.mean, low: policy.low, high: policy.high },
@@ -82,6 +83,9 @@ function draw() {
   byId("federation").textContent = view.federation || "vfbandits";
   document.title = view.federation ? `${view.federation} · vfbandits` : "vfbandits";
   drawCampaigns(view);
+  drawMode(view);
+  drawMissing(view);
+  drawVersions(view);
   drawTiles(view);
   drawCharts(view);
   drawParticipants(view);
@@ -181,6 +185,7 @@ function askForKey(status) {
     ? "This key may not read the figures. Another one is needed."
     : had ? "The server does not take this key." : "This server shows its figures to holders of a key that may read. The key stays in this tab.";
   byId("banner").hidden = true;
+  byId("missing").hidden = true;
   byId("main").hidden = true;
   byId("gate").hidden = false;
   byId("key").focus();

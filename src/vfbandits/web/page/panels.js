@@ -28,7 +28,8 @@ export function drawTiles(view) {
 }
 
 function drawReward(view) {
-  const { policy, baseline, baseline_group: group, lift } = view.rewards;
+  const { policy, baseline, baseline_groups: groups, lift } = view.rewards;
+  const group = groups.join(" + ");
   const shown = policy.n ? policy : baseline;
   const half = shown.high === null ? "" : `± ${number(shown.high - shown.mean)}`;
   if (!policy.n) {
@@ -56,6 +57,53 @@ function bar(value, text, tone = "") {
   const fill = make("i", tone);
   fill.style.width = `${Math.max(0, Math.min(100, 100 * value))}%`;
   return make("div", "meter", {}, make("span", "track", { "aria-hidden": "true" }, fill), make("span", "n", {}, text));
+}
+
+const MODES = {
+  learn: ["Learning", "The policy decides and learns from every reward."],
+  shadow: ["Shadow", "Everybody gets the baseline; the policy only learns."],
+  frozen: ["Frozen", "The policy decides; rewards are logged and nothing is learnt."],
+};
+
+export function drawMode({ facts }) {
+  const badge = byId("mode");
+  badge.hidden = !facts;
+  if (!facts) return;
+  const [word, says] = MODES[facts.mode] ?? [facts.mode, ""];
+  badge.textContent = word;
+  badge.title = says;
+  badge.dataset.mode = facts.mode;
+}
+
+// Who is missing, and since when: their features count as zeros meanwhile.
+export function drawMissing({ participants, now }) {
+  const lines = participants
+    .filter((one) => one.connected === false || (one.circuit && one.circuit !== "closed"))
+    .map((one) => {
+      const since = one.since === null ? "" : ` since ${now - one.since < 43200 ? timeOfDay(one.since) : dayAndTime(one.since)}`;
+      const what = one.connected === false ? `is not connected${since}` : `does not answer in time${since}`;
+      return make("p", "", {}, make("strong", "", {}, one.name), ` ${what}. Its features count as zeros.`);
+    });
+  const banner = byId("missing");
+  banner.hidden = !lines.length;
+  const text = lines.map((line) => line.textContent).join("\n");
+  if (text !== banner.textContent) banner.replaceChildren(...lines);
+}
+
+const PROCESSES = { active: "active participant", trainer: "trainer, which leads", ranker: "ranker" };
+
+export function drawVersions({ facts }) {
+  const list = byId("versions");
+  list.hidden = !facts;
+  if (!facts) return;
+  const lag = facts.journal_lag_s < 1 ? "no lag" : `${short(facts.journal_lag_s)} s behind`;
+  const entries = [
+    ["Process", PROCESSES[facts.process] ?? facts.process], ["Roster", `number ${facts.roster}`], ["Masks", `epoch ${facts.mask_epoch}`],
+    ["Protection", facts.protection], ["Model", `after ${count(facts.model_version)} rewards`], ["Settings", `version ${facts.settings_version}`],
+    ["Journal", `${count(facts.journal_position)} records, ${lag}`],
+  ];
+  list.replaceChildren(...entries.map(([term, text]) => make("div", "", {}, make("dt", "", {}, term), make("dd", "", {}, text))));
+  list.classList.toggle("late", facts.journal_lag_s >= 5);
 }
 
 function linkState({ connected, circuit }) {

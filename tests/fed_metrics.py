@@ -16,6 +16,7 @@ NEWS = CampaignGauges(
     committed_events=120,
     model_version=55,
     model_norm=1.5,
+    model_repairs=2,
 )
 BANK = ParticipantGauges(
     "bank", is_connected=True, circuit_is_open=False, latency_s=0.002, bytes_received=4_096

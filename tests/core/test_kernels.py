@@ -36,7 +36,7 @@ def test_compiled_loops_compute_what_blas_computes(dim, n, seed):
         add_outer(A, x[None])
         b += reward * x
         theta += (reward - x @ theta) / (1.0 + q) * Sx
-        found = compiled.update(B.T, fast.upper, u, phi, x, reward)
+        found = compiled.update(B.T, fast.upper, u, phi, x, reward, np.inf)
         assert found == pytest.approx((q, float(theta @ theta)), rel=1e-9)
     assert_allclose(np.tril(fast.T), np.tril(form.T), atol=1e-11)
     assert_allclose(np.tril(B), np.tril(A), atol=1e-11)
@@ -81,7 +81,7 @@ def test_the_compiled_root_is_potter_s(dim, seed):
         add_outer(A, x[None])
         b += reward * x
         theta += (reward - x @ theta) / (1.0 + q) * Ax
-        found = compiled.update_root(B.T, fast.own().T, u, phi, x, reward)
+        found = compiled.update_root(B.T, fast.own().T, u, phi, x, reward, np.inf)
         assert found == pytest.approx((q, float(theta @ theta)), rel=1e-9)
     assert_allclose(fast.F, form.F, atol=1e-11)
     assert_allclose(np.tril(B), np.tril(A), atol=1e-11)

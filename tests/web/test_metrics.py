@@ -180,6 +180,7 @@ def test_what_stands_is_read_at_each_scrape():
         "vfb_committed_events_total": 120,
         "vfb_model_version": 55,
         "vfb_model_norm": 1.5,
+        "vfb_model_repairs_total": 2,
     }
     assert {name: value(metrics, name, campaign="news") for name in expected} == expected
     expected = {

@@ -160,6 +160,15 @@ class Bandit:
         return isinstance(self.states[None].form, RootForm)
 
     @property
+    def n_repairs(self) -> int:
+        """How often numbers were too large for float64 and what was learnt was put right.
+
+        A context that was learnt with less weight, or a refactoring that needed more ridge; 0 where
+        all contexts are of ordinary size.
+        """
+        return sum(state.n_repairs for state in self.states.values())
+
+    @property
     def states(self) -> dict[ArmId | None, State]:
         """What was learnt: one state under None, or in layout "disjoint" one for each arm."""
         return self._learner.states()

@@ -116,10 +116,18 @@ def arm_factor(U: Matrix, X: Matrix, scale: float, tolerance: float, L: Matrix) 
 
 @njit(cache=True, fastmath=_LOOSE)
 def update(
-    A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: float
+    A: Matrix, U: Matrix, b: Vector, theta: Vector, x: Vector, reward: float, most: float
 ) -> tuple[float, float]:
-    """Learn one reward: A, U, b, theta in place; returns x'A⁻¹x from before and ‖theta‖² now."""
+    """Learn one reward: A, U, b, theta in place; returns x'A⁻¹x from before and ‖theta‖² now.
+
+    Where ‖x‖² is above ``most``, nothing changes and the first is −1.
+    """
     dim = len(x)
+    square = 0.0
+    for i in range(dim):
+        square += x[i] * x[i]
+    if not square <= most:
+        return -1.0, 0.0
     Sx = np.empty(dim)
     for i in range(dim):
         Sx[i] = U[i, i] * x[i]
@@ -153,10 +161,15 @@ def update(
 
 @njit(cache=True, fastmath=_LOOSE)
 def update_root(
-    A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, reward: float
+    A: Matrix, G: Matrix, b: Vector, theta: Vector, x: Vector, reward: float, most: float
 ) -> tuple[float, float]:
     """Learn one reward with Potter's update of G = F', C-ordered; returns what ``update`` does."""
     dim = len(x)
+    square = 0.0
+    for i in range(dim):
+        square += x[i] * x[i]
+    if not square <= most:
+        return -1.0, 0.0
     f = np.empty(dim)
     Ff = np.zeros(dim)
     q = 0.0

@@ -73,13 +73,13 @@ def _means(X: Matrix, theta: Vector) -> tuple[Vector, float]:
 class SharedStatistics:
     """Statistics of arms that share one theta: contexts are the rows of X (n_arms, dim)."""
 
-    __slots__ = ("X", "_length", "_squares", "_state", "means", "n_arms")
+    __slots__ = ("X", "_squares", "_state", "length", "means", "n_arms")
 
     def __init__(self, state: State, X: Matrix, squares: Vector | None = None) -> None:
         self._state = state
         self.X = X
         self.n_arms = len(X)
-        self.means, self._length = _means(X, state.theta)
+        self.means, self.length = _means(X, state.theta)
         self._squares = squares
 
     @property
@@ -96,7 +96,7 @@ class SharedStatistics:
     @property
     def magnitude(self) -> float:
         """‖X‖ times the magnitude of theta."""
-        return self._length * self._state.magnitude
+        return self.length * self._state.magnitude
 
     @property
     def log_det_ratio(self) -> float:

@@ -43,6 +43,10 @@ class InverseForm:
         """What a snapshot keeps of this form."""
         return self.T
 
+    def trace(self) -> float:
+        """Sum of the eigenvalues of S."""
+        return 2.0 * float(self._diagonal.sum())
+
     def squared_widths(self, X: Matrix) -> Vector:
         """Quadratic forms x'Sx, one for each row of X (n, dim)."""
         if kernels.compiled is not None and X.size <= kernels.SMALL_PRODUCT:

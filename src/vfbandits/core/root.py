@@ -59,6 +59,10 @@ class RootForm:
             self._loan = weakref.ref(loan)
         return loan
 
+    def trace(self) -> float:
+        """Sum of the eigenvalues of FF'."""
+        return float(np.vdot(self.F, self.F))
+
     def squared_widths(self, X: Matrix) -> Vector:
         """x'A⁻¹x for each row of X (n, dim)."""
         FX = dgemm(1.0, self.F, X.T, trans_a=1)

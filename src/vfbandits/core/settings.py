@@ -13,6 +13,13 @@ import numpy as np
 from vfbandits.errors import NotBlindError, SettingError
 
 NEVER = 2**62
+MAX_WEIGHT = 1e12
+"""Most that ‖x‖²/ridge may be for a context x.
+
+Rounding in x'Lambda⁻¹x is about 2^-52·‖x‖²/ridge, here below 1e-3, and beside a thousand such
+contexts the ridge can still be seen in Lambda.
+"""
+MAX_SQUARE = 1e200  # so that no sum of them overflows, whatever the ridge is
 
 _NOT_BLIND = {
     "l1": "an L1 penalty shrinks coordinates one by one",
@@ -45,6 +52,11 @@ class LearnerSettings:
             raise SettingError(f"ridge must be a positive number, got {self.ridge}")
         if not 0.0 < self.discount <= 1.0:
             raise SettingError(f"discount must be in (0, 1], got {self.discount}")
+
+    @property
+    def max_square(self) -> float:
+        """Most that ‖x‖² may be for a context x."""
+        return min(MAX_WEIGHT * self.ridge, MAX_SQUARE)
 
     @property
     def refill_every(self) -> int:

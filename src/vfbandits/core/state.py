@@ -9,6 +9,10 @@ and Lambda turn singular, so it is put back: ρ falls from ridge to about ridge/
 part is added to *every* direction at once.  That costs one O(dim³) refactoring per half-life of
 the memory, and singles out no coordinate, so masked and plain runs stay together.
 
+Rounding can hide the prior where contexts outweigh it by far.  A refactoring that finds Lambda
+no longer positive definite to working precision adds to every direction what float64 can see,
+counts it (``n_repairs``) and goes on: a campaign never ends because of one large feature.
+
 Storage: A and b with Lambda = scale·A, u = scale·b.  Forgetting then multiplies one number.
 """
 
@@ -33,6 +37,8 @@ GUARD_EVERY = 1_000
 GUARD_LIMIT = 1e-8
 REFACTOR_EVERY = 10_000
 DOWNDATE_TOLERANCE = 1e-14
+LIMIT_SLACK = 1e-6
+NOISE = 8.0 * 2.0**-52
 
 _NOT_LEARNT = (
     "a reward to take back must have been learnt for this context, got one without which Lambda "
@@ -56,6 +62,7 @@ class State:
         "A",
         "_compiled",
         "_length",
+        "_max_square",
         "_one_reward",
         "_refill_every",
         "b",
@@ -63,6 +70,7 @@ class State:
         "form",
         "largest_reward",
         "log_det_A",
+        "n_repairs",
         "n_updates",
         "scale",
         "settings",
@@ -82,10 +90,12 @@ class State:
         self.log_det_A = dim * math.log(settings.ridge)
         self.scale = 1.0
         self.n_updates = 0
+        self.n_repairs = 0
         self.since_refill = 0
         self.largest_reward = 0.0
         self._refill_every = settings.refill_every
         self._one_reward = 0.5 / math.sqrt(settings.ridge)
+        self._max_square = settings.max_square * (1.0 + LIMIT_SLACK)
         self._length = 0.0  # of theta
 
     @property
@@ -119,12 +129,16 @@ class State:
         if isinstance(self.form, RootForm):
             return self.form
         root = RootForm(self.dim, self.settings.ridge)
-        root.refactor(self.A)
+        self._factor_of(root)  # A stays: a decision changes nothing that was learnt
         self.form = root
         return root
 
     def update(self, x: Vector, reward: float) -> None:
-        """Learn one reward for context ``x`` (dim,)."""
+        """Learn one reward for context ``x`` (dim,).
+
+        A decision refuses contexts beyond ``LearnerSettings.max_square``.  One that comes all the
+        same, from a journal of before, is learnt with the weight that brings it to that length.
+        """
         self.largest_reward = max(self.largest_reward, abs(reward))
         if self.settings.discount < 1.0:
             self.scale *= self.settings.discount
@@ -133,13 +147,19 @@ class State:
         form = self.form
         if self._compiled is not None:
             A = self.A.T
-            loops, b, theta = self._compiled, self.b, self.theta
+            b, theta, most = self.b, self.theta, self._max_square / self.scale
             if isinstance(form, InverseForm):
-                q, squares = loops.update(A, form.upper, b, theta, x, reward)
+                learn, B = self._compiled.update, form.upper
             else:
-                q, squares = loops.update_root(A, form.own().T, b, theta, x, reward)
+                learn, B = self._compiled.update_root, form.own().T
+            q, squares = learn(A, B, b, theta, x, reward, most)
+            if q < 0.0:
+                x, reward = self._shortened(x, reward)
+                q, squares = learn(A, B, b, theta, x, reward, math.inf)
             self._length = math.sqrt(squares)
         else:
+            if not x.dot(x) <= self._max_square / self.scale:
+                x, reward = self._shortened(x, reward)
             Ax, q = form.update(x)
             add_outer(self.A, x[None])
             self.b += reward * x
@@ -148,8 +168,24 @@ class State:
         self.log_det_A += math.log1p(q)
         self._count(1)
 
+    def _shortened(self, x: Vector, reward: float) -> tuple[Vector, float]:
+        """A context that is too long, and its reward, with less weight; counted."""
+        self.n_repairs += 1
+        weight = self._weight_of(float(x.dot(x)) * self.scale)
+        return x * weight, reward * weight
+
+    def _weight_of(self, square: float) -> float:
+        return math.sqrt(self.settings.max_square / square)
+
     def update_many(self, X: Matrix, rewards: Vector) -> None:
         """Learn the rows of X (n, dim) in their order: up to rounding, one ``update`` for each."""
+        squares = np.vecdot(X, X)
+        if not squares.max(initial=0.0) <= self._max_square:
+            too_long = squares > self._max_square
+            weights = np.ones(len(X))
+            weights[too_long] = [self._weight_of(float(square)) for square in squares[too_long]]
+            X, rewards = X * weights[:, None], rewards * weights
+            self.n_repairs += int(too_long.sum())
         self.largest_reward = max(self.largest_reward, float(np.abs(rewards).max(initial=0.0)))
         start = 0
         while start < len(X):
@@ -167,9 +203,12 @@ class State:
         add_outer(self.A, X)
         self.b += rewards @ X
         if len(X) >= self.dim:
-            self.log_det_A = self.form.refactor(self.A)
+            self.log_det_A = self._factor()
         else:
-            self.log_det_A += self.form.update_many(X)
+            try:
+                self.log_det_A += self.form.update_many(X)
+            except NumericalError:
+                self.log_det_A = self._factor()
         self._derive_theta()
         self._count(len(X))
 
@@ -188,6 +227,9 @@ class State:
             )
         if self.n_updates < 1:
             raise SettingError("a reward to take back must have been learnt, got an untaught state")
+        if not x.dot(x) <= self._max_square:
+            weight = self._weight_of(float(x.dot(x)))
+            x, reward = x * weight, reward * weight
         A, b = self.A.copy(order="F"), self.b - reward * x
         dsyr(-1.0, x, a=A, lower=1, overwrite_a=1)
         self._refuse_below_prior(A, float(x.dot(x)))
@@ -211,9 +253,43 @@ class State:
             raise SettingError(_NOT_LEARNT)
 
     def refactor(self) -> None:
-        """Derive everything anew from A and b."""
-        self.log_det_A = self.form.refactor(self.A)
+        """Derive everything from A and b again; where A needs a repair, it gets one."""
+        self.log_det_A = self._factor()
         self._derive_theta()
+
+    def _factor(self) -> float:
+        """Derive the form from A, which gets a repair where it needs one; returns log det A."""
+        log_det_A, lift = self._factor_of(self.form)
+        if lift > 0.0:
+            self.A[np.diag_indices(self.dim)] += lift
+            self.n_repairs += 1
+        return log_det_A
+
+    def _factor_of(self, form: Form) -> tuple[float, float]:
+        """Derive ``form`` from A + lift·I; returns its log det, and lift, which mostly is 0.
+
+        What rounding leaves of A's small eigenvalues is noise of about eps·λ_max, times √n for the
+        n updates that A is a sum of.  Eigenvalues that are not above it are lifted by a multiple of
+        I, which is the same behind any mask and varies continuously with A.
+        """
+        noise = NOISE * (self.dim + math.sqrt(self.n_updates))
+        log_det = _try_to_factor(form, self.A)
+        # The product of the traces is at least λ_max/λ_min.
+        if log_det is not None and self.A.trace() * form.trace() * noise <= 1.0:
+            return log_det, 0.0
+        eigenvalues = eigvalsh(self.A, lower=True)
+        least = noise * float(np.abs(eigenvalues).max())
+        lift = least - float(eigenvalues[0])
+        if log_det is not None and lift <= 0.0:
+            return log_det, 0.0
+        lift = max(lift, least)
+        while True:
+            A = self.A.copy(order="F")
+            A[np.diag_indices(self.dim)] += lift
+            log_det = _try_to_factor(form, A)
+            if log_det is not None:
+                return log_det, lift
+            lift *= 2.0
 
     def _derive_theta(self) -> None:
         self.theta = self.form.times(self.b)
@@ -224,6 +300,7 @@ class State:
         self.A, self.b = A, b
         self.scale = other.scale
         self.n_updates = other.n_updates
+        self.n_repairs = other.n_repairs
         self.since_refill = other.since_refill
         self.largest_reward = other.largest_reward
         if isinstance(other.form, RootForm):
@@ -268,6 +345,7 @@ class State:
             "largest_reward": self.largest_reward,
             "length": self._length,
             "log_det_A": self.log_det_A,
+            "n_repairs": self.n_repairs,
             "n_updates": self.n_updates,
             "scale": self.scale,
             "since_refill": self.since_refill,
@@ -289,7 +367,16 @@ class State:
         state.largest_reward = record.number("largest_reward")
         state.log_det_A = record.number("log_det_A")
         state.n_updates = record.integer("n_updates")
+        state.n_repairs = record.integer("n_repairs") if record.has("n_repairs") else 0
         state.scale = record.number("scale")
         state.since_refill = record.integer("since_refill")
         state._length = record.number("length")
         return state
+
+
+def _try_to_factor(form: Form, A: Matrix) -> float | None:
+    """Log det A, or None where A is not positive definite."""
+    try:
+        return form.refactor(A)
+    except NumericalError:
+        return None

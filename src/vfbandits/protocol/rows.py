@@ -4,10 +4,11 @@ import math
 from functools import lru_cache
 from hashlib import blake2b, sha256
 
+import numpy as np
 from scipy.linalg.blas import ddot
 
 from vfbandits.core.arrays import Matrix
-from vfbandits.errors import WireError
+from vfbandits.errors import ContextError, WireError
 from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, Ask
 
 ROUNDING = 1e-9
@@ -111,3 +112,31 @@ def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
     most = bound * (1.0 + ROUNDING)
     if not (float(rows.max()) <= most and float(rows.min()) >= -most):
         raise WireError(f"wanted finite values of at most {bound:g}, got others")
+
+
+def refuse_features_beyond(rows: Matrix, bound: float, what: str) -> None:
+    """Refuse plain features (n, width) that are not finite or larger than the terms' ``bound``.
+
+    For features that the caller itself has sent, or keeps: the error says which one it is and how
+    large, as a power of ten.
+
+    >>> refuse_features_beyond(np.array([[1.0, 1.79e9]]), 64.0, "own block")
+    Traceback (most recent call last):
+    ...
+    vfbandits.errors.ContextError: own block: features must be at most 64 in size, as the roster's \
+terms say, got about 1e+09 at feature 1 of row 0; scale it
+    """
+    flat = rows.ravel()
+    if ddot(flat, flat) <= bound * bound:
+        return
+    sizes = np.abs(rows)
+    beyond = np.argwhere(~(sizes <= bound * (1.0 + ROUNDING)))
+    if not len(beyond):
+        return
+    row, feature = (int(place) for place in beyond[0])
+    size = float(sizes[row, feature])
+    about = f"about 1e{math.floor(math.log10(size)):+03d}" if math.isfinite(size) else "NaN or inf"
+    raise ContextError(
+        f"{what}: features must be at most {bound:g} in size, as the roster's terms say, got "
+        f"{about} at feature {feature} of row {row}; scale it"
+    )

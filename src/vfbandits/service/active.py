@@ -46,6 +46,7 @@ from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
 from vfbandits.service.peer_tally import PeerTally
 from vfbandits.service.presence import Presence
+from vfbandits.service.repairs import RepairWatch
 from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 
@@ -136,10 +137,12 @@ class ActiveService:
         task.add_done_callback(self._tasks.discard)
 
     async def _tick_for_ever(self) -> None:
+        repairs = RepairWatch(self._log)
         while True:
             await asyncio.sleep(self.role.patience.ping_every_s / 2.0)
             self._tick()
             model = self.decisions.model
+            repairs.look("default", model.bandit)
             if self._snapshot_every and model.since_snapshot >= self._snapshot_every:
                 try:
                     await model.snapshot()

@@ -8,6 +8,7 @@ from vfbandits.errors import JournalError, UnknownEventError
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.log import Logger
+from vfbandits.service.repairs import RepairWatch
 from vfbandits.service.supervised import Supervised, Supervisor
 
 SETTLE_EVERY_S = 0.25
@@ -26,6 +27,7 @@ class Campaigns:
     ) -> None:
         self._by_name = {campaign.name: campaign for campaign in campaigns}
         self._log = log
+        self._repairs = RepairWatch(log)
         self._snapshot_every = snapshot_every
         self._supervisor = Supervisor(log) if supervisor is None else supervisor
         self._ticking: list[Supervised] = []
@@ -76,6 +78,7 @@ class Campaigns:
                     pass
                 if self._snapshot_every <= campaign.model.since_snapshot:
                     await campaign.model.snapshot()
+                self._repairs.look(campaign.name, campaign.model.bandit)
             except JournalError as error:
                 # It is not ready from now on, which ``problems`` says; the others go on.
                 facts = {"campaign": campaign.name, "reason": str(error)}

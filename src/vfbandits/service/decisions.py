@@ -20,6 +20,8 @@ from vfbandits.protocol.application import (
     RewardRequest,
 )
 from vfbandits.protocol.instructions import ActiveInstruction
+from vfbandits.protocol.roster import Terms
+from vfbandits.protocol.rows import refuse_features_beyond
 from vfbandits.protocol.trial import trial_block
 from vfbandits.service.batch import Batches, Contexts, Waiting
 from vfbandits.service.campaign_settings import DEFAULT
@@ -150,8 +152,12 @@ class Decisions:
     def _own_rows(self, requests: Sequence[DecideRequest]) -> PlainBlock:
         keys = [self._keys(request) for request in requests]
         if self._features is not None and not any(one.own or one.trial for one in requests):
-            return self._features.block([*chain.from_iterable(keys)]).values
-        return _stacked([*map(self._own_block, requests, keys)])
+            rows = self._features.block([*chain.from_iterable(keys)]).values
+        else:
+            rows = _stacked([*map(self._own_block, requests, keys)])
+        # A passive participant's rows are held to it by its own role, and by ours.
+        refuse_features_beyond(rows, self._role.roster.terms.bound, "own block")
+        return rows
 
     def _keys(self, request: DecideRequest) -> list[tuple[str, ...]]:
         user = request.user
@@ -174,7 +180,7 @@ class Decisions:
 
     def arm_features(self, request: DecideRequest) -> Matrix | None:
         """What the request says of the arms, checked."""
-        return arm_features_of(request, self._role.roster.terms.arm_dim)
+        return arm_features_of(request, self._role.roster.terms)
 
     def _start_round(self, batch: list[Waiting]) -> int:
         users, arms, own, trial = batch[0].users, batch[0].arms, batch[0].own, batch[0].trial
@@ -191,19 +197,18 @@ def _stacked(blocks: list[PlainBlock]) -> PlainBlock:
     return PlainBlock(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
 
 
-def arm_features_of(request: DecideRequest, arm_dim: int) -> Matrix | None:
-    """What a request says of the arms, checked; None where ``arm_dim`` is 0."""
-    if not arm_dim:
+def arm_features_of(request: DecideRequest, terms: Terms) -> Matrix | None:
+    """What a request says of the arms, checked; None where the layout has no arm features."""
+    if not terms.arm_dim:
         if request.arm_features:
             raise ContextError("arm features go with layout 'outer'")
         return None
-    return _floats(request.arm_features, (len(request.arms), arm_dim), "arm features")
+    rows = _floats(request.arm_features, (len(request.arms), terms.arm_dim), "arm features")
+    refuse_features_beyond(rows, terms.bound, "arm features")
+    return rows
 
 
 def _floats(raw: bytes, shape: tuple[int, int], what: str) -> Matrix:
     if len(raw) != 8 * shape[0] * shape[1]:
         raise ContextError(f"{what}: wanted {shape} numbers of 8 bytes, got {len(raw)} bytes")
-    values = np.frombuffer(raw, dtype="<f8").reshape(shape)
-    if not np.isfinite(values).all():
-        raise ContextError(f"{what}: wanted finite numbers, got others")
-    return values
+    return np.frombuffer(raw, dtype="<f8").reshape(shape)

@@ -167,6 +167,11 @@ class DurableBandit:
         return self._model.bandit.estimate_norm()
 
     @property
+    def repairs(self) -> int:
+        """How often the model was put right after numbers too large for float64."""
+        return self._model.bandit.n_repairs
+
+    @property
     def epoch(self) -> int:
         """Of the masks that contexts must be behind."""
         return self._model.epoch

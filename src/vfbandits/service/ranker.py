@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import numpy as np
@@ -18,7 +18,7 @@ from vfbandits.core.context import Split
 from vfbandits.core.reward import as_reward
 from vfbandits.errors import ArmError, ConflictError, ContextError, LinkError, UnknownEventError
 from vfbandits.protocol.application import DecideRequest, GatherReply
-from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.roster import Roster, Terms
 from vfbandits.service.batch import Contexts
 from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.deciding import Asked, Deciding, Occasion, Outcome
@@ -48,13 +48,13 @@ class Shape:
     split: Split
     is_blockwise: bool
     is_per_arm: bool
-    arm_dim: int = 0
+    terms: Terms = field(default_factory=Terms)
 
     @classmethod
     def of(cls, roster: Roster) -> "Shape":
         """As a roster has it."""
         terms = roster.terms
-        return cls(roster.split, terms.mask != "dense", terms.layout == "per_arm", terms.arm_dim)
+        return cls(roster.split, terms.mask != "dense", terms.layout == "per_arm", terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Ranker:
             decision = bandit.decide(
                 rows if shape.is_per_arm else rows[0],
                 arms=request.arms,
-                arm_features=arm_features_of(request, shape.arm_dim),
+                arm_features=arm_features_of(request, shape.terms),
                 decision_id=deciding.event_id,
                 contributors=occasion.contexts.contributors,
                 shown=deciding.forced,

@@ -28,6 +28,8 @@ class CampaignGauges:
         How far this process is behind what other processes wrote; 0 where there is no other.
     model_version, model_norm
         How many rewards the model has learnt, and the length of theta.
+    model_repairs
+        How often numbers were too large for float64 and the model was put right.
     """
 
     name: str
@@ -38,6 +40,7 @@ class CampaignGauges:
     committed_events: int
     model_version: int
     model_norm: float
+    model_repairs: int
     journal_lag_s: float = 0.0
 
 
@@ -99,6 +102,11 @@ OF_CAMPAIGNS: Final[_Table] = (
     ),
     ("vfb_model_version", "Rewards that the model has learnt.", "model_version"),
     ("vfb_model_norm", "Length of theta.", "model_norm"),
+    (
+        "vfb_model_repairs_total",
+        "Repairs of the model after numbers that were too large for float64.",
+        "model_repairs",
+    ),
 )
 OF_PARTICIPANTS: Final[_Table] = (
     ("vfb_participant_connected", "1 if the participant is connected, else 0.", "is_connected"),

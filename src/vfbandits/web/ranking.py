@@ -153,4 +153,5 @@ def _gauges(ranker: Ranker) -> CampaignGauges:
         model_version=model.book.n_learnt,
         model_norm=model.bandit.estimate_norm(),
         journal_lag_s=ranker.tail.lag_s,
+        model_repairs=model.bandit.n_repairs,
     )

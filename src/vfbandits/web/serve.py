@@ -268,6 +268,7 @@ def _gauges(campaign: Campaign, *, lag_s: float) -> CampaignGauges:
         model_version=model.book.n_learnt,
         model_norm=model.norm,
         journal_lag_s=lag_s,
+        model_repairs=model.repairs,
     )
 
 

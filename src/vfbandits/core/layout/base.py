@@ -1,5 +1,6 @@
 """The Learner protocol: contexts of a round in, arm statistics out, rewards learnt."""
 
+import math
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -10,9 +11,10 @@ from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation
+from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
-from vfbandits.errors import ArmError
+from vfbandits.errors import ArmError, ContextError
 
 Arms: TypeAlias = tuple[ArmId, ...] | None
 
@@ -110,3 +112,22 @@ def refuse_empty(rows: Matrix) -> None:
     """A round needs an arm."""
     if rows.shape[-2] == 0:
         raise ArmError("a round needs at least one arm, got none")
+
+
+def refuse_too_long(lengths: Vector, settings: LearnerSettings, what: str) -> None:
+    """Refuse contexts beside which float64 cannot see the prior: ``settings.max_square``.
+
+    >>> import numpy as np
+    >>> refuse_too_long(np.array([2.0, 1.7e9]), LearnerSettings(ridge=1.0), "contexts")
+    Traceback (most recent call last):
+    vfbandits.errors.ContextError: contexts must have ‖x‖²/ridge of at most 1e+12, got about 3e+18 \
+at row 1: scale the features, or raise the ridge
+    """
+    longest = int(lengths.argmax())
+    if not lengths[longest] <= math.sqrt(settings.max_square):
+        exponent = 2.0 * math.log10(lengths[longest]) - math.log10(settings.ridge)
+        about = f"{10.0 ** (exponent % 1.0):.0f}e+{math.floor(exponent)}"
+        raise ContextError(
+            f"{what} must have ‖x‖²/ridge of at most {settings.max_square / settings.ridge:.0e}, "
+            f"got about {about} at row {longest}: scale the features, or raise the ridge"
+        )

@@ -1,5 +1,6 @@
 """Layout ``disjoint``: a model for each arm, all on the same user vector (Li et al. 2010)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Vector, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import DisjointStatistics
-from vfbandits.core.layout.base import as_arms
+from vfbandits.core.layout.base import as_arms, refuse_too_long
 from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
@@ -38,6 +39,7 @@ class DisjointLearner:
         self.dim = dim
         self.intercept = int(intercept)
         self._settings = settings
+        self._longest = math.sqrt(settings.max_square)
         self._states: dict[ArmId, State] = {}
         self._fresh = State(dim + self.intercept, settings)
 
@@ -117,6 +119,9 @@ class DisjointLearner:
 
     def _round(self, user: Vector, arms: tuple[ArmId, ...]) -> DisjointRound:
         length = frobenius(user, what="contexts")
+        whole = math.hypot(self.intercept, length)
+        if whole > self._longest:
+            refuse_too_long(np.array([whole]), self._settings, "contexts")
         # Always a copy: the caller may reuse its buffer before the reward comes.
         user = np.concatenate([np.ones(self.intercept), user])
         statistics = DisjointStatistics(

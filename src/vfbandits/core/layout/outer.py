@@ -5,6 +5,7 @@ vector for each decision, whatever the number of arms.  With ``intercept`` the c
 [1; u] ⊗ [1; w_a], which adds effects of the arm alone and of the user alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Matrix, Vector, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import OuterStatistics
-from vfbandits.core.layout.base import Arms, as_arms, refuse_empty
+from vfbandits.core.layout.base import Arms, as_arms, refuse_empty, refuse_too_long
 from vfbandits.core.layout.shared import SharedLearner
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation
@@ -50,8 +51,8 @@ class OuterLearner(SharedLearner):
     ) -> OuterRound:
         """Contexts (dim,), arm features (n_arms, arm_dim)."""
         user = as_array(contexts, ndim=1, width=self.dim, what="contexts")
-        frobenius(user, what="contexts")
-        return self._round(user, *self._arms(arms, arm_features))
+        length = frobenius(user, what="contexts")
+        return self._round(user, length, *self._arms(arms, arm_features))
 
     def open_rounds(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
@@ -60,7 +61,9 @@ class OuterLearner(SharedLearner):
         users = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         frobenius(users, what="contexts")
         checked = self._arms(arms, arm_features)
-        return [self._round(user, *checked) for user in users]
+        lengths: list[float] = np.linalg.norm(users, axis=1).tolist()
+        pairs = zip(users, lengths, strict=True)
+        return [self._round(user, length, *checked) for user, length in pairs]
 
     def lift(self, move: Move) -> Move:
         """R acts on u in [1; u] ⊗ [1; w]."""
@@ -79,7 +82,14 @@ class OuterLearner(SharedLearner):
         ids = None if arms is None else as_arms(arms, len(W))
         return W, frobenius(W, what="arm_features"), ids
 
-    def _round(self, user: Vector, W: Matrix, length: float, arms: Arms) -> OuterRound:
+    def _round(
+        self, user: Vector, user_length: float, W: Matrix, length: float, arms: Arms
+    ) -> OuterRound:
         if self.intercept:
             user = np.concatenate([[1.0], user])
+            user_length = math.hypot(1.0, user_length)
+        # ‖u ⊗ w‖ = ‖u‖·‖w‖; lengths whose squares are finite have a finite product.
+        if user_length * length > self._longest:
+            of_arms = np.linalg.norm(W, axis=1)
+            refuse_too_long(user_length * of_arms, self.state.settings, "contexts ⊗ arm_features")
         return OuterRound(OuterStatistics(self.state, user, W, length), arms, user)

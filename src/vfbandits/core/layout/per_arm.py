@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from vfbandits.core.arrays import as_array, frobenius
+from vfbandits.core.arrays import Matrix, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import SharedStatistics, shared_statistics_many
-from vfbandits.core.layout.base import Arms, as_arms, refuse_empty
+from vfbandits.core.layout.base import Arms, as_arms, refuse_empty, refuse_too_long
 from vfbandits.core.layout.shared import SharedLearner
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
@@ -43,7 +44,9 @@ class PerArmLearner(SharedLearner):
         X = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, len(X))
-        return PerArmRound(SharedStatistics(self.state, X), ids)
+        statistics = SharedStatistics(self.state, X)
+        self._check_lengths(X, statistics.length)
+        return PerArmRound(statistics, ids)
 
     def open_rounds(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
@@ -54,5 +57,10 @@ class PerArmLearner(SharedLearner):
         X = as_array(contexts, ndim=3, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, X.shape[1])
-        frobenius(X, what="contexts")
+        self._check_lengths(X.reshape(-1, self.dim), frobenius(X, what="contexts"))
         return [PerArmRound(one, ids) for one in shared_statistics_many(self.state, X)]
+
+    def _check_lengths(self, X: Matrix, length: float) -> None:
+        """Refuse rows that are too long; no row is longer than all of them together."""
+        if length > self._longest:
+            refuse_too_long(np.linalg.norm(X, axis=1), self.state.settings, "contexts")

@@ -1,5 +1,6 @@
 """One state for all arms: what ``per_arm`` and ``outer`` have in common."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ class SharedLearner:
     def __init__(self, dim: int, state_dim: int, settings: LearnerSettings) -> None:
         self.dim = dim
         self.state = State(state_dim, settings)
+        self._longest = math.sqrt(settings.max_square)
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward."""

@@ -40,6 +40,7 @@ def a_decision_is_frozen(decision: vfb.Decision) -> None:
 
 def options_are_named() -> None:
     vfb.Bandit(vfb.LinUCB(), dim=3, ridge="one")  # type: ignore[arg-type]
-    vfb.Bandit(vfb.LinUCB(), dim=3, momentum=1.0)  # type: ignore[call-arg]
+    vfb.Bandit(vfb.LinUCB(), dim=3, momentum=1.0)  # type: ignore[arg-type]
+    vfb.Federation(vfb.LinUCB(), widths={"a": 1, "b": 1}, rigde=1.0)  # type: ignore[arg-type]
     vfb.Bandit(vfb.LinUCB(), 3)  # type: ignore[call-arg]
     vfb.Bandit(np.eye(3), dim=3)  # type: ignore[arg-type]

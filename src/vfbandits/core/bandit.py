@@ -5,7 +5,7 @@ It does not know whether its contexts are masked.  ``Federation`` feeds it maske
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import TypedDict, Unpack
+from typing import Never, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from vfbandits.core.policy.registry import describe, refuse_unless_policy, reviv
 from vfbandits.core.reward import Ledger, Observation, as_reward
 from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
-from vfbandits.core.settings import LearnerSettings, refuse_unless_blind
+from vfbandits.core.settings import LearnerSettings, refuse_unknown, refuse_unless_blind
 from vfbandits.core.snapshot import AnyArray, Record, Snapshot
 from vfbandits.core.state import State
 from vfbandits.errors import (
@@ -35,7 +35,10 @@ ALONE = ("all",)
 
 
 class BanditOptions(TypedDict, total=False):
-    """What a bandit may be told beside its policy and width."""
+    """What a bandit may be told beside its policy and width: the keywords of ``Bandit``.
+
+    For callers that pass them on; ``Bandit`` and ``Federation`` have the defaults.
+    """
 
     layout: str
     arm_dim: int | None
@@ -88,30 +91,36 @@ class Bandit:
     'coffee'
     """
 
-    def __init__(self, policy: Policy, *, dim: int, **options: Unpack[BanditOptions]) -> None:
+    def __init__(  # noqa: PLR0913  (settings, by name)
+        self,
+        policy: Policy,
+        *,
+        dim: int,
+        layout: str = "per_arm",
+        arm_dim: int | None = None,
+        intercept: bool = False,
+        ridge: float = 1.0,
+        discount: float = 1.0,
+        floor: float = 0.0,
+        seed: int | None = None,
+        max_open: int = 100_000,
+        max_settled: int = 10_000,
+        penalty: str = "l2",
+        scaling: str = "none",
+        **unknown: Never,
+    ) -> None:
+        refuse_unknown(Bandit, unknown)
         refuse_unless_policy(policy)
-        refuse_unless_blind(
-            penalty=options.get("penalty", "l2"), scaling=options.get("scaling", "none")
-        )
+        refuse_unless_blind(penalty=penalty, scaling=scaling)
         self.policy = policy
-        self.layout = LayoutSettings(
-            dim,
-            options.get("layout", "per_arm"),
-            options.get("arm_dim"),
-            options.get("intercept", False),
-        )
-        self.settings = LearnerSettings(
-            ridge=options.get("ridge", 1.0), discount=options.get("discount", 1.0)
-        )
+        self.layout = LayoutSettings(dim, layout, arm_dim, intercept)
+        self.settings = LearnerSettings(ridge=ridge, discount=discount)
         if self.settings.discount < 1.0 and isinstance(getattr(policy, "beta", None), OFUL):
             raise SettingError("OFUL's radius holds without forgetting, got a discount below 1")
-        self.floor = share(options.get("floor", 0.0), "floor")
+        self.floor = share(floor, "floor")
         self._learner: Learner = build_learner(self.layout, self.settings)
-        self._ledger = Ledger(
-            max_open=options.get("max_open", 100_000),
-            max_settled=options.get("max_settled", 10_000),
-        )
-        self.seed = _seed(options.get("seed"))
+        self._ledger = Ledger(max_open=max_open, max_settled=max_settled)
+        self.seed = _seed(seed)
         self._rng: Draws = np.random.default_rng(self.seed)
         self._n_decisions = 0
 

@@ -14,7 +14,7 @@ are called by the roles; here they are called one after the other.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Unpack
+from typing import Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from scipy.linalg import block_diag
 
 from vfbandits.core.aggregate import add_blocks, place_blocks
 from vfbandits.core.arrays import Matrix, PlainBlock
-from vfbandits.core.bandit import Bandit, BanditOptions
+from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
@@ -31,6 +31,7 @@ from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import FEWEST_SENDERS, Blinder, add_blinded
+from vfbandits.core.settings import refuse_unknown
 from vfbandits.core.side_by_side import SideBySide
 from vfbandits.core.snapshot import Snapshot, stored
 from vfbandits.errors import ContextError, SecureSumError, SettingError
@@ -58,8 +59,8 @@ class Federation:
         Largest size of a masked value that a secure sum takes; ‖block row‖ bounds it.
     entropy
         Source of the masks' secret bits; tests may give their own.
-    options
-        As for ``Bandit``: layout, arm_dim, intercept, ridge, discount, floor, seed and the others.
+    layout, arm_dim, intercept, ridge, discount, floor, seed
+        As for ``Bandit``, and so are the others.
 
     Examples
     --------
@@ -72,7 +73,7 @@ class Federation:
     True
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (settings, by name)
         self,
         policy: Policy,
         *,
@@ -81,14 +82,40 @@ class Federation:
         aggregation: str = "plain",
         bound: float = 64.0,
         entropy: Entropy = os.urandom,
-        **options: Unpack[BanditOptions],
+        layout: str = "per_arm",
+        arm_dim: int | None = None,
+        intercept: bool = False,
+        ridge: float = 1.0,
+        discount: float = 1.0,
+        floor: float = 0.0,
+        seed: int | None = None,
+        max_open: int = 100_000,
+        max_settled: int = 10_000,
+        penalty: str = "l2",
+        scaling: str = "none",
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(Federation, unknown)
         self.split = Split.of(widths)
         refuse_combination(mask, aggregation, self.split)
         self.mask = mask
         self.aggregation = aggregation
         self.bound = bound
-        self.bandit = Bandit(policy, dim=self.split.dim, **options)
+        self.bandit = Bandit(
+            policy,
+            dim=self.split.dim,
+            layout=layout,
+            arm_dim=arm_dim,
+            intercept=intercept,
+            ridge=ridge,
+            discount=discount,
+            floor=floor,
+            seed=seed,
+            max_open=max_open,
+            max_settled=max_settled,
+            penalty=penalty,
+            scaling=scaling,
+        )
         self._entropy = entropy
         self._ndim = 2 if self.bandit.layout.layout == "per_arm" else 1
         self._epoch = 0

@@ -4,8 +4,11 @@ Also the refusal of settings that look at coordinates.  A mask mixes coordinates
 treats them one by one would not decide behind the mask as it does in the open.
 """
 
+import inspect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from numbers import Real
 
 import numpy as np
@@ -85,6 +88,27 @@ an L1 penalty shrinks coordinates one by one; wanted 'l2'
             f"{what} {value!r} would decide differently behind a mask: {_NOT_BLIND[value]}; "
             f"wanted {wanted!r}{hint}"
         )
+
+
+def refuse_unknown(kind: type, unknown: Mapping[str, object]) -> None:
+    """Refuse keywords that ``kind`` does not take, with the nearest one that it does.
+
+    >>> class Oven:
+    ...     def __init__(self, *, heat: int = 200) -> None: ...
+    >>> refuse_unknown(Oven, {"haet": 180})
+    Traceback (most recent call last):
+    TypeError: Oven() got an unknown option 'haet'; did you mean 'heat'?
+    """
+    if not unknown:
+        return
+    parameters = inspect.signature(kind).parameters.values()
+    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    said = []
+    for name in unknown:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+        said.append(f"{kind.__name__}() got an unknown option {name!r}; {hint}")
+    raise TypeError("\n".join(said))
 
 
 def whole(value: object, what: str) -> int:

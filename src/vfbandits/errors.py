@@ -94,6 +94,10 @@ class JournalError(VFBanditsError, RuntimeError):
 class RecordError(JournalError):
     """One record is damaged or missing; those around it can be read."""
 
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
 
 class JournalLossError(JournalError):
     """Records that were acknowledged are missing from the end of the journal."""

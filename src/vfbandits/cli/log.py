@@ -13,17 +13,20 @@ from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.journal_flags import KeyFile, KeyVariable, LogName, Target, key_of
 from vfbandits.cli.progress import progress
 from vfbandits.cli.say import say
+from vfbandits.cli.who import who
 from vfbandits.evaluate.export import Export, export_log
 from vfbandits.features.extra import require
 from vfbandits.store.compact import compact as compact_log
 from vfbandits.store.key import JournalKey, write_key
 from vfbandits.store.open_journal import DEFAULT_NAME, open_journal, open_reader
+from vfbandits.store.repair import Fault, survey
+from vfbandits.store.repair import repair as repair_log
 from vfbandits.store.verify import Verification
 from vfbandits.store.verify import verify as verify_log
 
 log_app = typer.Typer(
     name="log",
-    help="The journal of a model: verify, export, compact it.",
+    help="The journal of a model: verify, export, compact, repair it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -31,7 +34,7 @@ log_app = typer.Typer(
 
 @log_app.callback()
 def log() -> None:
-    """The journal of a model: verify, export, compact it."""
+    """The journal of a model: verify, export, compact, repair it."""
 
 
 def verify(
@@ -117,6 +120,48 @@ def compact(
         )
 
 
+def repair(
+    journal: Target,
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise it is only said what would be done.")
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Also where no snapshot covers a record: what was learnt by it is lost.",
+        ),
+    ] = False,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Set damaged and missing records aside, so that the journal opens and verifies again.
+
+    The damaged bytes are kept in a table beside.  Without --apply nothing is changed and a server
+    may be running; the exit code is 1 if there is something to repair.
+    """
+    key = key_of(key_file, key_env)
+    with closing(open_reader(journal, name=name, key=key)) as reader:
+        faults, is_whole = survey(reader), True
+    if apply and faults:
+        accepted = who() if accept_loss else None
+        opened = open_journal(journal, name=name, key=key, accept_loss=accepted)
+        with closing(opened):
+            # What was at the end is gone by now: opening has set it aside.
+            found = survey(opened)
+            inner = repair_log(opened, found, by=who(), accept_loss=accept_loss)
+            known = {fault.position for fault in inner}
+            faults = [*inner, *(fault for fault in faults if fault.position not in known)]
+        with closing(open_reader(journal, name=name, key=key)) as reader:
+            is_whole = not verify_log(reader).problems
+    _show_repair(sorted(faults, key=lambda fault: fault.position), done=apply, as_json=as_json)
+    if faults and not (apply and is_whole):
+        raise typer.Exit(1)
+
+
 def keygen(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
@@ -126,7 +171,7 @@ def keygen(
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
 
-for command in (verify, export, compact, keygen):
+for command in (verify, export, compact, repair, keygen):
     log_app.command()(in_one_line(command))
 
 
@@ -149,6 +194,24 @@ def _show(found: Verification) -> None:
         say(f"problem: {problem}")
     n_problems = len(found.problems)
     say(f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "whole")
+
+
+def _show_repair(faults: list[Fault], *, done: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"set_aside": done, "faults": [asdict(fault) for fault in faults]}))
+        return
+    for fault in faults:
+        cover = "no snapshot covers it: what was learnt by it is lost"
+        if fault.covered_by is not None:
+            cover = f"the snapshot of position {fault.covered_by} covers it"
+        say(f"record {fault.position}: {cover} ({fault.why})")
+    count = f"{len(faults)} record{'s' * (len(faults) != 1)}"
+    if not faults:
+        say("whole: nothing to repair")
+    elif done:
+        say(f"{count} set aside")
+    else:
+        say(f"{count} would be set aside: nothing was changed, --apply does it")
 
 
 def _remarks(made: Export, *, is_filled: bool) -> list[str]:

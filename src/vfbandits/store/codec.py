@@ -132,7 +132,8 @@ class Codec:
         except (InvalidTag, ValueError) as error:
             raise RecordError(
                 f"record {position} of the log must be the one that was encrypted there, "
-                "got another: it was changed, or moved"
+                "got another: it was changed, or moved",
+                position,
             ) from error
 
     def _decrypt_snapshot(self, key: JournalKey, data: bytes, position: int, name: str) -> bytes:

@@ -19,7 +19,7 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SettingError, SnapshotError, VFBanditsError
 from vfbandits.store.book import Book
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded
+from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded, SetAside
 from vfbandits.store.journal import Damage, Journal
 
 MakeMove: TypeAlias = Callable[[Matrix], Move]
@@ -115,6 +115,11 @@ class Model:
             case Forgotten():
                 self.bandit.forget(event.decision_id)
                 self.book.close(event.decision_id)
+            case SetAside() if event.covered_by is not None:
+                raise JournalError(
+                    f"it was set aside because the snapshot of position {event.covered_by} stands "
+                    "for it: wanted that snapshot or a later one to begin with"
+                )
             case _:
                 self.book.apply(event)
 

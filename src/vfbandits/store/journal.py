@@ -19,14 +19,14 @@ A journal may be used from several threads.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
-from vfbandits.store.events import Event
+from vfbandits.store.events import Event, SetAside
 from vfbandits.store.names import Found
 from vfbandits.store.record import is_whole
 
@@ -118,12 +118,23 @@ class Journal(JournalReader, Protocol):
         """
         ...
 
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Put these in the place of damaged or missing records, which are kept; all or none."""
+        ...
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events up to ``position``, which has a snapshot, but those at ``keep``.
 
         Older snapshots go too.  All or nothing; returns how many events were dropped.
         """
         ...
+
+
+def refuse_unknown(positions: Collection[int], last: int) -> None:
+    """Records are set aside where the log has had some."""
+    wrong = [position for position in positions if not 0 < position <= last]
+    if wrong:
+        raise JournalError(f"records to set aside are from 1 to {last}, got {wrong[0]}")
 
 
 def damaged_end(newest_first: Iterable[tuple[int, object]]) -> list[int]:

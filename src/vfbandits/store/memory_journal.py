@@ -4,14 +4,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.store.codec import IDENTITY_BYTES, Codec, refuse_other_key
-from vfbandits.store.events import Event, LossAccepted
+from vfbandits.store.events import Event, LossAccepted, SetAside
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
@@ -19,6 +19,7 @@ from vfbandits.store.journal import (
     refuse_bare_compaction,
     refuse_compacted,
     refuse_future,
+    refuse_unknown,
     superfluous,
 )
 from vfbandits.store.key import JournalKey
@@ -37,6 +38,7 @@ class MemoryDisk:
     records: list[bytes | None] = field(default_factory=list, repr=False)
     snapshots: dict[int, bytes] = field(default_factory=dict, repr=False)
     names: dict[int, list[int]] = field(default_factory=dict, repr=False)
+    damaged: list[tuple[int, bytes | None]] = field(default_factory=list, repr=False)
     compacted_to: int = 0
     is_taken: bool = False
     identity: bytes = field(default_factory=lambda: os.urandom(IDENTITY_BYTES), repr=False)
@@ -173,6 +175,16 @@ class MemoryJournal:
         found, passed_over = newest_whole(self.snapshot_positions(), self.load_snapshot)
         self._damage = Damage(self._damage.records, self._damage.snapshots + passed_over)
         return found
+
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Put others in the place of damaged records, which the disk keeps as damaged."""
+        self._refuse_unless_open()
+        refuse_unknown(records, self.last_position)
+        with self._guard:
+            for position, event in sorted(records.items()):
+                (sealed,) = self._codec.seal([encode(event)], after=position - 1)
+                self._disk.damaged.append((position, self._disk.records[position - 1]))
+                self._disk.records[position - 1] = sealed
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events up to ``position`` but those at ``keep``."""

@@ -9,7 +9,7 @@ from one client to the next breaks the lock (and the term that every write check
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
@@ -17,12 +17,13 @@ from typing import cast
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Event, LossAccepted
+from vfbandits.store.events import Event, LossAccepted, SetAside
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
     refuse_bare_compaction,
     refuse_future,
+    refuse_unknown,
 )
 from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Found
@@ -179,6 +180,19 @@ class PostgresJournal:
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
         """The newest whole snapshot."""
         return self._rows.latest_snapshot()
+
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Move rows to ``vfb_damaged`` and put others in their place, in one transaction."""
+        refuse_unknown(records, self._last)
+        seal = self._rows.codec.seal
+        rows = [
+            (position, seal([encode(event)], after=position - 1)[0])
+            for position, event in sorted(records.items())
+        ]
+        with self._guard:
+            with self._link.used("repaired", patience=SNAPSHOT_PATIENCE) as connection:
+                self._writer.set_aside(connection, rows)
+            self._note_end()
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events in one transaction; the server reuses their room."""

@@ -6,7 +6,7 @@ think so, the later one's term is higher, and every write of the earlier one is 
 
 import os
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -157,6 +157,23 @@ class Writer:
             if connection.execute(sql, (last, self.id, self.term)).rowcount != 1:
                 raise self._deposed()
         return len(lost)
+
+    def set_aside(self, connection: TimedConnection, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Keep the records at these positions as damaged, and put others in their place."""
+        at = (self.id, [position for position, _ in rows])
+        with connection.transaction():
+            self._refuse_if_deposed(connection)
+            for statement in (
+                "INSERT INTO vfb_damaged SELECT journal, position, record FROM vfb_event "
+                "WHERE journal = %s AND position = ANY(%s)",
+                "DELETE FROM vfb_event WHERE journal = %s AND position = ANY(%s)",
+            ):
+                connection.execute(statement, at)
+            connection.execute(
+                "INSERT INTO vfb_event (journal, position, record) "
+                "SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[])",
+                (*at, [record for _, record in rows]),
+            )
 
     def compact(
         self, connection: TimedConnection, position: int, *, keep: Collection[int], last: int

@@ -73,7 +73,9 @@ def is_whole(record: object) -> bool:
 def decode(record: object, position: int) -> Event:
     """The event of a record; ``position`` is where it stands, for the error."""
     if not isinstance(record, bytes) or not is_whole(record):
-        raise RecordError(f"record {position} of the log is damaged: its checksum is wrong")
+        raise RecordError(
+            f"record {position} of the log is damaged: its checksum is wrong", position
+        )
     version, kind, _, n_text, n_floats = _HEAD.unpack_from(record)
     if version != VERSION:
         raise JournalError(

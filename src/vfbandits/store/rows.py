@@ -27,7 +27,8 @@ def unbroken(
             after += 1
             if position != after:
                 refuse_compacted(after, compacted_to())  # by its writer, a moment ago
-                raise RecordError(f"record {after} of the log is missing, the next is {position}")
+                why = f"record {after} of the log is missing, the next is {position}"
+                raise RecordError(why, after)
             yield position, _open(codec, position, record, name)
 
 
@@ -59,6 +60,7 @@ def _open(codec: Codec, position: int, record: object, name: object) -> Event:
     if codec.names.of_event(event) != name:
         raise RecordError(
             f"record {position} of the log must have the number of its decision, got another: "
-            "it would not be found"
+            "it would not be found",
+            position,
         )
     return event

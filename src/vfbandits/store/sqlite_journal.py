@@ -15,7 +15,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -25,12 +25,13 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Event, LossAccepted
+from vfbandits.store.events import Event, LossAccepted, SetAside
 from vfbandits.store.journal import (
     Damage,
     damaged_end,
     refuse_bare_compaction,
     refuse_future,
+    refuse_unknown,
 )
 from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Found
@@ -183,6 +184,28 @@ class SqliteJournal:
         with self._rows.translated("read"):
             return self._snapshots.latest()
 
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Move rows to the table ``damaged`` and put others in their place, in one transaction."""
+        refuse_unknown(records, self._last)
+        rows = [
+            (position, self._rows.codec.seal([encode(event)], after=position - 1)[0])
+            for position, event in sorted(records.items())
+        ]
+        with self._rows.guard, self._rows.translated("repaired"), self._transaction():
+            self._db.execute("CREATE TEMP TABLE gone (position INTEGER PRIMARY KEY)")
+            self._db.executemany("INSERT INTO gone VALUES (?)", ((at,) for at, _ in rows))
+            self._db.execute(
+                "INSERT INTO damaged SELECT position, record FROM event "
+                "WHERE position IN (SELECT position FROM gone)"
+            )
+            for table in ("event", "named"):
+                self._db.execute(
+                    f"DELETE FROM {table} WHERE position IN (SELECT position FROM gone)"  # noqa: S608
+                )
+            self._db.executemany("INSERT INTO event VALUES (?, NULL, ?)", rows)
+            self._db.execute("DROP TABLE gone")
+        self._note_end()
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events in one transaction, then give their room back to the disk."""
         refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
@@ -264,10 +287,15 @@ class SqliteJournal:
         # What the table says of later positions is not believed: other events will stand there.
         self._db.execute("UPDATE log SET indexed_to = ?1 WHERE indexed_to > ?1", (last,))
         self._snapshots.set_aside(after=last)
-        if not self._n_dropped:
-            record = self._rows.record_at(last)
-            self._witness.note(Head(last, check_of(record) if isinstance(record, bytes) else b""))
+        self._last = last
+        if not self._n_dropped:  # else it stays until the loss is recorded
+            self._note_end()
         return last
+
+    def _note_end(self) -> None:
+        record = self._rows.record_at(self._last)
+        check = check_of(record) if isinstance(record, bytes) else b""
+        self._witness.note(Head(self._last, check))
 
     def _accept(self, loss: Loss, who: str) -> None:
         """Record that the log goes on without what is lost; until then the witness stays."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
-from vfbandits.store.events import Event, Forgotten, Moved
+from vfbandits.store.events import Event, Forgotten, Moved, SetAside
 from vfbandits.store.fold import MakeMove, Model, remask
 from vfbandits.store.journal import JournalReader
 
@@ -126,8 +126,8 @@ class _Check:
     def _apply(self, position: int, event: Event | None) -> None:
         if self.model is None:
             return
-        if event is None:
-            self.model = None
+        if event is None or (isinstance(event, SetAside) and event.covered_by is not None):
+            self.model = None  # until the next snapshot
             return
         try:
             self.model.apply(position, event)

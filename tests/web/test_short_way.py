@@ -127,6 +127,25 @@ def test_a_rank_and_its_reward_pass_no_route_and_are_answered_as_by_one(tmp_path
     assert 'vfb_http_requests_total{method="POST",route="/v1/rank",status="200"} 2.0' in metrics
 
 
+def test_a_reward_outside_the_bounds_is_422_on_both_ways_and_alone_in_a_batch(tmp_path):
+    async def talk(server, caller):
+        event_id = json.loads((await caller.post("/v1/rank", RANK))[2])["event_id"]
+        path, body = f"/v1/events/{event_id}/reward", b'{"value": 1e99}'
+        both = [await caller.post(path, body), await caller.post(path, body, LONG)]
+        one = {"event_id": event_id}
+        batch = json.dumps({"rewards": [{**one, "value": 1e99}, {**one, "value": 1.0}]})
+        return both, json.loads((await caller.post("/v1/rewards/batch", batch.encode()))[2])
+
+    both, batch = with_server(tmp_path, talk)
+    assert [status for status, _, _ in both] == [422, 422]
+    for _, _, body in both:
+        assert json.loads(body)["type"] == "/problems/invalid-reward"
+        assert "reward_max" in json.loads(body)["detail"]
+    refused, learnt = batch["results"]
+    assert refused["problem"]["status"] == 422
+    assert learnt["answer"]["status"] == "learnt"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status"),
     [

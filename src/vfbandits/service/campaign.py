@@ -14,7 +14,6 @@ from typing import Protocol
 
 import structlog
 
-from vfbandits.core.reward import as_reward
 from vfbandits.errors import (
     ConflictError,
     JournalError,
@@ -234,7 +233,7 @@ class Campaign:
 
         ``at`` is when it came, if that was to another process.
         """
-        value = as_reward(value)
+        value = self.settings.as_reward(value)
         now = await self._now(at)
         entry = self.model.book.entries.get(event_id)
         if entry is None or (entry.due is not None and now > entry.due):
@@ -247,6 +246,10 @@ class Campaign:
             return await self._count(event_id, value, reward_id, entry, now)
         await self.model.reward(event_id, value, reward_id=reward_id, at=now)
         return self._tell(event_id, entry, "learnt", value)
+
+    def as_reward(self, value: float) -> float:
+        """A reward that may be learnt by the settings in force; a RewardError otherwise."""
+        return self.settings.as_reward(value)
 
     async def _count(
         self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
@@ -342,7 +345,7 @@ class Campaign:
     async def _end(self, event_id: str, entry: Entry) -> None:
         value, status = self.settings.default_reward, "default"
         if entry.reports:
-            value, status = total(entry.reports), "summed"
+            value, status = self.settings.within(total(entry.reports)), "summed"
         if value is None or entry.held or entry.logged or self.settings.mode == FROZEN:
             value, status = None, "forgotten"
             await self.model.forget(event_id)

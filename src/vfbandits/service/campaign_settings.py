@@ -8,8 +8,8 @@ from typing import Final
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.base import share
 from vfbandits.core.policy.registry import describe, make_policy
-from vfbandits.core.reward import REWARD_LIMIT
-from vfbandits.errors import SettingError
+from vfbandits.core.reward import REWARD_LIMIT, as_reward
+from vfbandits.errors import RewardError, SettingError
 
 DEFAULT: Final = "default"  # the campaign that is meant when none is named
 LEARN: Final = "learn"
@@ -19,6 +19,7 @@ MODES: Final = (LEARN, SHADOW, FROZEN)
 EARLIEST: Final = "earliest"
 SUM: Final = "sum"
 AGGREGATIONS: Final = (EARLIEST, SUM)
+REWARD_BOUND: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class CampaignSettings:
         "earliest" or "sum".
     activation_wait_s
         How long an event that is held is kept.
+    reward_min, reward_max
+        Bounds of every reward: one outside is refused, and so is such a ``default_reward``; a sum
+        is learnt as the bound that it exceeds.
 
     Examples
     --------
@@ -58,6 +62,8 @@ class CampaignSettings:
     default_reward: float | None = 0.0
     aggregation: str = EARLIEST
     activation_wait_s: float = 3600.0
+    reward_min: float = -REWARD_BOUND
+    reward_max: float = REWARD_BOUND
     described: dict[str, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,12 +79,42 @@ class CampaignSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0.0):
                 raise SettingError(f"{name} must be a number of seconds above 0, got {value!r}")
-        if self.default_reward is not None and not abs(self.default_reward) <= REWARD_LIMIT:
+        self._check_bounds()
+        object.__setattr__(self, "described", describe(self.policy))
+
+    def _check_bounds(self) -> None:
+        least, most = self.reward_min, self.reward_max
+        if not -REWARD_LIMIT <= least < most <= REWARD_LIMIT:
             raise SettingError(
-                f"default_reward must be a finite number up to {REWARD_LIMIT:g}, "
+                f"reward_min must be below reward_max, both within {REWARD_LIMIT:g} of 0, "
+                f"got {least!r} and {most!r}"
+            )
+        if self.default_reward is not None and not least <= self.default_reward <= most:
+            raise SettingError(
+                f"default_reward must be from reward_min {least:g} to reward_max {most:g}, "
                 f"got {self.default_reward!r}"
             )
-        object.__setattr__(self, "described", describe(self.policy))
+
+    def as_reward(self, value: float) -> float:
+        """A reward that may be learnt; a RewardError outside the bounds.
+
+        >>> from vfbandits import LinUCB
+        >>> CampaignSettings(LinUCB(), reward_max=1.0).as_reward(1e100)
+        Traceback (most recent call last):
+            ...
+        vfbandits.errors.RewardError: a reward must be from -1e+06 to 1 (...), got 1e+100
+        """
+        reward = as_reward(value)
+        if not self.reward_min <= reward <= self.reward_max:
+            raise RewardError(
+                f"a reward must be from {self.reward_min:g} to {self.reward_max:g} "
+                f"(reward_min, reward_max), got {reward:g}"
+            )
+        return reward
+
+    def within(self, value: float) -> float:
+        """A sum of rewards, or the bound that it exceeds."""
+        return min(max(value, self.reward_min), self.reward_max)
 
     def changed(self, changes: dict[str, object]) -> "CampaignSettings":
         """These settings with some others; of the policy, its parameters."""
@@ -103,6 +139,10 @@ class CampaignSettings:
     def unpack(cls, data: bytes) -> "CampaignSettings":
         """From the log."""
         values = json.loads(data)
+        if "reward_min" not in values:  # written before there were bounds
+            default = values["default_reward"] or 0.0
+            values["reward_min"] = min(-REWARD_BOUND, default)
+            values["reward_max"] = max(REWARD_BOUND, default)
         policy = values.pop("policy")
         return cls(make_policy(policy.pop("name"), policy), **values)
 

@@ -98,6 +98,8 @@ change_s = 30.0                  # longest change of masks or members
 # reward_wait_s = 600.0
 # default_reward = 0.0           # learnt if none came; learn_default = false to learn nothing
 # aggregation = "earliest"       # or sum
+# reward_min = -1e6              # a reward outside is refused
+# reward_max = 1e6
 #
 # The own block comes with each request.  Or from a store of your own:
 #

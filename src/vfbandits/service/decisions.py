@@ -10,6 +10,7 @@ import numpy as np
 from vfbandits.core.arrays import Matrix, PlainBlock
 from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
+from vfbandits.core.reward import as_reward
 from vfbandits.errors import ArmError, ContextError
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
@@ -53,6 +54,7 @@ class Decisions:
         self._trials: dict[int, FleetingBandit] = {}
         self._ids = EventIds()
         self.others: dict[str, Model] = {}
+        self.check_reward: Callable[[float], float] = as_reward
 
     @property
     def models(self) -> dict[str, Model]:
@@ -116,7 +118,8 @@ class Decisions:
     async def reward(self, request: RewardRequest) -> RewardReply:
         """Learn a reward once."""
         model = self._model_for(request.trial)
-        return RewardReply(await model.reward(request.decision_id, request.value))
+        value = request.value if request.trial else self.check_reward(request.value)
+        return RewardReply(await model.reward(request.decision_id, value))
 
     async def move(self, matrix: Matrix, *, epoch: int, note: bytes) -> None:
         """Carry what was learnt to another epoch; trials end with the old one."""

@@ -126,6 +126,8 @@ def _campaign(table: Table, model: ModelSettings) -> CampaignSettings:
         default_reward=default,
         aggregation=table.text("aggregation", first.aggregation),
         activation_wait_s=table.number("activation_wait_s", first.activation_wait_s),
+        reward_min=table.number("reward_min", first.reward_min),
+        reward_max=table.number("reward_max", first.reward_max),
     )
     table.close()
     return settings

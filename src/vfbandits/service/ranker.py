@@ -15,7 +15,6 @@ from uuid import uuid4
 import numpy as np
 
 from vfbandits.core.context import Split
-from vfbandits.core.reward import as_reward
 from vfbandits.errors import ArmError, ConflictError, ContextError, LinkError, UnknownEventError
 from vfbandits.protocol.application import DecideRequest, GatherReply
 from vfbandits.protocol.roster import Roster, Terms
@@ -252,7 +251,7 @@ class Ranker:
 
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
         """Take a reward: "queued" when it is durable; what becomes of it, the leader says later."""
-        value = as_reward(value)
+        value = self.settings.as_reward(value)
         # Not what the model knows of the event: the log may be ahead of it.
         past = await self._past(event_id)
         decided = past.decided

@@ -83,6 +83,9 @@ def build_active(
     )
     if supervisor is not None:
         service.supervisor = supervisor
+    for plan in settings.campaigns:
+        if plan.name == DEFAULT:
+            service.decisions.check_reward = plan.settings.as_reward
     return service
 
 

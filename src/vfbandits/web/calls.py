@@ -72,6 +72,8 @@ class Changes(TypedDict, total=False):
     default_reward: float | None
     aggregation: types.Aggregation
     activation_wait_s: float
+    reward_min: float
+    reward_max: float
     floor: float
     policy: dict[str, float]
 

@@ -226,6 +226,8 @@ def _config_of(campaign: Served, settings: CampaignSettings) -> types.ConfigResp
         default_reward=settings.default_reward,
         aggregation=settings.aggregation,  # type: ignore[arg-type]  # one of the two
         activation_wait_s=settings.activation_wait_s,
+        reward_min=settings.reward_min,
+        reward_max=settings.reward_max,
         floor=settings.floor,
         policy=settings.described,
     )

@@ -100,6 +100,8 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
         default_reward=0.0,
         aggregation="earliest",
         activation_wait_s=3600.0,
+        reward_min=-1e6,
+        reward_max=1e6,
         floor=0.0,
         policy={"name": "linucb", "beta": 0.5},
     ),

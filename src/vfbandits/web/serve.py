@@ -154,6 +154,8 @@ class ServedActive:
         for campaign in campaigns:
             campaign.log = self._log
         every = self._settings.snapshot_every
+        # The bounds of gRPC are those in force, as they are for HTTP.
+        self.service.decisions.check_reward = campaigns[0].as_reward
         return Campaigns(
             campaigns,
             log=self._log,

@@ -186,6 +186,8 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         "earliest": the first reward counts.  "sum": all that come in time do.
     activation_wait_s
         How long an event that is held may wait to be activated.
+    reward_min, reward_max
+        Bounds of every reward: one outside is refused.  A sum counts as the bound that it exceeds.
     floor
         Share of decisions in which any arm is shown, all alike.
     policy
@@ -198,6 +200,8 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     default_reward: Number | UnsetType | None = UNSET
     aggregation: Aggregation | UnsetType = UNSET
     activation_wait_s: Annotated[float, Meta(gt=0.0, le=31_536_000.0)] | UnsetType = UNSET
+    reward_min: Number | UnsetType = UNSET
+    reward_max: Number | UnsetType = UNSET
     floor: Annotated[float, Meta(ge=0.0, le=1.0)] | UnsetType = UNSET
     policy: dict[str, Number] | UnsetType = UNSET
 
@@ -213,6 +217,8 @@ class ConfigResponse(msgspec.Struct, frozen=True):
     default_reward: float | None
     aggregation: Aggregation
     activation_wait_s: float
+    reward_min: float
+    reward_max: float
     floor: float
     policy: dict[str, object]
 

@@ -9,7 +9,7 @@ from pure_federation import WIDTHS, PureFederation
 
 from vfbandits.errors import HandshakeError, IdentityError
 from vfbandits.protocol.handshake import (
-    FURTHEST_ROUND,
+    MAX_ROUND_STEP,
     envelope_for,
     refuse_unless_agreed,
     refuse_unless_allowed,
@@ -62,7 +62,7 @@ def test_a_hello_with_other_terms_is_refused_with_both_values(federation, what):
 def test_the_most_telling_difference_is_said_first(federation):
     hello = replace(hello_of(federation), **OTHER)
     with pytest.raises(HandshakeError, match=r"^protocol: "):
-        refuse_unless_agreed(hello, federation.roster, sender="bank", epoch=1, next_round=1)
+        refuse_unless_agreed(hello, federation.roster, sender="bank", epoch=1)
 
 
 def test_every_term_of_a_hello_is_compared(federation):
@@ -100,13 +100,44 @@ def test_the_next_round_comes_after_all_that_anybody_has_sent(federation):
     assert federation.active.next_round == 70
 
 
-def test_one_participant_cannot_use_up_all_round_numbers(federation):
-    far = replace(hello_of(federation), next_round=FURTHEST_ROUND + 1)
-    refused, *_ = federation.active.join("bank", far, 0.0)
-    assert f"has 1, 'bank' has {far.next_round}; wanted at most" in refused.message.reason
-    assert federation.active.next_round == 1
-    # ... unless we have come that far ourselves.
-    refuse_unless_agreed(far, federation.roster, sender="bank", epoch=1, next_round=far.next_round)
+@pytest.mark.parametrize("far", [MAX_ROUND_STEP + 2, 1 << 48, (1 << 63) - 1])
+def test_a_round_far_above_our_own_is_refused_and_moves_it_by_one_step(federation, far):
+    active = federation.active
+    hello = replace(hello_of(federation), next_round=far)
+    for _ in range(3):
+        (sent,) = [todo for todo in active.join("bank", hello, 0.0) if isinstance(todo, Send)]
+        assert isinstance(sent.message, Refused)
+        assert f"has {1 + MAX_ROUND_STEP}, 'bank' has {far}" in sent.message.reason
+        assert active.next_round == 1 + MAX_ROUND_STEP
+    assert "bank" not in active.seats
+
+
+def test_a_hello_that_is_refused_for_another_reason_moves_nothing(federation):
+    for wrong in ({"name": "news"}, {"dim": 99}, {"roster": ""}):
+        hello = replace(hello_of(federation), next_round=70, **wrong)
+        federation.active.join("bank", hello, 0.0)
+        assert federation.active.next_round == 1
+
+
+def test_one_participant_moves_the_round_by_one_step_however_often_it_says_hello(federation):
+    active = federation.active
+    for number in range(1, 10):
+        hello = replace(hello_of(federation), next_round=active.next_round + MAX_ROUND_STEP // 4)
+        (sent,) = [todo for todo in active.join("bank", hello, 0.0) if isinstance(todo, Send)]
+        assert isinstance(sent.message, Welcome if number <= 4 else Refused)
+    assert active.next_round == 1 + MAX_ROUND_STEP
+    # The others are let in where the round is now, and with what they reserve above it.
+    hello = replace(hello_of(federation, "news"), next_round=active.next_round + 1_001)
+    assert active.join("news", hello, 0.0)[0] == Send("news", Welcome(1))
+    assert active.next_round == 1 + MAX_ROUND_STEP + 1_001
+
+
+def test_one_that_moved_the_round_as_far_as_it_may_is_still_let_in(federation):
+    active = federation.active
+    far = replace(hello_of(federation), next_round=1 + MAX_ROUND_STEP)
+    for _ in range(3):
+        assert Send("bank", Welcome(1)) in active.join("bank", far, 0.0)
+    assert active.next_round == 1 + MAX_ROUND_STEP
 
 
 def test_one_that_was_cut_off_in_a_change_may_come_with_the_roster_before(federation):
@@ -114,15 +145,13 @@ def test_one_that_was_cut_off_in_a_change_may_come_with_the_roster_before(federa
     hello = hello_of(federation)
     after = federation.make_roster({**WIDTHS, "post": 2}, number=2)
     with pytest.raises(HandshakeError, match="dim: the active participant has 11, 'bank' has 9"):
-        refuse_unless_agreed(
-            replace(hello, epochs=(2,)), after, sender="bank", epoch=2, next_round=1
-        )
+        refuse_unless_agreed(replace(hello, epochs=(2,)), after, sender="bank", epoch=2)
     both = replace(hello, epochs=(1, 2))
-    refuse_unless_agreed(both, after, sender="bank", epoch=2, next_round=1)
+    refuse_unless_agreed(both, after, sender="bank", epoch=2)
     for what in ("protocol", "federation", "width", "layout", "mask", "aggregation", "dtype"):
         wrong = replace(both, **{what: OTHER[what]})
         with pytest.raises(HandshakeError, match=f"^{what}: "):
-            refuse_unless_agreed(wrong, after, sender="bank", epoch=2, next_round=1)
+            refuse_unless_agreed(wrong, after, sender="bank", epoch=2)
 
 
 def test_a_share_that_was_learnt_behind_and_is_lost_cannot_be_replaced(federation):

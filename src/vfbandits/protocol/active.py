@@ -5,6 +5,7 @@ which it did, and returns what to do about it.  What becomes of a round is in ro
 becomes of a change of masks in change.py.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.errors import HandshakeError, LinkError, MaskError, SecureSumError, WireError
 from vfbandits.protocol.change import Change
 from vfbandits.protocol.circuit import Circuit
-from vfbandits.protocol.handshake import envelope_for, refuse_unless_agreed
+from vfbandits.protocol.handshake import MAX_ROUND_STEP, envelope_for, refuse_unless_agreed
 from vfbandits.protocol.instructions import (
     ActiveInstruction,
     ChangeFailed,
@@ -52,6 +53,10 @@ class ActiveParticipant:
 
     ``has_share`` names the passive participants behind whose share of this epoch something was
     learnt: such a share, once lost, cannot be replaced by another one.
+
+    ``first_round`` comes after all rounds that it has asked for before, as far as it knows.  What
+    passive participants say in their hellos moves it on, each by ``MAX_ROUND_STEP`` in all: more
+    than an honest one needs, and too little to use the numbers up.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class ActiveParticipant:
         self.seats: dict[str, Seat] = {}
         self.change: Change | None = None
         self._next_round = first_round
+        self._moved_by: Counter[str] = Counter()
         self._rounds = Rounds(roster, share, epoch=epoch, seats=self.seats, in_use=has_share)
 
     @property
@@ -125,7 +131,6 @@ class ActiveParticipant:
             code = "handshake" if isinstance(error, HandshakeError) else "busy"
             note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
             return [*done, Send(sender, Refused(code, str(error))), Close(sender), note]
-        self._next_round = max(self._next_round, hello.next_round)
         circuit = Circuit(self.patience.failures_to_open)
         self.seats[sender] = Seat(sender, circuit, pinged_at=now)
         note = Note("participant_joined", {"participant": sender, "epoch": self.epoch})
@@ -133,19 +138,36 @@ class ActiveParticipant:
         return [*done, welcome, note, *self._rounds.ask_again(sender)]
 
     def _admit(self, sender: str, hello: Hello) -> bytes:
-        refuse_unless_agreed(
-            hello, self.roster, sender=sender, epoch=self.epoch, next_round=self._next_round
-        )
+        refuse_unless_agreed(hello, self.roster, sender=sender, epoch=self.epoch)
         if self.change is not None and self.change.is_ready:
             # Welcomed to the epoch before, it would throw away its share of the next one.
             raise LinkError(f"masks change to epoch {self.change.epoch}: wanted one moment more")
-        return envelope_for(
+        envelope = envelope_for(
             hello,
             epoch=self.epoch,
             has_share=sender in self._rounds.in_use,
             envelope=self.envelopes.get(sender),
             needs_envelope=self.roster.terms.mask == "dense",
         )
+        self._catch_up(sender, hello.next_round)
+        return envelope
+
+    def _catch_up(self, sender: str, theirs: int) -> None:
+        """Go on from the round that ``sender`` is at, by no more than its step.
+
+        Nothing is sent twice under a number below it.  One that is still further is refused: it
+        has used its step up, while the others, which are not, are let in.
+        """
+        left = MAX_ROUND_STEP - self._moved_by[sender]
+        step = min(max(0, theirs - self._next_round), left)
+        self._moved_by[sender] += step
+        self._next_round += step
+        if theirs > self._next_round:
+            raise HandshakeError(
+                f"next_round: the active participant has {self._next_round}, {sender!r} has "
+                f"{theirs}: wanted at most {MAX_ROUND_STEP} more than it had at its start.  If it "
+                "has lost the file of its round, put that back"
+            )
 
     def leave(self, name: str, now: float) -> list[ActiveInstruction]:
         """The stream of a participant has ended, at the time ``now``."""

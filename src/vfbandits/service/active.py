@@ -53,6 +53,7 @@ from vfbandits.transport.channel import Link, Listener, Peer
 HELLO_S = 5.0
 GRACE_S = 5.0
 TIMER_SLACK_S = 0.001
+ROUNDS_AHEAD = 1 << 16
 MAY_DECIDE = (APPLICATION, ACTIVE)
 MAY_CHANGE = (OPERATOR,)
 MAY_GATHER = (ACTIVE,)
@@ -92,6 +93,7 @@ class ActiveService:
         self._listener: Listener | None = None
         self._started = time.monotonic()
         self.presence = Presence(role.split.names[1:])
+        self._rounds_kept = role.next_round
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -212,6 +214,8 @@ class ActiveService:
     # --- instructions -------------------------------------------------------------------------
 
     def _carry_out(self, instructions: Sequence[ActiveInstruction]) -> None:
+        if self.role.next_round > self._rounds_kept:
+            self._keep_round()
         for todo in instructions:
             if isinstance(todo, Send):
                 self._send(todo)
@@ -230,6 +234,18 @@ class ActiveService:
                 else:
                     self._change.set_result(todo)
         self._set_timer()
+
+    def _keep_round(self) -> None:
+        """Write down a number above the next round, once for many rounds.
+
+        After a failure it goes on and tries again later: what keeps a number from being used twice
+        are the reservations of passive participants, and they say where they are.
+        """
+        self._rounds_kept = self.role.next_round + ROUNDS_AHEAD
+        try:
+            self._changes.store_round(self._rounds_kept)
+        except OSError as error:
+            note(self._log, "round_not_kept", {"reason": error.strerror or "the disk failed"})
 
     def _send(self, todo: Send) -> None:
         link = self._links.get(todo.to)

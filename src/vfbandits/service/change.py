@@ -7,16 +7,19 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.core.mask import MaskShare, sample_mask
-from vfbandits.errors import HandshakeError
+from vfbandits.errors import ConfigError, HandshakeError
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.change import Change, plan_change
 from vfbandits.protocol.envelope import check_deal, open_share
 from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.service.shares import ShareFiles
 from vfbandits.store.snapshot import write_whole
+
+ROUNDS = "rounds.json"
 
 
 class Changes:
@@ -97,6 +100,11 @@ class Changes:
         for name, envelope in envelopes.items():
             _write(folder / envelope_name(name, epoch), envelope)
 
+    def store_round(self, next_round: int) -> None:
+        """Remember a number after those of all rounds so far."""
+        document = json.dumps({"next_round": next_round})
+        _write(self._state / ROUNDS, document.encode())
+
     def store_seats(self, role: ActiveParticipant) -> None:
         """Remember who had a share of this epoch."""
         document = json.dumps({"epoch": role.epoch, "has_share": sorted(role.has_share)})
@@ -121,6 +129,26 @@ def load_seats(state: Path, epoch: int) -> tuple[str, ...]:
         return ()
     document = json.loads(path.read_text(encoding="utf-8"))
     return tuple(document["has_share"]) if document["epoch"] == epoch else ()
+
+
+def load_round(state: Path) -> int:
+    """The first round that an active participant may ask for, as far as it knows.
+
+    Without the file it is the first of all, and passive participants tell it where they are.
+    """
+    path = state / ROUNDS
+    if not path.is_file():
+        return 1
+    try:
+        number = json.loads(path.read_text(encoding="utf-8"))["next_round"]
+    except (ValueError, KeyError, TypeError):
+        number = None
+    if type(number) is not int or number < 1 or not is_number(number):
+        raise ConfigError(
+            f'{path} must hold the next round as {{"next_round": 1}}, got something else.  Take '
+            "it away: passive participants say which rounds they have seen"
+        )
+    return number
 
 
 def _write(path: Path, data: bytes) -> None:

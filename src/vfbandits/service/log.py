@@ -30,6 +30,7 @@ WARNINGS = frozenset(
         "secure_sum_refused",
         "tls_refused",
         "refused",
+        "round_not_kept",
     }
 )
 # Events that may come with every round or attempt: one line of each in a while, then their number.

@@ -19,7 +19,7 @@ from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.service.active import ActiveService
 from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.campaigns import catch_up
-from vfbandits.service.change import Changes, load_envelopes, load_seats
+from vfbandits.service.change import Changes, load_envelopes, load_round, load_seats
 from vfbandits.service.durable import DurableBandit
 from vfbandits.service.fleeting import FleetingBandit
 from vfbandits.service.log import Logger, logger_for
@@ -70,6 +70,7 @@ def build_active(
         epoch=model.epoch,
         patience=settings.patience,
         has_share=load_seats(place.state, model.epoch),
+        first_round=load_round(place.state),
     )
     role.envelopes = envelopes
     service = ActiveService(

@@ -1,0 +1,99 @@
+"""The services of a whole federation in one process: real files, in memory or over gRPC and TLS."""
+
+import asyncio
+import contextlib
+
+from vfbandits.protocol.application import RewardRequest
+from vfbandits.service.log import logger_for
+from vfbandits.service.run import build_active, build_passive, listener_of, server_name, tls_files
+from vfbandits.service.settings import load_active, load_passive
+from vfbandits.transport.memory import MemoryNetwork
+from vfbandits.transport.rpc.client import RpcDialer
+
+WAIT_S = 60.0
+
+
+class ServedFederation:
+    """The services of ``LiveWorld.federation()``, started and stopped as often as a test likes."""
+
+    def __init__(self, world, kind):
+        self.world = world
+        self.files = world.federation()
+        self.kind = kind
+        self.network = None
+        self.active = None
+        self.passive = {}
+
+    def state(self, name):
+        return self.files.folder / name / "state"
+
+    async def start_active(self):
+        name = self.files.roster.active.name
+        settings = load_active(self.files.config(name))
+        self.active = build_active(settings, logger_for(name, "active"))
+        listener = listener_of(settings.place, self.active)
+        if self.kind == "memory":
+            listener = self.network = MemoryNetwork(name)
+        await self.active.start(listener)
+
+    async def stop_active(self):
+        await self.active.stop()
+
+    async def start(self, *names):
+        for name in names:
+            service = build_passive(
+                load_passive(self.files.config(name)), logger_for(name, "passive")
+            )
+            if self.kind == "memory":
+                service._dialer = _Dialer(self, name)  # noqa: SLF001
+            self.passive[name] = (service, asyncio.create_task(service.run()))
+
+    async def stop(self, *names):
+        for name in names:
+            service, running = self.passive.pop(name)
+            service.stop()
+            await running
+
+    def dialer(self, name):
+        """A way to the active participant for one that says what it likes."""
+        if self.kind == "memory":
+            return self.network.dialer(name)
+        return RpcDialer(
+            self.files.address,
+            tls=tls_files(self.files.identity(name)),
+            name=name,
+            role="passive",
+            server_name=server_name(self.files.roster),
+        )
+
+    async def decide_with(self, *names):
+        """Decide and learn until exactly these passive participants take part."""
+        wanted = {self.files.roster.active.name, *names}
+        limit = asyncio.get_running_loop().time() + WAIT_S
+        reply = None
+        while asyncio.get_running_loop().time() < limit:
+            user = self.world.users[0]
+            reply = await self.active.decisions.decide(self.world.request(user))
+            await self.active.decisions.reward(RewardRequest(reply.decision_id, 1.0))
+            if set(reply.contributors) == wanted:
+                return reply
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"wanted {sorted(wanted)}, got {reply}")
+
+    async def close(self):
+        await self.stop(*self.passive)
+        if self.active is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.active.stop()
+
+
+class _Dialer:
+    def __init__(self, served, name):
+        self._served = served
+        self._name = name
+
+    async def dial(self, *, timeout_s):
+        return await self._served.network.dialer(self._name).dial(timeout_s=timeout_s)
+
+    async def close(self):
+        return None

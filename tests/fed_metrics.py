@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from vfbandits.service.observer import Heard, Ranked
+from vfbandits.web.connection_counts import ConnectionCounts
 from vfbandits.web.counters import STATUSES
 from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
 from vfbandits.web.metrics import Metrics
@@ -62,8 +63,14 @@ def heard(**changes):
 
 
 def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
+    counts = ConnectionCounts(open=3, limit=768)
     readings = Readings(
-        lambda: campaigns, lambda: participants, lambda: 2, lambda: True, lambda: {"http": 1}
+        lambda: campaigns,
+        lambda: participants,
+        lambda: 2,
+        lambda: True,
+        lambda: {"http": 1},
+        counts,
     )
     return Metrics(readings, release="1.2.3")
 

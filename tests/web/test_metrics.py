@@ -131,6 +131,7 @@ def test_the_number_of_series_does_not_grow_with_users_arms_and_events():
 def test_every_label_is_one_of_a_few():
     labels = {name for _, pairs in samples(fed_metrics()) for name, _ in pairs}
     bounded = {"campaign", "participant", "group", "outcome", "status", "route", "method", "task"}
+    bounded.add("reason")
     assert labels == bounded | {"version", "le"}
 
 

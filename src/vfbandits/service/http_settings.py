@@ -32,6 +32,9 @@ class HttpSettings:
         The largest body that is taken.
     traces
         Where OpenTelemetry traces go; empty for none.
+    max_connections, max_connections_per_address
+        How many connections may be open, in all and from one address; 0 for what fits the
+        process's limit of open files.
     """
 
     address: str
@@ -44,6 +47,8 @@ class HttpSettings:
     burst: float = 20_000.0
     body_limit_bytes: int = 1 << 20
     traces: str = ""
+    max_connections: int = 0
+    max_connections_per_address: int = 0
 
     def refuse_unless_safe(self) -> None:
         """No key, no start; and nothing in plain beyond this machine."""
@@ -94,9 +99,18 @@ def http_from(table: Table, folder: Path) -> HttpSettings:
         burst=table.number("burst", 20_000.0),
         body_limit_bytes=table.whole("body_limit_bytes", 1 << 20),
         traces=table.text("traces", ""),
+        max_connections=_count(table, "max_connections"),
+        max_connections_per_address=_count(table, "max_connections_per_address"),
     )
     table.close()
     return settings
+
+
+def _count(table: Table, key: str) -> int:
+    value = table.whole(key, 0)
+    if value < 0:
+        raise table.wrong(key, "a positive number, or 0 for the default", value)
+    return value
 
 
 def campaigns_from(table: Table, model: ModelSettings) -> list[CampaignPlan]:

@@ -42,6 +42,7 @@ class Front:
         self._http = http
         self._supervisor = supervisor
         self._server = HttpServer(self, http, supervisor=supervisor)
+        self.counts = self._server.counts
         self.wait(reason)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,8 +61,14 @@ class Front:
     def wait(self, reason: str) -> None:
         """Answer probes, and refuse everything else for this reason."""
         nothing, limits = Nothing(reason), limits_of(self._http)
-        supervisor = self._supervisor
-        readings = Readings(list, list, lambda: 0, lambda: False, lambda: supervisor.failures)
+        readings = Readings(
+            list,
+            list,
+            lambda: 0,
+            lambda: False,
+            lambda: self._supervisor.failures,
+            self.counts,
+        )
         handlers = Handlers(nothing, model_facts=_no_facts, limits=limits)
         app = build_app(handlers, Parts(Metrics(readings), NoTracer()))
         self.app: ASGIApp = guarded(app, self._http, limits)

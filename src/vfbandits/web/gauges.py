@@ -9,6 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from vfbandits.web.connection_counts import ConnectionCounts
+
 
 @dataclass(frozen=True, slots=True)
 class CampaignGauges:
@@ -73,13 +75,17 @@ class ParticipantGauges:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Where to read; each is called once for a scrape, in the thread that scrapes."""
+    """Where to read; each is called once for a scrape, in the thread that scrapes.
+
+    ``connections`` are those of the HTTP server, if there is one.
+    """
 
     campaigns: Callable[[], Iterable[CampaignGauges]]
     participants: Callable[[], Iterable[ParticipantGauges]]
     epoch: Callable[[], int]
     is_ready: Callable[[], bool]
     task_failures: Callable[[], Mapping[str, int]] = dict
+    connections: ConnectionCounts | None = None
 
 
 # Name, what it says, and the attribute that it is read from; "_total" makes it a counter.
@@ -156,6 +162,25 @@ class Gauges(Collector):
             yield _family(name, says, _read(campaigns, attribute), label="campaign")
         for name, says, attribute in OF_PARTICIPANTS:
             yield _family(name, says, _read(participants, attribute), label="participant")
+        if self._readings.connections is not None:
+            yield from _connections(self._readings.connections)
+
+
+def _connections(counts: ConnectionCounts) -> Iterator[Metric]:
+    yield _family("vfb_http_connections", "Connections that are open.", {"": counts.open})
+    yield _family("vfb_http_connections_limit", "Connections that may be open.", {"": counts.limit})
+    yield _family(
+        "vfb_http_connections_refused_total",
+        "Connections that there was no room for, by the limit that was reached.",
+        dict(counts.refused),
+        label="reason",
+    )
+    yield _family(
+        "vfb_http_connections_closed_total",
+        "Connections that the server closed, by the reason.",
+        dict(counts.closed),
+        label="reason",
+    )
 
 
 def _read(

@@ -17,6 +17,7 @@ from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
+from vfbandits.web.connection_counts import ConnectionCounts
 from vfbandits.web.dashboard import PAGE, dashboard_routes
 from vfbandits.web.front import Front
 from vfbandits.web.gate import PUBLIC, guarded, limits_of
@@ -46,7 +47,7 @@ async def run_ranker(
     stopping = asyncio.create_task(supervisor.until(signalled()))
     rankers = await _open(settings, address, log, stopping, supervisor)
     if rankers is not None:
-        front.app = await _app(rankers, http)
+        front.app = await _app(rankers, http, front.counts)
         rankers.start()
         log.info("ranking", campaigns=", ".join(rankers.names), leader=address)
         await asyncio.wait({stopping})
@@ -80,8 +81,8 @@ async def _open(
     return None
 
 
-async def _app(rankers: Rankers, http: HttpSettings) -> ASGIApp:
-    metrics, sky = Metrics(_readings(rankers)), await _observatory(rankers)
+async def _app(rankers: Rankers, http: HttpSettings, counts: ConnectionCounts) -> ASGIApp:
+    metrics, sky = Metrics(_readings(rankers, counts)), await _observatory(rankers)
     for ranker in rankers:
         ranker.observe([metrics])
     limits = limits_of(http)
@@ -127,7 +128,7 @@ def _facts(rankers: Rankers, name: str) -> Facts:
     )
 
 
-def _readings(rankers: Rankers) -> Readings:
+def _readings(rankers: Rankers, counts: ConnectionCounts) -> Readings:
     return Readings(
         lambda: [_gauges(ranker) for ranker in rankers],
         lambda: [
@@ -137,6 +138,7 @@ def _readings(rankers: Rankers) -> Readings:
         lambda: next(iter(rankers)).model.epoch,
         lambda: not rankers.problems(),
         lambda: rankers.supervisor.failures,
+        counts,
     )
 
 

@@ -24,6 +24,7 @@ from vfbandits.store.key import JournalKey, read_key
 from vfbandits.store.open_journal import is_database
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
+from vfbandits.web.connection_counts import ConnectionCounts
 from vfbandits.web.dashboard import PAGE, dashboard_routes
 from vfbandits.web.front import Front
 from vfbandits.web.gate import PUBLIC, guarded, limits_of
@@ -57,6 +58,7 @@ class ServedActive:
         self._http = http
         self._log = log
         self._front = front
+        self._counts = ConnectionCounts() if front is None else front.counts
         self._server: HttpServer | None = None
         self._consumers: list[Consumer] = []
         self._tracer: Tracer = make_tracer(TracingSettings(http.traces))
@@ -100,7 +102,9 @@ class ServedActive:
         if self._front is not None:
             self._front.app = app
             return self._front.port
-        self._server = HttpServer(app, self._http, supervisor=self.service.supervisor)
+        self._server = HttpServer(
+            app, self._http, supervisor=self.service.supervisor, counts=self._counts
+        )
         return await self._server.start()
 
     async def _consume(self) -> None:
@@ -218,6 +222,7 @@ class ServedActive:
             lambda: self.service.role.epoch,
             lambda: not self.problems(),
             lambda: self.service.supervisor.failures,
+            self._counts,
         )
 
     def _model_facts(self) -> ModelFacts:

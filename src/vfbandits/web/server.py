@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,8 +17,13 @@ from vfbandits.errors import ConfigError
 from vfbandits.service.address import split_address
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.supervised import Supervised, Supervisor
-from vfbandits.web.patience import close_stuck
+from vfbandits.web.acceptor import Acceptor
+from vfbandits.web.connection_counts import ConnectionCounts
+from vfbandits.web.connection_limits import connection_limits
+from vfbandits.web.patience import PatientProtocol, close_stuck
 from vfbandits.web.short_way import protocol_for
+from vfbandits.web.slots import Slots
+from vfbandits.web.sparse_log import SparseWarnings
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 60
@@ -29,6 +36,7 @@ class HttpServer:
     """Serves an application until it is stopped; signals are the caller's.
 
     Whoever has not sent the whole of a request after ``read_s``, or twice that, is hung up on.
+    ``counts`` tells what became of connections; metrics read it.
     """
 
     def __init__(
@@ -38,9 +46,12 @@ class HttpServer:
         *,
         read_s: float = READ_S,
         supervisor: Supervisor | None = None,
+        counts: ConnectionCounts | None = None,
     ) -> None:
         self._supervisor = Supervisor() if supervisor is None else supervisor
+        self.counts = ConnectionCounts() if counts is None else counts
         self._settings = settings
+        self._slots = Slots(connection_limits(settings), self.counts)
         self._read_s = read_s
         with_clients = settings.clients is not None
         config = uvicorn.Config(
@@ -52,6 +63,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
@@ -62,6 +74,7 @@ class HttpServer:
         )
         self._server = _Server(config)
         self._task: Supervised | None = None
+        self._accepting: Supervised | None = None
         self._sweeping: Supervised | None = None
 
     async def start(self) -> int:
@@ -73,18 +86,25 @@ class HttpServer:
         except OSError as error:
             reason = error.strerror
             raise ConfigError(f"cannot listen on {self._settings.address!r}: {reason}") from None
-        serve = partial(self._server.serve, [listening])
+        port = int(listening.getsockname()[1])
+        serve = partial(self._server.serve, [])  # we accept connections ourselves
         self._task = self._supervisor.start("http", serve, restart=False)
         while not self._server.started:
             if self._task.is_over:
+                listening.close()
                 raise ConfigError(f"cannot listen on {self._settings.address!r}")
             await asyncio.sleep(0.01)
+        _quieten()
+        accept = self._acceptor(listening).run  # closes the socket at its end
+        self._accepting = self._supervisor.start("http accept", accept, restart=False)
         self._sweeping = self._supervisor.start("http connections", self._sweep)
         _settle_memory()
-        return int(listening.getsockname()[1])
+        return port
 
     async def stop(self) -> None:
         """Take no more requests, and finish those under way."""
+        if self._accepting is not None:
+            await self._accepting.stop()
         if self._sweeping is not None:
             await self._sweeping.stop()
         if self._task is not None:
@@ -92,10 +112,28 @@ class HttpServer:
             self._server.should_exit = True
             await self._task.finish()
 
+    def _acceptor(self, listening: socket.socket) -> Acceptor:
+        config, state = self._server.config, self._server.server_state
+        make = cast(type[PatientProtocol], config.http_protocol_class)
+        return Acceptor(
+            listening,
+            lambda: make(config=config, server_state=state, app_state={}),
+            self._slots,
+            tls=config.ssl,
+            is_trusted=lambda host: False,
+        )
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._read_s)
             close_stuck(tuple(self._server.server_state.connections))
+
+
+def _quieten() -> None:
+    """Let nobody fill the log of uvicorn with requests that are no HTTP."""
+    logger = logging.getLogger("uvicorn.error")
+    if not any(isinstance(one, SparseWarnings) for one in logger.filters):
+        logger.addFilter(SparseWarnings())
 
 
 def _settle_memory() -> None:

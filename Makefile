@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench lint docs clean browser
+.PHONY: help demo test test-wheel test-long bench lint docs clean browser
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ test: $(READY) browser lint ## what CI runs
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= -m "not long"
 	VFBANDITS_COMPILED=0 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-append --cov-report= -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
+
+test-wheel: $(READY) ## the wheel and the image in fresh environments: every row of docs/dependencies.md
+	$(BIN)/python -m pytest tests/packaging
 
 test-long: $(READY) browser ## a million updates, and thousands of fresh random worlds
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'

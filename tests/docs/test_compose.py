@@ -96,7 +96,7 @@ def test_the_image_has_extras_that_there_are_and_what_the_package_is_built_from(
     (install,) = [line for line in steps("RUN") if "pip install" in line]
     extras = re.search(r"\.\[([a-z,]+)\]", install)[1].split(",")
     assert set(extras) <= set(project["project"]["optional-dependencies"])
-    assert {"rpc", "sql", "redis", "fast"} <= set(extras)
+    assert {"rpc", "http", "otel", "sql", "redis", "fast"} <= set(extras)
     copied = {path for line in steps("COPY") for path in line.split()[:-1]}
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {"pyproject.toml", "constraints.txt", project["project"]["readme"]} <= copied

@@ -16,8 +16,7 @@ from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, MaskName
 from vfbandits.errors import LinkError
-from vfbandits.features.extra import require
-from vfbandits.simulate.plot import require_matplotlib
+from vfbandits.features.extra import require_extras
 
 if TYPE_CHECKING:
     from vfbandits.service.local import LocalFederation
@@ -59,9 +58,7 @@ def demo(
     generator that deals the shares beforehand.  Each decision is compared with that of a central
     bandit that sees all features.  Ends with exit code 1 if one differs.
     """
-    require_matplotlib()
-    if keep:
-        require("uvicorn", extra="http", to="the demo's page")
+    require_extras("rpc", "experiments", *(["http"] if keep else []), to="the demo")
     if aggregation is None:
         aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vfbandits.errors import VFBanditsError
+from vfbandits.features.extra import missing_extra
 
 P = ParamSpec("P")
 
@@ -21,8 +22,18 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except VFBanditsError as error:
-            line = " ".join(str(error).split())
-            Console(stderr=True).print(Text(f"error: {line}", style="red"), soft_wrap=True)
+            _say(str(error))
+            raise typer.Exit(2) from error
+        except ModuleNotFoundError as error:
+            what = missing_extra(error)
+            if what is None:
+                raise
+            _say(what)
             raise typer.Exit(2) from error
 
     return wrapped
+
+
+def _say(error: str) -> None:
+    line = " ".join(error.split())
+    Console(stderr=True).print(Text(f"error: {line}", style="red"), soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.errors import FeatureError
-from vfbandits.features.extra import require
+from vfbandits.features.extra import require_extras
 from vfbandits.features.fit import fit_scaling
 from vfbandits.features.scaling import Scaling
 
@@ -50,7 +50,7 @@ def fit(
     The file holds means and scales, or ranges, and the names of categories: facts about private
     data, which stay here. The federation is told its digest and its width.
     """
-    require("polars", extra="rpc", to="reading a feature file")
+    require_extras("experiments", to="fitting a scaling")
     from vfbandits.features.table_file import read_table  # noqa: PLC0415  (an extra)
 
     numbers, categories = _names(columns), _names(one_hot)

@@ -71,6 +71,7 @@ def add(
 
     3. `vfb federation add … --envelopes DIR` puts both into force.
     """
+    require("grpc", extra="rpc", to="asking a federation")
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     newcomer = find_approved(organiser, [member])[0].member
     outcome = _change(
@@ -104,6 +105,7 @@ def remove(
     All others must be connected.  With **dense** masks it takes the three steps of
     `vfb federation add`, with this command's name.
     """
+    require("grpc", extra="rpc", to="asking a federation")
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     _change(
         config,
@@ -148,7 +150,6 @@ def _change(
     envelopes: Path | None,
     roster_out: Path | None,
 ) -> "Outcome":
-    require("grpc", extra="rpc", to="asking a federation")
     from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
     from vfbandits.service.live_change import change_members, next_roster  # noqa: PLC0415  (slow to import)
 

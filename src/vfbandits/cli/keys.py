@@ -14,7 +14,6 @@ from rich.text import Text
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.say import say
 from vfbandits.errors import SettingError
-from vfbandits.features.extra import require
 
 if TYPE_CHECKING:
     from vfbandits.web.key_file import KeyRecord
@@ -61,9 +60,8 @@ def create(
 
     The standard output has the key and nothing else.  A running server takes it within a second.
     """
-    _require()
-    from vfbandits.web.key_file import add_key  # noqa: PLC0415  (an extra)
-    from vfbandits.web.keys import make_key  # noqa: PLC0415  (an extra)
+    from vfbandits.web.key_file import add_key  # noqa: PLC0415  (slow to import)
+    from vfbandits.web.keys import make_key  # noqa: PLC0415  (slow to import)
 
     key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
     add_key(file, key.record)
@@ -74,8 +72,7 @@ def create(
 
 def show_all(*, file: KeyFile) -> None:
     """Print which keys there are; the keys themselves nobody knows but their owners."""
-    _require()
-    from vfbandits.web.key_file import now, read_keys  # noqa: PLC0415  (an extra)
+    from vfbandits.web.key_file import now, read_keys  # noqa: PLC0415  (slow to import)
 
     records, moment = read_keys(file), now()
     table = Table(box=SIMPLE_HEAD)
@@ -93,8 +90,7 @@ def revoke(
     file: KeyFile,
 ) -> None:
     """Make a key worthless.  A running server knows within a second."""
-    _require()
-    from vfbandits.web.key_file import remove_key  # noqa: PLC0415  (an extra)
+    from vfbandits.web.key_file import remove_key  # noqa: PLC0415  (slow to import)
 
     remove_key(file, key_id)
     say(f"revoked key {key_id}")
@@ -103,11 +99,6 @@ def revoke(
 keys_app.command()(in_one_line(create))
 keys_app.command("list")(in_one_line(show_all))
 keys_app.command()(in_one_line(revoke))
-
-
-def _require() -> None:
-    for package in ("msgspec", "structlog"):
-        require(package, extra="http", to="the HTTP interface")
 
 
 def _end(days: int | None) -> datetime | None:

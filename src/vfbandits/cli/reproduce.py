@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vfbandits.cli.criteo_rounds import featurised
+from vfbandits.features.extra import require_extras
 from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
 from vfbandits.reproduce.claim import Verdict
 from vfbandits.reproduce.figure import Figure
@@ -81,6 +82,8 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         Console().print(as_list(found))
         return
     chosen = choose_figures(found, what)
+    more = sorted({extra for figure in chosen for extra in figure.extras})
+    require_extras("experiments", *more, to=" ".join(["vfb reproduce", *what]))
     how_many = available_processors() if processes is None else processes
     runner = _engine(engine, how_many, ray_address)
     prepare_folder(out, plot_format="png")

@@ -1,8 +1,22 @@
 """Parts that are installed apart: what to say when one is not there."""
 
+from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Final
 
 from vfbandits.errors import FeatureError
+
+# The modules by which an extra of pyproject.toml is known to be installed.
+MODULES: Final = {
+    "fast": ("numba",),
+    "experiments": ("matplotlib", "polars", "sklearn"),
+    "ray": ("ray",),
+    "rpc": ("grpc", "google.protobuf", "polars"),
+    "http": ("httptools", "httpx", "prometheus_client", "starlette", "uvicorn"),
+    "otel": ("opentelemetry",),
+    "sql": ("psycopg", "sqlalchemy"),
+    "redis": ("redis",),
+}
 
 
 def require(package: str, *, extra: str, to: str) -> None:
@@ -10,8 +24,45 @@ def require(package: str, *, extra: str, to: str) -> None:
 
     >>> require("numpy", extra="none", to="counting")
     """
-    if find_spec(package) is None:
+    if not _is_installed(package):
         raise FeatureError(
             f"{to} needs {package}, which is not installed; it comes with the "
-            f"extra {extra!r}: pip install 'vfbandits[{extra}]'"
+            f"extra {extra!r}: {_command([extra])}"
         )
+
+
+def require_extras(*extras: str, to: str) -> None:
+    """Refuse unless every one of ``extras`` is installed, naming all that are not in one command.
+
+    >>> require_extras(to="counting")
+    """
+    missing = [extra for extra in extras if not all(map(_is_installed, MODULES[extra]))]
+    if missing:
+        raise FeatureError(f"{to} needs what is not installed: {_command(missing)}")
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """What to install when an import failed; None if the module belongs to no extra.
+
+    >>> missing_extra(ModuleNotFoundError("No module named 'grpc'", name="grpc"))
+    "grpc is not installed; it comes with the extra 'rpc': pip install 'vfbandits[rpc]'"
+    """
+    top = (error.name or "").partition(".")[0]
+    for extra, modules in MODULES.items():
+        if top and top in {module.partition(".")[0] for module in modules}:
+            return (
+                f"{error.name} is not installed; it comes with the extra {extra!r}: "
+                f"{_command([extra])}"
+            )
+    return None
+
+
+def _command(extras: Iterable[str]) -> str:
+    return f"pip install 'vfbandits[{','.join(extras)}]'"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False

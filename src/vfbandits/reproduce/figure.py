@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vfbandits.errors import SettingError
+from vfbandits.features.extra import MODULES
 from vfbandits.reproduce.claim import Claim, ValueTable
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.folder_module import find_function, load_function
@@ -44,6 +45,8 @@ class Figure:
         Whether cells measure time: such cells run alone, one at a time.
     settings, quick
         The numbers, and those that the quick version has instead.
+    extras
+        Extras of the package that its cells need, beyond those of every figure.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Figure:
     timed: bool
     settings: Settings = field(repr=False)
     quick: Settings = field(repr=False)
+    extras: tuple[str, ...] = ()
 
     @property
     def short_name(self) -> str:
@@ -128,6 +132,7 @@ def read_figure(folder: Path) -> Figure:
         timed=about.flag("timed", default=False),
         settings=settings,
         quick=quick,
+        extras=_extras(about),
     )
     about.close()
     return figure
@@ -145,6 +150,13 @@ def _text(about: Table, key: str) -> str:
     if not text.strip():
         raise about.wrong(key, "some text", text)
     return " ".join(text.split())
+
+
+def _extras(about: Table) -> tuple[str, ...]:
+    names = about.take("extras", [])
+    if not isinstance(names, list) or not all(name in MODULES for name in names):
+        raise about.wrong("extras", f"a list of some of {', '.join(MODULES)}", names)
+    return tuple(names)
 
 
 def _listed(items: object, kind: type[Kind], name: str) -> list[Kind]:

@@ -7,7 +7,7 @@ from campaign_world import ARMS, Clock, PlainSource, Watcher
 from durables import parts
 
 import vfbandits as vfb
-from vfbandits.errors import LinkError
+from vfbandits.errors import LinkError, VFBanditsError
 from vfbandits.protocol.application import GatherReply
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.campaign_settings import CampaignSettings
@@ -42,6 +42,7 @@ class RankerWorld:
         self.leader = None
         self.consumer = None
         self.n_gathered = 0
+        self.batches = []
         self.refused, self.failed, self.entered = [], [], []
 
     @asynccontextmanager
@@ -85,7 +86,7 @@ class RankerWorld:
             "default",
             tail,
             log,
-            Sources(self.gather, self.shape),
+            Sources(self.asked, self.shape),
             self.settings,
             encode=answer_of,
             clock=self.clock,
@@ -100,13 +101,23 @@ class RankerWorld:
         del note
         return Shape(self.source.split, is_blockwise=True, is_per_arm=True)
 
-    async def gather(self, request):
+    async def asked(self, requests, *, size_bytes):
+        return await self.gather(requests, size_bytes=size_bytes)
+
+    async def gather(self, requests, *, size_bytes):
+        self.batches.append((len(requests), size_bytes))
+        return [await self.outcome(request) for request in requests]
+
+    async def outcome(self, request):
         if self.leader is None:
-            raise LinkError("nobody leads")
+            return LinkError("nobody leads")
         self.n_gathered += 1
-        async with self.source.contexts(request) as contexts:
-            rows = self.masked(contexts.rows)
-            return GatherReply(rows.tobytes(), contexts.contributors, self.leader.model.epoch, 24)
+        try:
+            async with self.source.contexts(request) as contexts:
+                rows = self.masked(contexts.rows)
+        except VFBanditsError as error:
+            return error
+        return GatherReply(rows.tobytes(), contexts.contributors, self.leader.model.epoch, 24)
 
     def masked(self, rows):
         return rows

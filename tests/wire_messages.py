@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from vfbandits.errors import ArmError
 from vfbandits.protocol import application, messages
 from vfbandits.protocol.messages import DECLINES, DIGEST_SIZE
 from vfbandits.transport.rpc.checks import LONGEST_REASON, LONGEST_TEXT, MOST_COUNT
@@ -105,14 +106,37 @@ REQUESTS_AND_REPLIES = {
         st.builds(application.ChangeReply, COUNT, TEXT),
     ),
     "GATHER": (
-        st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
-        st.builds(application.GatherReply, DOUBLES, NAMES, COUNT, COUNT),
+        st.builds(
+            application.GatherRequest,
+            st.lists(
+                st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
+                max_size=3,
+            ).map(tuple),
+        ),
+        st.builds(
+            application.GatherReplies,
+            st.lists(
+                st.builds(application.GatherReply, DOUBLES, NAMES, COUNT, COUNT)
+                | st.builds(ArmError, TEXT),
+                max_size=3,
+            ).map(tuple),
+        ),
     ),
 }
 
 
 def shown(message):
     """What is in a message, comparable: NaN equals NaN, a view equals its bytes."""
-    parts = [getattr(message, name) for name in message.__match_args__]
-    plain = [bytes(part) if isinstance(part, memoryview) else part for part in parts]
-    return type(message), [repr(part) if isinstance(part, float) else part for part in plain]
+    if isinstance(message, Exception):
+        return type(message), str(message)
+    return type(message), [_plain(getattr(message, name)) for name in message.__match_args__]
+
+
+def _plain(part):
+    if isinstance(part, memoryview):
+        return bytes(part)
+    if isinstance(part, tuple):
+        return [_plain(one) for one in part]
+    if hasattr(part, "__match_args__") or isinstance(part, Exception):
+        return shown(part)
+    return repr(part) if isinstance(part, float) else part

@@ -1,14 +1,24 @@
 """Rankers keep nothing: what they promise stands in the inbox, and the leader's log has it once."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
+from campaign_world import ARMS
 from ranker_world import RankerWorld, asked, soon
 
 import vfbandits as vfb
-from vfbandits.errors import ConflictError, LinkError, SettingError, UnknownEventError
+from vfbandits.errors import (
+    ArmError,
+    ConflictError,
+    ContextError,
+    LinkError,
+    SettingError,
+    UnknownEventError,
+)
+from vfbandits.service.event_ids import EventIds
 from vfbandits.service.tail import Tail
 from vfbandits.store.compact import compact
 from vfbandits.store.events import Decided, Moved, Reported, Rewarded
@@ -403,5 +413,253 @@ def test_a_tail_begins_anew_when_the_log_was_compacted_past_it(tmp_path):
         tail.start()
         assert await tail.until(lambda model: model.position == 20, timeout_s=10.0)
         await tail.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_batch_is_answered_as_each_alone_and_as_the_leader_would(
+    tmp_path, monkeypatch, policy, named
+):
+    """Exact: the same bytes, whether 40 events come together or one by one.
+
+    So is what the leader answers, but for the Monte Carlo behind the probabilities of LinTS, whose
+    draws are numbered by the decisions of a process.
+    """
+
+    async def learnt(folder):
+        folder.mkdir()
+        world = RankerWorld(folder, policy=POLICIES[policy], holdback=0.3)
+        async with world.leading() as leader:
+            for k in range(5):
+                await leader.rank(asked(f"a{k}", user=f"u{k}"))
+                await leader.reward(f"a{k}", k / 5.0)
+        return world
+
+    def events():
+        return [asked(f"e{k}", user=f"u{k % 7}", arms=ARMS[: 1 + k % 4]) for k in range(40)]
+
+    async def main():
+        answers = []
+        for name in ("batch", "alone", "leader"):
+            world = await learnt(tmp_path / name)
+            async with world.leading(consuming=False) as leader, world.ranking() as ranker:
+                requests = events()
+                if not named:  # the draws come from the id: all get the same ones
+                    monkeypatch.setattr(EventIds, "draw", Names(f"e{k}" for k in range(40)))
+                    requests = [replace(one, event_id=None) for one in requests]
+                if name == "batch":
+                    answers.append(await ranker.rank_many(requests))
+                    assert [count for count, _ in world.batches] == [16, 16, 8]
+                    assert ranker.log.commits[1] == 40
+                    assert ranker.log.commits[0] <= 3
+                elif name == "alone":
+                    answers.append([await ranker.rank(one) for one in requests])
+                else:
+                    answers.append(await leader.rank_many(requests))
+        assert answers[0] == answers[1]
+        assert [*map(certain, answers[0])] == [*map(certain, answers[2])]
+        if policy == "linucb":
+            assert answers[0] == answers[2]
+        assert {read(answer).group for answer in answers[0]} == {"policy", "holdback"}
+
+    run(main())
+
+
+class Names:
+    """Gives one after the other, instead of random ids."""
+
+    def __init__(self, names):
+        self.names = iter(names)
+
+    def __call__(self):
+        return next(self.names)
+
+
+def certain(answer):
+    """An answer without its probabilities."""
+    response = read(answer)
+    ranking = [(arm.id, arm.score, arm.estimate) for arm in response.ranking]
+    return ranking, msgspec.structs.replace(response, ranking=[])
+
+
+def test_one_bad_request_of_a_batch_fails_alone(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        bad = ContextError("own block: wanted (3, 2) numbers of 8 bytes, got 5 bytes")
+        outcome = world.outcome
+
+        async def picky(request):
+            if request.decision_id == "short":
+                return replace(await outcome(request), rows=bytes(8))
+            return bad if request.user == "bad" else await outcome(request)
+
+        world.outcome = picky
+        async with world.leading(), world.ranking() as ranker:
+            batch = [
+                asked("a"), asked("none", arms=()), asked("b", user="bad"), asked("short"), asked(),
+            ]  # fmt: skip
+            good, none, refused, short, last = await ranker.rank_many(batch)
+            assert read(good).event_id == "a"
+            assert isinstance(none, ArmError)
+            assert str(refused) == str(bad)
+            assert "wanted contexts of 3 rows and 5 columns, got 8 bytes" in str(short)
+            assert isinstance(last, bytes)
+            with pytest.raises(ContextError, match="own block"):
+                await ranker.rank(asked("b", user="bad"))
+            await world.level(ranker)
+        assert len(logged(world, Decided)) == 2
+        assert world.refused == []
+
+    run(main())
+
+
+def test_an_event_that_comes_twice_in_a_batch_or_at_two_rankers_is_decided_once(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path, policy=vfb.LinTS(posterior_scale=0.5))
+        async with world.leading() as leader, world.ranking() as one, world.ranking() as two:
+
+            def batch(first):
+                return [asked(f"e{k % 5}", user=f"{first}{k}") for k in range(10)]
+
+            found = await asyncio.gather(
+                one.rank_many(batch("a")), two.rank_many(batch("b")), one.rank_many(batch("c"))
+            )
+            assert found[0] == found[1] == found[2]
+            assert found[0][:5] == found[0][5:]
+            assert all(isinstance(answer, bytes) for answer in found[0])
+            await world.level(one)
+            again = await two.rank_many([*batch("d"), asked("new")])
+            assert again[:10] == found[0]
+            assert await leader.rank_many(batch("e")) == found[0]
+        names = [event.decision_id for event in logged(world, Decided)]
+        assert sorted(names) == ["e0", "e1", "e2", "e3", "e4", "new"]
+        assert world.refused == []
+
+    run(main())
+
+
+def test_masks_that_change_under_a_batch_are_waited_for_and_old_contexts_are_asked_again(tmp_path):
+    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 5)))[0]
+
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader, world.ranking() as ranker:
+            gather = world.gather
+
+            async def change_meanwhile(requests, *, size_bytes):
+                """The first half is behind the old masks, the rest behind the new ones."""
+                world.gather = gather
+                half = len(requests) // 2
+                old = await gather(requests[:half], size_bytes=size_bytes)
+                await leader.model.move(rotation, epoch=2)
+                world.masked = lambda rows: rows @ rotation.T
+                return old + await gather(requests[half:], size_bytes=size_bytes)
+
+            world.gather = change_meanwhile
+            answers = await ranker.rank_many([asked(f"e{k}", user=f"u{k}") for k in range(8)])
+            assert [read(answer).epoch for answer in answers] == [2] * 8
+            assert [count for count, _ in world.batches] == [4, 4, 4]
+            await world.level(ranker)
+        contexts = {event.decision_id: event.x for event in logged(world, Decided)}
+        twin = RankerWorld(tmp_path / "twin")
+        twin.path.parent.mkdir()
+        async with twin.leading() as leader:
+            await leader.rank_many([asked(f"e{k}", user=f"u{k}") for k in range(8)])
+        for event in logged(twin, Decided):
+            assert np.allclose(contexts[event.decision_id], rotation @ event.x, atol=1e-12)
+
+    run(main())
+
+
+def test_a_batch_whose_leader_dies_gets_errors_and_its_events_can_be_asked_again(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading(), world.ranking() as ranker:
+            outcome = world.outcome
+
+            async def dying(request):
+                if request.user == "late":
+                    world.leader, world.kept = None, world.leader
+                return await outcome(request)
+
+            world.outcome = dying
+            users = ["ann", "bob", "late", "eve"]
+            batch = [asked(user, user=user) for user in users]
+            answers = await ranker.rank_many(batch)
+            assert [isinstance(answer, bytes) for answer in answers] == [True, True, False, False]
+            assert [type(answer) for answer in answers[2:]] == [LinkError, LinkError]
+            world.leader, world.outcome = world.kept, outcome
+            again = await ranker.rank_many(batch)
+            assert again[:2] == answers[:2]
+            assert all(isinstance(answer, bytes) for answer in again)
+            await world.level(ranker)
+        assert len(logged(world, Decided)) == 4
+
+    run(main())
+
+
+def test_batches_have_a_limit_of_bytes(tmp_path, monkeypatch):
+    row = 8 * 5
+    monkeypatch.setattr("vfbandits.service.ranker.MOST_BATCH_BYTES", 4 * (3 * row + 20))
+
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading(), world.ranking() as ranker:
+            answers = await ranker.rank_many([asked(f"e{k}") for k in range(10)])
+            assert all(isinstance(answer, bytes) for answer in answers)
+        assert [count for count, _ in world.batches] == [4, 4, 2]
+        assert all(size <= 4 * (3 * row + 20) for _, size in world.batches)
+        assert all(size >= count * 3 * row for count, size in world.batches)
+
+    run(main())
+
+
+def test_decisions_that_wait_in_the_inbox_are_taken_in_by_one_commit_and_in_order(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading(consuming=False) as leader, world.ranking() as ranker:
+            await ranker.rank_many([asked(f"a{k}") for k in range(30)])
+            commits, events = leader.model.commits
+            await world.consumer.drain()
+            assert leader.model.commits == (commits + 1, events + 30)
+            await ranker.rank_many([asked("b0"), asked("b1")])
+            await ranker.reward("a3", 1.0)
+            await ranker.rank(asked("c"))
+            await ranker.reward("b0", 0.5)
+            await ranker.reward("c", 0.25)
+            commits, events = leader.model.commits
+            await world.consumer.drain()
+            assert leader.model.commits == (commits + 1, events + 6)
+            leader.arrivals = world.consumer
+            assert await world.same(ranker)
+        assert world.entered == [*[f"a{k}" for k in range(30)], "b0", "b1", "c"]
+        seen = [(type(event), event.decision_id) for event in logged(world)][30:]
+        assert seen == [
+            (Decided, "b0"), (Decided, "b1"), (Rewarded, "a3"), (Decided, "c"),
+            (Rewarded, "b0"), (Rewarded, "c"),
+        ]  # fmt: skip
+
+    run(main())
+
+
+def test_a_decision_that_cannot_be_taken_is_set_aside_and_its_neighbours_are_entered(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader:
+            inbox = MemoryInbox(world.drawer, clock=world.clock)
+            await leader.rank(asked("own"))
+            inbox.put([
+                Decided("a", "tea", 0, np.ones(5), epoch=1),
+                Decided("wide", "tea", 0, np.ones(7), epoch=1),
+                Decided("ahead", "tea", 0, np.ones(5), epoch=4),
+                Decided("own", "tea", 0, np.ones(5), epoch=1),
+                Decided("b", "tea", 0, np.ones(5), epoch=1),
+            ])  # fmt: skip
+            await soon(lambda: not inbox.waiting(10))
+        assert len(world.refused) == 2
+        assert world.entered == ["a", "b"]
+        assert [event.decision_id for event in logged(world, Decided)] == ["own", "a", "b"]
 
     run(main())

@@ -24,7 +24,9 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherReplies,
     GatherReply,
+    GatherRequest,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -38,14 +40,16 @@ REQUEST = DecideRequest(
     "ann", ("tea", "mate"), own=struct.pack("<2d", 1.0, 2.0), decision_id="d", trial=3
 )
 REPLY = DecideReply("d", "mate", 1, 0.25, b"s" * 16, b"m" * 16, ("shop", "bank"), 4, 160, 0.01)
+GATHER = GatherRequest((REQUEST, replace(REQUEST, user="bob", own=b"")))
 GATHERED = GatherReply(struct.pack("<4d", 1.0, 2.0, 3.0, 4.0), ("shop", "bank"), 4, 160)
 
 
 class Recorder:
     """The active participant, as far as its port sees it."""
 
-    def __init__(self, error=None, delay_s=0.0):
+    def __init__(self, error=None, delay_s=0.0, outcomes=(GATHERED,)):
         self.seen = []
+        self.outcomes = outcomes
         self.error = error
         self.delay_s = delay_s
 
@@ -69,7 +73,7 @@ class Recorder:
         return await self.answer(peer, request, ChangeReply(5, "ab" * 32))
 
     async def gather(self, peer, request):
-        return await self.answer(peer, request, GATHERED)
+        return await self.answer(peer, request, GatherReplies(self.outcomes))
 
 
 async def nobody(link):
@@ -113,11 +117,11 @@ def test_every_call_goes_there_and_comes_back(tmp_path, secured):
             assert status.document == '{"epoch": 4}'
             changed = await application.change(change, timeout_s=5.0)
             assert changed == ChangeReply(5, "ab" * 32)
-            gathered = await application.gather(REQUEST, timeout_s=5.0)
-            assert asdict(gathered) == asdict(GATHERED)
+            gathered = await application.gather(GATHER, timeout_s=5.0)
+            assert [asdict(one) for one in gathered.outcomes] == [asdict(GATHERED)]
 
     asyncio.run(test())
-    requests = [REQUEST, RewardRequest("d", 0.5, 3), StatusRequest(), change, REQUEST]
+    requests = [REQUEST, RewardRequest("d", 0.5, 3), StatusRequest(), change, GATHER]
     assert calls.seen == [("web", "application", request) for request in requests]
 
 
@@ -149,6 +153,38 @@ def test_an_error_of_the_active_participant_itself_stays_there():
     with capture_logs() as logs:
         asyncio.run(test())
     assert [entry["event"] for entry in logs] == ["call_failed"]
+
+
+def test_one_outcome_may_be_an_error_and_only_what_is_about_the_request_is_told():
+    outcomes = (GATHERED, ArmError("arms must differ"), NumericalError("score 3.14"), GATHERED)
+    calls = Recorder(outcomes=outcomes)
+
+    async def test():
+        async with client(calls) as application:
+            return (await application.gather(GATHER, timeout_s=5.0)).outcomes
+
+    with capture_logs() as logs:
+        first, bad, internal, last = asyncio.run(test())
+    assert asdict(first) == asdict(last) == asdict(GATHERED)
+    assert (type(bad), str(bad)) == (ArmError, "arms must differ")
+    assert isinstance(internal, LinkError)
+    assert "3.14" not in str(internal)
+    assert [entry["event"] for entry in logs] == ["call_failed"]
+
+
+def test_a_request_that_the_decoder_refuses_is_an_error_in_its_place_and_the_others_arrive():
+    calls = Recorder()
+    sent = GatherRequest((REQUEST, replace(REQUEST, user="x" * 2000), REQUEST))
+
+    async def test():
+        async with client(calls) as application:
+            await application.gather(sent, timeout_s=5.0)
+
+    asyncio.run(test())
+    ((_, _, seen),) = calls.seen
+    assert (seen.requests[0], seen.requests[2]) == (REQUEST, REQUEST)
+    assert isinstance(seen.requests[1], WireError)
+    assert "user has at most 1024 bytes, got 2000" in str(seen.requests[1])
 
 
 def test_a_call_ends_at_its_deadline():

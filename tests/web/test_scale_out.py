@@ -16,7 +16,7 @@ from live_world import client_of
 from scale_world import ScaleWorld
 
 from vfbandits.errors import ConfigError, IdentityError
-from vfbandits.protocol.application import ChangeRequest, DecideRequest
+from vfbandits.protocol.application import ChangeRequest, DecideRequest, GatherRequest
 from vfbandits.service.process_role import Role
 from vfbandits.service.settings import load_active
 from vfbandits.store.events import Decided, Reported, Rewarded
@@ -272,7 +272,8 @@ def test_contexts_are_for_the_active_participants_own_processes_only(world):
     async def main():
         client = client_of(world.local, "app")
         try:
-            await client.gather(DecideRequest("user-0", ("arm-0",)), timeout_s=5.0)
+            requests = (DecideRequest("user-0", ("arm-0",)),)
+            await client.gather(GatherRequest(requests), timeout_s=5.0)
         finally:
             await client.close()
 

@@ -1,6 +1,9 @@
 """What applications and operators ask of the active participant."""
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vfbandits.errors import VFBanditsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,13 @@ class ChangeReply:
     roster: str
 
 
+@dataclass(frozen=True, slots=True)
+class GatherRequest:
+    """Decisions whose contexts are wanted together; an error where a request cannot be read."""
+
+    requests: tuple[DecideRequest | VFBanditsError, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherReply:
     """The masked contexts of one decision, for another process of the active participant.
@@ -100,3 +110,13 @@ class GatherReply:
     contributors: tuple[str, ...]
     epoch: int
     bytes_received: int
+
+
+GatherOutcome: TypeAlias = GatherReply | VFBanditsError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GatherReplies:
+    """What came of each request of a ``GatherRequest``, in their order: one fails alone."""
+
+    outcomes: tuple[GatherOutcome, ...]

@@ -20,7 +20,8 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
-    GatherReply,
+    GatherReplies,
+    GatherRequest,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -292,21 +293,18 @@ class ActiveService:
         self.counts["trial_decisions"] += bool(request.trial)
         return reply
 
-    async def gather(self, peer: Peer, request: DecideRequest) -> GatherReply:
-        """The masked contexts of a decision that is made in a ranker, which is one of us."""
+    async def gather(self, peer: Peer, request: GatherRequest) -> GatherReplies:
+        """The masked contexts of decisions that are made in a ranker, which is one of us."""
         self._allow(peer, MAY_GATHER)
-        if request.trial:
-            raise WireError("contexts are gathered for decisions that count, got one on trial")
         if self._is_stopping:
             raise LinkError("the active participant is stopping; ask again in a moment")
-        self.counts["gathered"] += 1
-        async with self.decisions.contexts(request) as contexts:
-            return GatherReply(
-                contexts.rows.tobytes(),
-                contexts.contributors,
-                self.role.epoch,
-                contexts.bytes_received,
-            )
+        outcomes = [_gatherable(one) for one in request.requests]
+        good = [one for one in outcomes if isinstance(one, DecideRequest)]
+        self.counts["gathered"] += len(good)
+        gathered = iter(await self.decisions.gather(good))
+        return GatherReplies(
+            tuple([next(gathered) if isinstance(o, DecideRequest) else o for o in outcomes])
+        )
 
     async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
         """Learn a reward (applications)."""
@@ -409,6 +407,12 @@ class ActiveService:
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.decisions.row_bytes(self.role))
+
+
+def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:
+    if isinstance(request, DecideRequest) and request.trial:
+        return WireError("contexts are gathered for decisions that count, got one on trial")
+    return request
 
 
 async def _refuse(link: Link, error: VFBanditsError) -> None:

@@ -196,11 +196,22 @@ class Campaign:
             for observer in self._observers:
                 observer.ranked(seen)
 
-    async def enter(self, decided: Decided) -> None:
-        """Take in a decision that another process made."""
+    async def enter_many(self, decided: Sequence[Decided]) -> list[VFBanditsError | None]:
+        """Take in decisions that another process made, in one commit; why not, for each."""
+        ends = [self._enter(one) for one in decided]
+        await self.model.flush()
+        return ends
+
+    def _enter(self, decided: Decided) -> VFBanditsError | None:
+        try:
+            self.model.enter_soon(decided)
+        except JournalError:  # of all of them
+            raise
+        except VFBanditsError as error:
+            return error
         if decided.due is not None:
             heapq.heappush(self._due, (decided.due, str(decided.decision_id)))
-        await self.model.enter(decided)
+        return None
 
     async def activate(self, event_id: str, *, at: float | None = None) -> bool:
         """The arm is shown now: the wait for a reward begins.  False if it had begun before.

@@ -7,15 +7,16 @@ process die in between, the next leader applies it again, and the campaign finds
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from vfbandits.errors import JournalError, VFBanditsError, WireError
 from vfbandits.service.campaign import Campaign
 from vfbandits.service.carry import carried
 from vfbandits.service.supervised import Supervised, Supervisor
-from vfbandits.store.events import Activated, Decided, Moved, Reported
+from vfbandits.store.events import Activated, Configured, Decided, Moved, Reported
 from vfbandits.store.inbox import KEPT_S, Inbox, Waiting
 
 AT_ONCE = 500
@@ -146,27 +147,62 @@ class Consumer:
         decided = [one.event for one in waiting if isinstance(one.event, Decided)]
         known = await self._known(decided)
         await self._read_moves(decided)
-        # All begin in order, and each changes the model before it first waits: so they are
-        # applied in order, and share a commit.
-        ends = await asyncio.gather(
-            *(self._apply(one, known) for one in waiting), return_exceptions=True
-        )
-        for end in ends:
-            if end is not None and not _is_final(end):
-                raise end
-        refused = {one.id for one, end in zip(waiting, ends, strict=True) if end is not None}
-        for end in ends:
-            if end is not None:
-                self._hearers.refused(self._campaign.name, str(end))
-        await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
+        ends = await self._apply_all(waiting, known)
+        refused = {one.id: end for one, end in zip(waiting, ends, strict=True) if end is not None}
+        for end in refused.values():
+            self._hearers.refused(self._campaign.name, str(end))
+        if refused:
+            await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
         taken = [one.id for one in waiting if one.id not in refused]
         await asyncio.to_thread(self._inbox.take, taken)
 
     async def _known(self, decided: Sequence[Decided]) -> frozenset[object]:
         """Ids of those that the log has already: the last leader died before it could say so."""
-        model = self._campaign.model
-        found = await asyncio.gather(*(model.find(one.decision_id) for one in decided))
-        return frozenset(one.decision_id for one, past in zip(decided, found, strict=True) if past)
+        if not decided:
+            return frozenset()
+        found = await self._campaign.model.find_many([one.decision_id for one in decided])
+        return frozenset(decision_id for decision_id, past in found.items() if past)
+
+    async def _apply_all(
+        self, waiting: Sequence[Waiting], known: frozenset[object]
+    ) -> list[VFBanditsError | None]:
+        """Apply events in their order; why not, for each that can never be."""
+        # All begin in order, and each changes the model before it first waits: so they are
+        # applied in order, and share a commit.
+        works: list[Coroutine[object, object, Sequence[VFBanditsError | None]]] = []
+        for is_decided, run in groupby(waiting, lambda one: isinstance(one.event, Decided)):
+            if is_decided:
+                decided = [one.event for one in run if isinstance(one.event, Decided)]
+                works.append(self._enter(decided, known))
+            else:
+                works.extend(self._apply(one) for one in run)
+        ends: list[VFBanditsError | None] = []
+        for done in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(done, BaseException):
+                raise done
+            ends.extend(done)
+        return ends
+
+    async def _enter(
+        self, decided: Sequence[Decided], known: frozenset[object]
+    ) -> list[VFBanditsError | None]:
+        """Take in decisions that stand one behind the other, unless they are known."""
+        ends: list[VFBanditsError | None] = [None] * len(decided)
+        new: dict[int, Decided] = {}
+        for place, event in enumerate(decided):
+            if event.decision_id not in known:
+                try:
+                    new[place] = self._carried(event)
+                except JournalError:
+                    raise
+                except VFBanditsError as error:
+                    ends[place] = error
+        for place, end in zip(new, await self._campaign.enter_many([*new.values()]), strict=True):
+            ends[place] = end
+        entered = [event for place, event in new.items() if ends[place] is None]
+        if entered:  # before rewards of these, which may have come in the same batch
+            self._hearers.entered(self._campaign.name, entered)
+        return ends
 
     async def _read_moves(self, decided: Sequence[Decided]) -> None:
         """Have the changes of masks at hand that these decisions have missed."""
@@ -179,21 +215,26 @@ class Consumer:
             self._moves = recent if is_enough else await model.moves()
             self._spanned = (recent[0].epoch - 1 if is_enough else 0, epoch)
 
-    async def _apply(self, waiting: Waiting, known: frozenset[object]) -> None:
+    async def _apply(self, waiting: Waiting) -> list[VFBanditsError | None]:
+        """Apply an event that is no decision; why not, if it can never be."""
+        try:
+            await self._apply_other(waiting)
+        except JournalError:  # for want of a log, and not by the campaign's rules
+            raise
+        except VFBanditsError as error:
+            return [error]
+        return [None]
+
+    async def _apply_other(self, waiting: Waiting) -> None:
         campaign, event = self._campaign, waiting.event
         if event is None:
             raise WireError(waiting.reason)
-        if isinstance(event, Decided):
-            if event.decision_id not in known:
-                await campaign.enter(self._carried(event))
-                # Before a reward of it, which may have come in the same batch.
-                self._hearers.entered(campaign.name, [event])
-        elif isinstance(event, Reported):
+        if isinstance(event, Reported):
             name = str(event.decision_id)
             await campaign.reward(name, event.value, reward_id=event.reward_id, at=event.at)
         elif isinstance(event, Activated):
             await campaign.activate(str(event.decision_id), at=event.at)
-        else:
+        elif isinstance(event, Configured):
             await campaign.configure(json.loads(event.settings))
 
     def _carried(self, event: Decided) -> Decided:
@@ -207,8 +248,3 @@ class Consumer:
             prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_AT_ONCE)
             if await asyncio.to_thread(prune) < PRUNE_AT_ONCE:  # otherwise there may be more
                 self._pruned_at = self._clock()
-
-
-def _is_final(error: BaseException) -> bool:
-    """Whether an event will never be taken: by the campaign's rules, not for want of a log."""
-    return isinstance(error, VFBanditsError) and not isinstance(error, JournalError)

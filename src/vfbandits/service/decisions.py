@@ -1,5 +1,6 @@
 """From a request to a decision: own rows, everybody's contexts, the model."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,12 +12,14 @@ from vfbandits.core.arrays import Matrix, PlainBlock
 from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
 from vfbandits.core.reward import as_reward
-from vfbandits.errors import ArmError, ContextError
+from vfbandits.errors import ArmError, ContextError, VFBanditsError
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import (
     DecideReply,
     DecideRequest,
+    GatherOutcome,
+    GatherReply,
     RewardReply,
     RewardRequest,
 )
@@ -28,6 +31,7 @@ from vfbandits.service.batch import Batches, Contexts, Waiting
 from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.event_ids import EventIds
 from vfbandits.service.fleeting import FleetingBandit
+from vfbandits.service.in_groups import portions
 from vfbandits.service.model import Model
 from vfbandits.service.model_settings import ModelSettings
 
@@ -109,6 +113,39 @@ class Decisions:
             self._own_rows(requests),
             trial=requests[0].trial,
         )
+
+    async def gather(self, requests: Sequence[DecideRequest]) -> list[GatherOutcome]:
+        """The contexts of decisions that another process makes, in one round if they fit.
+
+        Where one cannot be had its error stands in its place.
+        """
+        rows = [len(request.arms) if self.is_per_arm else 1 for request in requests]
+        some = portions(requests, rows, most=self.most_rows, at_once=len(requests))
+        gathered = await asyncio.gather(*map(self._gather_together, some))
+        return [*chain.from_iterable(gathered)]
+
+    async def _gather_together(self, requests: Sequence[DecideRequest]) -> list[GatherOutcome]:
+        try:
+            async with self.contexts(*requests) as contexts:
+                return self._replies(requests, contexts)
+        except VFBanditsError as error:
+            if len(requests) == 1:
+                return [error]
+        # One of them cannot be had, or none: each by itself gets its own answer.
+        alone = await asyncio.gather(*(self._gather_together([one]) for one in requests))
+        return [outcome for (outcome,) in alone]
+
+    def _replies(
+        self, requests: Sequence[DecideRequest], contexts: Contexts
+    ) -> list[GatherOutcome]:
+        replies: list[GatherOutcome] = []
+        rows, per_arm, epoch, stop = contexts.rows, self.is_per_arm, self._role.epoch, 0
+        for request in requests:
+            start, stop = stop, stop + (len(request.arms) if per_arm else 1)
+            its_rows = rows[start:stop].tobytes()
+            came = contexts.contributors, epoch, contexts.bytes_received
+            replies.append(GatherReply(its_rows, *came))
+        return replies
 
     @property
     def most_rows(self) -> int:

@@ -98,7 +98,7 @@ class DurableBandit:
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found]] = Grouped(
+        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found]] = Grouped.in_thread(
             self._find_all
         )
         self._log_probabilities = log_probabilities
@@ -280,8 +280,8 @@ class DurableBandit:
         self._commit.add(event)
         return decision
 
-    async def enter(self, event: Decided) -> None:
-        """Take in a decision that another process made with this model; returns when it is durable.
+    def enter_soon(self, event: Decided) -> None:
+        """Take in a decision that another process made with this model; ``flush`` makes it durable.
 
         Its context must be behind the masks of ``epoch``.  An id that was used before is refused.
         """
@@ -292,7 +292,7 @@ class DurableBandit:
             seen = Observation(event.x, event.model)
             self._model.bandit.recall(event.decision_id, seen, root=event.root)
             self._model.book.apply(event)
-        await self._log(event)
+        self._commit.add(event)
 
     async def reward(
         self,

@@ -1,10 +1,8 @@
 """Several answers at once: those that can be worked out together, and errors in their places."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import TypeAlias, TypeVar
-
-from vfbandits.errors import VFBanditsError
 
 T = TypeVar("T")
 Told: TypeAlias = bytes | Exception
@@ -28,14 +26,6 @@ def portions(
         total += size
     if portion:
         yield portion
-
-
-async def told(answer: Awaitable[bytes]) -> Told:
-    """The answer, or the error that came instead."""
-    try:
-        return await answer
-    except VFBanditsError as error:
-        return error
 
 
 def answer_or_raise(answer: Told) -> bytes:

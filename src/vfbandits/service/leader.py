@@ -2,10 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
 
 from vfbandits.errors import LinkError, VFBanditsError, WireError
-from vfbandits.protocol.application import DecideRequest, GatherReply, StatusRequest
+from vfbandits.protocol.application import (
+    DecideRequest,
+    GatherOutcome,
+    GatherRequest,
+    StatusRequest,
+)
+from vfbandits.service.batch import MOST_BATCH_BYTES
+from vfbandits.service.grouped import Grouped
 from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.transport.rpc.application import ApplicationClient
 
@@ -13,6 +22,13 @@ PATIENCE_S = 5.0
 TRY_EVERY_S = 0.1
 LOOK_EVERY_S = 1.0
 STATUS_S = 2.0
+
+
+class _Asked(NamedTuple):
+    """Decisions whose contexts one caller wants."""
+
+    requests: tuple[DecideRequest, ...]
+    size_bytes: int
 
 
 class Leader:
@@ -33,6 +49,11 @@ class Leader:
         self._client = client
         self._answer_s = answer_s
         self._patience_s = patience_s
+        self._gathering: Grouped[_Asked, list[GatherOutcome]] = Grouped(
+            self._gather_all,
+            size_of=lambda asked: asked.size_bytes,
+            max_size=MOST_BATCH_BYTES,
+        )
         self._participants: Mapping[str, Mapping[str, object]] = {}
         self._supervisor = Supervisor() if supervisor is None else supervisor
         self._task: Supervised | None = None
@@ -54,14 +75,50 @@ class Leader:
         """Hang up."""
         if self._task is not None:
             await self._task.stop()
+        await self._gathering.close()
         await self._client.close()
 
-    async def gather(self, request: DecideRequest) -> GatherReply:
-        """The masked contexts of a decision."""
-        return await with_patience(
-            lambda: self._client.gather(request, timeout_s=self._answer_s),
-            patience_s=self._patience_s,
-        )
+    async def gather(
+        self, requests: Sequence[DecideRequest], *, size_bytes: int
+    ) -> list[GatherOutcome]:
+        """The masked contexts of decisions, or why there are none, in their order.
+
+        Those of several callers that wait together travel in one call.  ``size_bytes`` is how large
+        the call and its reply will be.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_s
+        outcomes = await self._gathering.ask(_Asked(tuple(requests), size_bytes))
+        while loop.time() < end:
+            lost = [place for place, one in enumerate(outcomes) if isinstance(one, LinkError)]
+            if not lost:
+                break
+            await asyncio.sleep(TRY_EVERY_S)
+            again = _Asked(tuple([requests[place] for place in lost]), size_bytes)
+            for place, outcome in zip(lost, await self._gathering.ask(again), strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    async def _gather_all(self, asked: Sequence["_Asked"]) -> list[list[GatherOutcome]]:
+        """What several callers ask for, in one call; each gets its own part."""
+        requests = tuple(chain.from_iterable([one.requests for one in asked]))
+        outcomes = iter(await self._call(requests))
+        return [[*islice(outcomes, len(one.requests))] for one in asked]
+
+    async def _call(self, requests: tuple[DecideRequest, ...]) -> Sequence[GatherOutcome]:
+        try:
+            replies = await self._client.gather(GatherRequest(requests), timeout_s=self._answer_s)
+            if len(replies.outcomes) == len(requests):
+                return replies.outcomes
+            raise WireError(f"wanted {len(requests)} outcomes, got {len(replies.outcomes)}")
+        except LinkError as error:
+            return [error] * len(requests)
+        except VFBanditsError as error:
+            if len(requests) == 1:
+                return [error]
+        # One of them cannot be sent or answered, or none: each by itself gets its own answer.
+        alone = await asyncio.gather(*(self._call((one,)) for one in requests))
+        return [outcome for (outcome,) in alone]
 
     async def _look_for_ever(self) -> None:
         while True:
@@ -71,21 +128,6 @@ class Leader:
             except VFBanditsError:  # nobody leads just now; decisions find out for themselves
                 self._participants = {}
             await asyncio.sleep(LOOK_EVERY_S)
-
-
-async def with_patience(
-    call: Callable[[], Awaitable[GatherReply]], *, patience_s: float
-) -> GatherReply:
-    """What ``call`` gives, made again for a while as long as there is no link."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + patience_s
-    while True:
-        try:
-            return await call()
-        except LinkError:
-            if loop.time() >= end:
-                raise
-        await asyncio.sleep(TRY_EVERY_S)
 
 
 def _read_status(

@@ -8,23 +8,32 @@ settings, and draws that come from the event.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from vfbandits.core.context import Split
-from vfbandits.errors import ArmError, ConflictError, ContextError, LinkError, UnknownEventError
-from vfbandits.protocol.application import DecideRequest, GatherReply
+from vfbandits.errors import (
+    ArmError,
+    ConflictError,
+    ContextError,
+    LinkError,
+    UnknownEventError,
+    VFBanditsError,
+)
+from vfbandits.protocol.application import DecideRequest, GatherOutcome, GatherReply
 from vfbandits.protocol.roster import Roster, Terms
-from vfbandits.service.batch import Contexts
+from vfbandits.service.batch import MOST_BATCH_BYTES, Contexts
 from vfbandits.service.campaign_settings import CampaignSettings
+from vfbandits.service.decider import MOST_TOGETHER
 from vfbandits.service.deciding import Asked, Deciding, Occasion, Outcome
 from vfbandits.service.decisions import arm_features_of
 from vfbandits.service.draws import EventDraws
+from vfbandits.service.event_ids import EventIds
 from vfbandits.service.history import History, refuse_other_value
-from vfbandits.service.in_groups import Told, answer_or_raise, told
+from vfbandits.service.in_groups import Told, all_of, answer_or_raise, portions
 from vfbandits.service.observer import Heard, Observer
 from vfbandits.service.ranker_log import RankerLog
 from vfbandits.service.showing import decided_of
@@ -38,6 +47,13 @@ from vfbandits.store.inbox import QUEUED
 REPEATED = "repeated"
 CATCH_UP_S = 3.0
 CHANGE_S = 3.0
+
+
+class _Request(NamedTuple):
+    """What is asked for one event, and what the leader is asked for it."""
+
+    asked: Asked
+    request: DecideRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +72,21 @@ class Shape:
         return cls(roster.split, terms.mask != "dense", terms.layout == "per_arm", terms)
 
 
+class Gather(Protocol):
+    """Asks the leader for the masked contexts of decisions (``Leader.gather``)."""
+
+    def __call__(
+        self, requests: Sequence[DecideRequest], /, *, size_bytes: int
+    ) -> Awaitable[Sequence[GatherOutcome]]:
+        """An outcome for each, in their order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where a ranker's contexts come from, and how they look by what the log notes of the masks."""
 
-    gather: Callable[[DecideRequest], Awaitable[GatherReply]]
+    gather: Gather
     shape_of: Callable[[bytes], Shape]
 
 
@@ -85,6 +111,7 @@ class Ranker:
         self._first_settings = settings
         self._encode = encode
         self._clock = clock
+        self._ids = EventIds()
         self._under_way = UnderWay(self._rank_named)
         self._observers: tuple[Observer, ...] = ()
         self._draws = EventDraws(tail.model.bandit.seed)
@@ -130,59 +157,142 @@ class Ranker:
 
     async def rank(self, asked: Asked) -> bytes:
         """Decide, durably; the answer is the one that this event got before, wherever it did."""
-        if asked.event_id is None:
-            return await self._rank(uuid4().hex, asked)
-        return answer_or_raise((await self._under_way.ask({asked.event_id: asked}))[asked.event_id])
+        return answer_or_raise((await self.rank_many([asked]))[0])
 
     async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
-        """As ``rank`` does for each; where one fails, its error."""
-        return await asyncio.gather(*(told(self.rank(one)) for one in asked))
+        """As ``rank`` does for each, in batches; where one fails, its error."""
+        names = [self._ids.draw() if one.event_id is None else one.event_id for one in asked]
+        new: dict[str, Asked] = {}
+        named: dict[str, Asked] = {}
+        for name, one in zip(names, asked, strict=True):
+            (new if one.event_id is None else named).setdefault(name, one)
+        answers: dict[str, Told] = {}
+
+        async def take(answering: Awaitable[Mapping[str, Told]]) -> None:
+            answers.update(await answering)
+
+        works = [take(self._rank_all(new))] if new else []
+        if named:
+            works.append(take(self._under_way.ask(named)))
+        await all_of(works)
+        return [answers[name] for name in names]
 
     async def _rank_named(self, asked: dict[str, Asked]) -> dict[str, Told]:
-        works = [told(self._rank_once(event_id, one)) for event_id, one in asked.items()]
-        return dict(zip(asked, await asyncio.gather(*works), strict=True))
+        """The answers that these got before; those that did not are decided."""
+        pasts = await self.log.histories(list(asked))
+        answers = {
+            name: _answer_in(past.decided)
+            for name, past in zip(asked, pasts, strict=True)
+            if past is not None
+        }
+        new = {name: one for name, one in asked.items() if name not in answers}
+        return answers | await self._rank_all(new)
 
-    async def _rank_once(self, event_id: str, asked: Asked) -> bytes:
-        past = await self.log.history(event_id)
-        return await self._rank(event_id, asked) if past is None else _answer_in(past.decided)
-
-    async def _rank(self, event_id: str, asked: Asked) -> bytes:
-        started = time.perf_counter()
-        if not asked.arms:
-            raise ArmError("a decision needs at least one arm that is not excluded, got none")
-        request = DecideRequest(asked.user, asked.arms, asked.own, asked.arm_features, event_id)
-        contexts = await self._contexts(request)
-        deciding = self._deciding(event_id, asked, contexts, started)
-        event = self._decide(deciding, request)
-        stands = await self.log.put(event)
-        if stands is not event:
-            if not isinstance(stands, Decided):
-                raise RuntimeError("under the key of a decision stands a decision")
-            return _answer_in(stands)
-        if self._observers:
-            seen = deciding.seen(self.name, time.perf_counter() - started)
-            for observer in self._observers:
-                observer.ranked([seen])
-        return deciding.answer
-
-    async def _contexts(self, request: DecideRequest) -> Contexts:
-        """Contexts behind the masks that the model is behind."""
-        for _ in range(2):
-            reply = await self._sources.gather(request)
-            is_there = await self.tail.until(
-                lambda model, epoch=reply.epoch: model.epoch >= epoch,  # type: ignore[misc]
-                timeout_s=CATCH_UP_S,
-            )
-            if not is_there:
-                raise LinkError(
-                    f"contexts are behind masks of epoch {reply.epoch}, and the log has not come "
-                    f"further than {self.model.epoch}"
+    async def _rank_all(self, asked: Mapping[str, Asked]) -> dict[str, Told]:
+        """Decide on events that no process has decided on as far as is known."""
+        answers: dict[str, Told] = {}
+        requests: list[_Request] = []
+        for name, one in asked.items():
+            if one.arms:
+                request = DecideRequest(one.user, one.arms, one.own, one.arm_features, name)
+                requests.append(_Request(one, request))
+            else:
+                answers[name] = ArmError(
+                    "a decision needs at least one arm that is not excluded, got none"
                 )
-            if reply.epoch == self.model.epoch:
-                return self._rows(request, reply)
-        raise LinkError("the masks changed twice while contexts were gathered")
 
-    def _rows(self, request: DecideRequest, reply: GatherReply) -> Contexts:
+        async def rank_some(some: Sequence[_Request]) -> None:
+            answers.update(await self._rank_batch(some))
+
+        sizes = [self._size_bytes(one.request) for one in requests]
+        batches = portions(requests, sizes, most=MOST_BATCH_BYTES, at_once=MOST_TOGETHER)
+        await all_of([*map(rank_some, batches)])
+        return answers
+
+    async def _rank_batch(self, requests: Sequence[_Request]) -> dict[str, Told]:
+        """Decide on these together, and make them durable in one commit."""
+        started = time.perf_counter()
+        answers: dict[str, Told] = {}
+        made: list[tuple[Deciding, Decided]] = []
+        for one, outcome in zip(requests, await self._contexts(requests), strict=True):
+            try:
+                made.append(self._decide(one, outcome, started))
+            except VFBanditsError as error:
+                answers[one.request.decision_id] = error
+        if not made:
+            return answers
+        try:
+            standing = await self.log.put_many([event for _, event in made])
+        except VFBanditsError as error:
+            return answers | {deciding.event_id: error for deciding, _ in made}
+        ours: list[Deciding] = []
+        for (deciding, event), stands in zip(made, standing, strict=True):
+            answers[deciding.event_id] = deciding.answer
+            if stands is event:
+                ours.append(deciding)
+            elif isinstance(stands, Decided):  # another ranker was quicker
+                answers[deciding.event_id] = _answer_in(stands)
+            else:
+                raise RuntimeError("under the key of a decision stands a decision")
+        if ours and self._observers:
+            # Afterwards: a caller need not wait for observers.
+            seconds = time.perf_counter() - started
+            asyncio.get_running_loop().call_soon(self._tell_of, ours, seconds)
+        return answers
+
+    def _tell_of(self, made: Sequence[Deciding], seconds: float) -> None:
+        """Tell observers of decisions that are durable."""
+        seen = [one.seen(self.name, seconds) for one in made]
+        for observer in self._observers:
+            observer.ranked(seen)
+
+    async def _contexts(self, requests: Sequence[_Request]) -> list[GatherOutcome]:
+        """Contexts behind the masks that the model is behind, or why there are none."""
+        outcomes = await self._gather(requests)
+        await self._catch_up(outcomes)
+        epoch = self.model.epoch
+        old = [
+            place
+            for place, one in enumerate(outcomes)
+            if isinstance(one, GatherReply) and one.epoch < epoch
+        ]
+        if old:  # the masks changed on the way: once more for these
+            again = await self._gather([requests[place] for place in old])
+            for place, outcome in zip(old, again, strict=True):
+                outcomes[place] = outcome
+            await self._catch_up(outcomes)
+        return outcomes
+
+    async def _gather(self, requests: Sequence[_Request]) -> list[GatherOutcome]:
+        asked = [one.request for one in requests]
+        size_bytes = sum(map(self._size_bytes, asked))
+        return [*await self._sources.gather(asked, size_bytes=size_bytes)]
+
+    async def _catch_up(self, outcomes: Sequence[GatherOutcome]) -> None:
+        """Let the model follow the log to the masks that these contexts are behind, for a while."""
+        epochs = [one.epoch for one in outcomes if isinstance(one, GatherReply)]
+        latest = max(epochs, default=0)
+        if latest > self.model.epoch:
+            await self.tail.until(lambda model: model.epoch >= latest, timeout_s=CATCH_UP_S)
+
+    def _size_bytes(self, request: DecideRequest) -> int:
+        """About what a request and its contexts need on the way to the leader and back."""
+        n_rows = len(request.arms) if self._shape().is_per_arm else 1
+        sent = len(request.own) + len(request.arm_features) + sum(map(len, request.arms))
+        return sent + 8 * n_rows * self.model.bandit.dim
+
+    def _rows(self, request: DecideRequest, outcome: GatherOutcome) -> Contexts:
+        """The contexts that came, checked."""
+        if isinstance(outcome, VFBanditsError):
+            raise outcome
+        reply, epoch = outcome, self.model.epoch
+        if reply.epoch > epoch:
+            raise LinkError(
+                f"contexts are behind masks of epoch {reply.epoch}, and the log has not come "
+                f"further than {epoch}"
+            )
+        if reply.epoch < epoch:
+            raise LinkError("the masks changed twice while contexts were gathered")
         n_rows = len(request.arms) if self._shape().is_per_arm else 1
         dim = self.model.bandit.dim
         if len(reply.rows) != 8 * n_rows * dim:
@@ -211,10 +321,15 @@ class Ranker:
         share = self._draws.share(event_id) if settings.holdback else 1.0
         return Deciding(event_id, asked, occasion, share)
 
-    def _decide(self, deciding: Deciding, request: DecideRequest) -> Decided:
-        """The decision as an event; the model stays as it is."""
+    def _decide(
+        self, one: _Request, outcome: GatherOutcome, started: float
+    ) -> tuple[Deciding, Decided]:
+        """The decision, and as an event; the model stays as it is."""
+        request = one.request
+        contexts = self._rows(request, outcome)
+        deciding = self._deciding(request.decision_id, one.asked, contexts, started)
         shape, bandit, occasion = self._shape(), self.tail.bandit, deciding.occasion
-        rows = occasion.contexts.rows
+        rows = contexts.rows
         self._draws.seed(deciding.event_id)
         with bandit.aside():
             decision = bandit.decide(
@@ -226,9 +341,10 @@ class Ranker:
                 shown=deciding.forced,
             )
             kept = deciding.keep(decision)
-            return decided_of(
+            event = decided_of(
                 bandit, decision, kept, user=request.user, epoch=occasion.epoch, at=occasion.at
             )
+        return deciding, event
 
     def _adopt(self) -> None:
         """Take up the settings that the log has come to."""
@@ -309,7 +425,7 @@ class Ranker:
         return past
 
 
-def _answer_in(decided: Decided) -> bytes:
-    if not decided.note:
-        raise ConflictError(f"event {decided.decision_id!r} was decided through another interface")
-    return decided.note
+def _answer_in(decided: Decided) -> Told:
+    return decided.note or ConflictError(
+        f"event {decided.decision_id!r} was decided through another interface"
+    )

@@ -9,7 +9,8 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
-    GatherReply,
+    GatherReplies,
+    GatherRequest,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -63,8 +64,11 @@ class ApplicationClient:
         """Move the federation to the next mask epoch; for operators."""
         return await self._call(CHANGE, request, timeout_s)
 
-    async def gather(self, request: DecideRequest, *, timeout_s: float) -> GatherReply:
-        """The masked contexts of a decision; for the active participant's own processes."""
+    async def gather(self, request: GatherRequest, *, timeout_s: float) -> GatherReplies:
+        """The masked contexts of decisions; for the active participant's own processes.
+
+        An outcome for each request, in their order.
+        """
         return await self._call(GATHER, request, timeout_s)
 
     async def close(self) -> None:

@@ -4,13 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from vfbandits.errors import WireError
+from vfbandits.errors import VFBanditsError, WireError
 from vfbandits.protocol.application import (
     ChangeReply,
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherOutcome,
+    GatherReplies,
     GatherReply,
+    GatherRequest,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -28,7 +31,9 @@ from vfbandits.transport.rpc.checks import (
     text,
     texts,
 )
+from vfbandits.transport.rpc.status import status_of, told_error
 
+MOST_GATHERED: Final = 10_000  # decisions in one call
 SERVICE: Final = "vfbandits.v1.Application"
 
 Q = TypeVar("Q")
@@ -74,14 +79,21 @@ class Method(Generic[Q, R]):
 
 
 def _write_decide(m: DecideRequest) -> bytes:
-    top = wire.DecideRequest(user=m.user, decision_id=m.decision_id, trial=m.trial)
+    return _put_decide(m, wire.DecideRequest()).SerializeToString()
+
+
+def _put_decide(m: DecideRequest, top: wire.DecideRequest) -> wire.DecideRequest:
+    top.user, top.decision_id, top.trial = m.user, m.decision_id, m.trial
     top.arms.extend(m.arms)
     top.own, top.arm_features = m.own, m.arm_features
-    return top.SerializeToString()
+    return top
 
 
 def _read_decide(data: bytes) -> DecideRequest:
-    m = parse(wire.DecideRequest, data)
+    return _decide_in(parse(wire.DecideRequest, data))
+
+
+def _decide_in(m: wire.DecideRequest) -> DecideRequest:
     return DecideRequest(
         user=text(m.user, "user"),
         arms=texts(m.arms, "arms", most=MOST_ROWS),
@@ -164,17 +176,56 @@ def _read_changed(data: bytes) -> ChangeReply:
     return ChangeReply(count(m.epoch, "epoch"), text(m.roster, "roster"))
 
 
-def _write_gathered(m: GatherReply) -> bytes:
-    return wire.GatherReply(
-        rows=m.rows,
-        contributors=m.contributors,
-        epoch=m.epoch,
-        bytes_received=m.bytes_received,
-    ).SerializeToString()
+def _write_gather(m: GatherRequest) -> bytes:
+    top = wire.GatherRequest()
+    for request in m.requests:
+        if isinstance(request, VFBanditsError):
+            raise WireError("a request that cannot be read cannot be sent") from request
+        _put_decide(request, top.requests.add())
+    return top.SerializeToString()
 
 
-def _read_gathered(data: bytes) -> GatherReply:
-    m = parse(wire.GatherReply, data)
+def _read_gather(data: bytes) -> GatherRequest:
+    m = parse(wire.GatherRequest, data)
+    refuse_more(m.requests, "requests", most=MOST_GATHERED)
+    return GatherRequest(tuple([_decide_or_error(request) for request in m.requests]))
+
+
+def _decide_or_error(m: wire.DecideRequest) -> DecideRequest | VFBanditsError:
+    """One bad request is its own error, and no one else's."""
+    try:
+        return _decide_in(m)
+    except WireError as error:
+        return error
+
+
+def _write_gathered(m: GatherReplies) -> bytes:
+    top = wire.GatherReplies()
+    for outcome in m.outcomes:
+        one = top.outcomes.add()
+        if isinstance(outcome, VFBanditsError):
+            status = status_of(outcome)
+            one.refused.code, one.refused.reason = status.kind, status.sentence
+        else:
+            reply = one.reply
+            reply.rows, reply.epoch = outcome.rows, outcome.epoch
+            reply.bytes_received = outcome.bytes_received
+            reply.contributors.extend(outcome.contributors)
+    return top.SerializeToString()
+
+
+def _read_gathered(data: bytes) -> GatherReplies:
+    m = parse(wire.GatherReplies, data)
+    return GatherReplies(tuple([_outcome_in(one) for one in m.outcomes]))
+
+
+def _outcome_in(one: wire.GatherOutcome) -> GatherOutcome:
+    which = one.WhichOneof("outcome")
+    if which == "refused":
+        return told_error(one.refused.code, one.refused.reason)
+    if which is None:
+        raise WireError("wanted a reply or a refusal as an outcome, got neither")
+    m = one.reply
     return GatherReply(
         rows=doubles(m.rows, "rows"),
         contributors=texts(m.contributors, "contributors", most=MOST_MEMBERS),
@@ -204,6 +255,6 @@ CHANGE: Final[Method[ChangeRequest, ChangeReply]] = Method(
         _read_changed,
     ),
 )
-GATHER: Final[Method[DecideRequest, GatherReply]] = Method(
-    "Gather", DECIDE.request, Codec(_write_gathered, _read_gathered)
+GATHER: Final[Method[GatherRequest, GatherReplies]] = Method(
+    "Gather", Codec(_write_gather, _read_gather), Codec(_write_gathered, _read_gathered)
 )

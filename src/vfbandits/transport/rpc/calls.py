@@ -7,7 +7,8 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
-    GatherReply,
+    GatherReplies,
+    GatherRequest,
     RewardReply,
     RewardRequest,
     StatusReply,
@@ -35,6 +36,6 @@ class Calls(Protocol):
         """Move to the next mask epoch."""
         ...
 
-    async def gather(self, peer: Peer, request: DecideRequest, /) -> GatherReply:
-        """Gather the masked contexts of a decision that another process makes."""
+    async def gather(self, peer: Peer, request: GatherRequest, /) -> GatherReplies:
+        """Gather the masked contexts of decisions that another process makes."""
         ...

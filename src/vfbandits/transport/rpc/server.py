@@ -7,7 +7,8 @@ from typing import NoReturn, TypeVar
 import grpc
 import structlog
 
-from vfbandits.errors import ConfigError, IdentityError, LinkError
+from vfbandits.errors import ConfigError, IdentityError, LinkError, VFBanditsError
+from vfbandits.protocol.application import GatherReplies, GatherRequest
 from vfbandits.protocol.messages import PROTOCOL
 from vfbandits.transport.channel import Handler, Peer
 from vfbandits.transport.rpc.application_codec import (
@@ -88,7 +89,7 @@ class RpcListener:
                 REWARD.name: self._unary(REWARD, self._calls.reward),
                 STATUS.name: self._unary(STATUS, self._calls.status),
                 CHANGE.name: self._unary(CHANGE, self._calls.change),
-                GATHER.name: self._unary(GATHER, self._calls.gather),
+                GATHER.name: self._unary(GATHER, _logging_outcomes(self._calls.gather)),
             }
             services.append(grpc.method_handlers_generic_handler(SERVICE, methods))
         return services
@@ -127,6 +128,21 @@ class RpcListener:
             return await _abort(context, status)
 
         return grpc.unary_unary_rpc_method_handler(serve)
+
+
+def _logging_outcomes(
+    gather: Callable[[Peer, GatherRequest], Awaitable[GatherReplies]],
+) -> Callable[[Peer, GatherRequest], Awaitable[GatherReplies]]:
+    """An error among the outcomes goes to the log if the peer is not told of it."""
+
+    async def logging(peer: Peer, request: GatherRequest) -> GatherReplies:
+        replies = await gather(peer, request)
+        for outcome in replies.outcomes:
+            if isinstance(outcome, VFBanditsError):
+                _logged(outcome, peer.address)
+        return replies
+
+    return logging
 
 
 async def _handled(handler: Handler, link: StreamLink) -> Status | None:

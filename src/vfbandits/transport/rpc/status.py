@@ -74,12 +74,25 @@ def is_told(failure: grpc.aio.AioRpcError) -> bool:
     return ERROR_KEY in dict(failure.trailing_metadata() or ())
 
 
+def told_error(kind: str, sentence: str) -> VFBanditsError:
+    """The error of this name; LinkError for one that the other end kept to itself.
+
+    >>> told_error("ArmError", "arms must differ")
+    ArmError('arms must differ')
+    >>> told_error("", "internal error, see the log")
+    LinkError('the other end failed: internal error, see the log')
+    """
+    known = _NAMES.get(kind)
+    if known is None:
+        known, sentence = LinkError, f"the other end failed: {sentence}"
+    return known(sentence[:LONGEST_SENTENCE])
+
+
 def error_of(failure: grpc.aio.AioRpcError) -> VFBanditsError:
     """The error that the other end told us of; LinkError if it could not, or kept it to itself."""
     sentence = (failure.details() or "")[:LONGEST_SENTENCE]
     if is_told(failure):
-        kind = _NAMES.get(str(dict(failure.trailing_metadata())[ERROR_KEY]))
-        return LinkError(f"the other end failed: {sentence}") if kind is None else kind(sentence)
+        return told_error(str(dict(failure.trailing_metadata())[ERROR_KEY]), sentence)
     match failure.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return LinkError("there was no answer before the deadline")

@@ -14,7 +14,6 @@ from vfbandits.service.campaign_settings import CampaignSettings
 from vfbandits.service.campaigns import Campaigns
 from vfbandits.service.deciding import Asked
 from vfbandits.service.log import logger_for
-from vfbandits.store.events import Forgotten
 from vfbandits.store.memory_journal import MemoryJournal
 
 ARMS = ("tea", "coffee")
@@ -40,29 +39,22 @@ async def rank(campaign, *names):
         await campaign.rank(Asked(name, ARMS, name))
 
 
-def test_a_sum_beyond_the_limit_is_forgotten_and_the_others_are_learnt():
+def test_a_sum_beyond_the_limit_is_learnt_as_the_bound_and_stops_nobody():
     async def main():
-        world = World(aggregation="sum", reward_wait_s=60.0)
+        bounds = {"reward_min": -1e100, "reward_max": 1e100}
+        world = World(aggregation="sum", reward_wait_s=60.0, **bounds)
         campaign = world.open()
         await rank(campaign, "good", "huge", "late")
         for reward_id in ("r1", "r2"):
             await campaign.reward("huge", 1e100, reward_id=reward_id)
         await campaign.reward("good", 1.0, reward_id="r")
         world.clock.now += 61.0
-        with capture_logs() as lines:
-            assert await campaign.settle() == 3
-        assert statuses(world) == {"good": "summed", "huge": "failed", "late": "default"}
-        (line,) = [line for line in lines if line["event"] == "event_failed"]
-        assert (line["log_level"], line["error"]) == ("error", "RewardError")
-        assert line["event_id"] == "huge"
+        assert await campaign.settle() == 3
+        assert statuses(world) == {"good": "summed", "huge": "summed", "late": "default"}
         assert campaign.n_waiting == 0
-        assert (await campaign.history("huge")).status == "forgotten"
+        learnt = {seen.event_id: seen.value for seen in world.watcher.rewards}
+        assert learnt["huge"] == 1e100
         await campaign.model.close()
-        assert [e.decision_id for e in logged(world) if isinstance(e, Forgotten)] == ["huge"]
-        restarted = world.open()  # nothing of it comes back
-        assert restarted.n_waiting == 0
-        assert await restarted.settle() == 0
-        await restarted.model.close()
 
     asyncio.run(main())
 

@@ -24,6 +24,7 @@ from vfbandits.store.journal import JournalReader
 from vfbandits.store.key import read_key
 from vfbandits.store.open_journal import open_reader
 from vfbandits.store.sqlite_journal import APPLICATION, VERSION
+from vfbandits.store.sqlite_reader import SqliteReader
 from vfbandits.store.witness import noted_in
 
 
@@ -113,7 +114,7 @@ def check_journal(report: Report, settings: ActiveSettings) -> None:
             _refuse_if_locked(path.with_name(f"{path.name}.lock"))
             _refuse_other_database(path)
             key = None if settings.journal_key is None else read_key(settings.journal_key)
-            with closing(open_reader(path, key=key)) as reader:
+            with closing(SqliteReader(path, key=key, is_idle=True)) as reader:
                 _tell_of_loss(report, str(path), reader)
 
 

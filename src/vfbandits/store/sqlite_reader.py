@@ -21,12 +21,19 @@ class SqliteReader:
     """Reads a log as far as it was committed; what is added later shows, too.
 
     ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
+    ``is_idle`` says that no process writes meanwhile; then reading leaves no trace.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, key: JournalKey | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: JournalKey | None = None,
+        is_idle: bool = False,
+    ) -> None:
         self._path = Path(path)
         with ExitStack() as stack, translated(self._path, "opened"):
-            db = connect_reader(self._path)
+            db = connect_reader(self._path, is_idle=is_idle)
             stack.callback(db.close)
             if is_empty(db, self._path):
                 raise JournalError(f"{self._path} must be a log of events, got an empty file")

@@ -152,9 +152,14 @@ def translated(path: Path, done: str) -> Iterator[None]:
         raise JournalError(f"the log {path} cannot be {done}: {error}") from error
 
 
-def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing; what is committed elsewhere shows in it."""
+def connect_reader(path: Path, *, is_idle: bool = False) -> sqlite3.Connection:
+    """A connection that changes nothing; what is committed elsewhere shows in it.
+
+    ``is_idle`` says that no process writes: then, without a write-ahead log, SQLite makes no files.
+    """
     real = path.resolve(strict=True)
+    if is_idle and not real.with_name(f"{real.name}-wal").exists():
+        return _open(f"{real.as_uri()}?immutable=1")
     db = _open(f"{real.as_uri()}?mode=ro")
     try:
         db.execute("PRAGMA schema_version").fetchall()

@@ -18,6 +18,8 @@ NEWS = CampaignGauges(
     model_version=55,
     model_norm=1.5,
     model_repairs=2,
+    model_arms=12,
+    model_arms_dropped=3,
 )
 BANK = ParticipantGauges(
     "bank", is_connected=True, circuit_is_open=False, latency_s=0.002, bytes_received=4_096

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 import vfbandits as vfb
 from vfbandits.core.layout import LAYOUTS, LayoutSettings, build_learner
 from vfbandits.core.settings import LearnerSettings
+from vfbandits.core.snapshot import Record, Snapshot
 
 ARMS = ["a", "b", "c", "d"]
 
@@ -83,7 +84,7 @@ def test_pack_and_unpack_are_inverse(layout):
         contexts, more = given(layout, rng)
         taught.learn(taught.open_round(contexts, **more).observation(1), 1.0)
     header, arrays = taught.pack()
-    empty.unpack(vfb.core.snapshot.Record(header), arrays)
+    empty.unpack(Record(header), Snapshot({}, arrays).arrays)
     contexts, more = given(layout, rng)
     left, right = (one.open_round(contexts, **more).statistics for one in (taught, empty))
     assert left.means.tobytes() == right.means.tobytes()

@@ -24,7 +24,7 @@ def test_features_of_arms_and_of_the_user_are_held_to_the_terms_bound(tmp_path):
         said = [
             (rank(arms=arms(1.0), features=[0.1, NOW, 0.2]), "own block", "feature 1 of row 0"),
             (rank(arms=arms(NOW)), "arm features", "feature 0 of row 1"),
-            (rank(arms=arms(1.0, second=-1e300)), "arm features", "feature 1 of row 1"),
+            (rank(arms=arms(1.0, second=-1e99)), "arm features", "feature 1 of row 1"),
         ]
         for answer, what, where in said:
             assert answer.status_code == 422, answer.text

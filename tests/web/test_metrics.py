@@ -182,6 +182,8 @@ def test_what_stands_is_read_at_each_scrape():
         "vfb_model_version": 55,
         "vfb_model_norm": 1.5,
         "vfb_model_repairs_total": 2,
+        "vfb_model_arms": 12,
+        "vfb_model_arms_dropped_total": 3,
     }
     assert {name: value(metrics, name, campaign="news") for name in expected} == expected
     expected = {

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from vfbandits.core.arrays import as_array, frobenius
 from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
-from vfbandits.core.layout import LayoutSettings, Learner, Round, build_learner
+from vfbandits.core.layout import MAX_ARMS, LayoutSettings, Learner, Round, build_learner
 from vfbandits.core.move import Move
 from vfbandits.core.policy.base import Policy, share
 from vfbandits.core.policy.linucb import OFUL
@@ -49,6 +49,7 @@ class BanditOptions(TypedDict, total=False):
     seed: int | None
     max_open: int
     max_settled: int
+    max_arms: int
     penalty: str
     scaling: str
 
@@ -75,6 +76,9 @@ class Bandit:
     max_open, max_settled
         How many decisions that wait for a reward are kept, and how many that had theirs (to tell
         a repeated reward from an unknown one); the oldest go first.
+    max_arms
+        How many arms keep a model of their own, in layout "disjoint"; past that the arm whose last
+        reward is the oldest goes first.
     penalty, scaling
         Only "l2" and "none": others look at coordinates, and are refused with the reason.
 
@@ -105,6 +109,7 @@ class Bandit:
         seed: int | None = None,
         max_open: int = 100_000,
         max_settled: int = 10_000,
+        max_arms: int = MAX_ARMS,
         penalty: str = "l2",
         scaling: str = "none",
         **unknown: Never,
@@ -113,7 +118,7 @@ class Bandit:
         refuse_unless_policy(policy)
         refuse_unless_blind(penalty=penalty, scaling=scaling)
         self.policy = policy
-        self.layout = LayoutSettings(dim, layout, arm_dim, intercept)
+        self.layout = LayoutSettings(dim, layout, arm_dim, intercept, max_arms)
         self.settings = LearnerSettings(ridge=ridge, discount=discount)
         if self.settings.discount < 1.0 and isinstance(getattr(policy, "beta", None), OFUL):
             raise SettingError("OFUL's radius holds without forgetting, got a discount below 1")
@@ -149,6 +154,7 @@ class Bandit:
             "seed": self.seed,
             "max_open": self._ledger.max_open,
             "max_settled": self._ledger.max_settled,
+            "max_arms": self.layout.max_arms,
         }
 
     @property
@@ -175,12 +181,41 @@ class Bandit:
         A context that was learnt with less weight, or a refactoring that needed more ridge; 0 where
         all contexts are of ordinary size.
         """
-        return sum(state.n_repairs for state in self.states.values())
+        return self._learner.n_repairs
+
+    @property
+    def n_arms(self) -> int:
+        """Arms with a model of their own, in layout "disjoint"; otherwise 0."""
+        return self._learner.n_arms
+
+    @property
+    def n_arms_dropped(self) -> int:
+        """Arms whose model was let go, by ``max_arms`` or ``drop_arms``."""
+        return self._learner.n_dropped
 
     @property
     def states(self) -> dict[ArmId | None, State]:
         """What was learnt: one state under None, or in layout "disjoint" one for each arm."""
         return self._learner.states()
+
+    def state_of(self, arm: ArmId | None) -> State | None:
+        """The state that an observation of ``arm`` teaches, if it was taught before."""
+        return self._learner.state_of(arm)
+
+    def drop_arms(self, arms: Iterable[ArmId]) -> int:
+        """Let the models of arms go that are no longer offered, in layout "disjoint".
+
+        Returns how many had one.  A reward that comes later, for a decision that is still open,
+        starts such an arm from the prior.
+
+        >>> import vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinUCB(), dim=1, layout="disjoint")
+        >>> bandit.reward(bandit.decide([1.0], arms=["tea", "milk"]), 1.0)
+        True
+        >>> bandit.n_arms, bandit.drop_arms(["tea"]), bandit.n_arms
+        (1, 1, 0)
+        """
+        return self._learner.drop(arms)
 
     def decide(
         self,
@@ -410,6 +445,7 @@ class Bandit:
             seed=options.integer("seed"),
             max_open=options.integer("max_open"),
             max_settled=options.integer("max_settled"),
+            max_arms=options.integer("max_arms") if options.has("max_arms") else MAX_ARMS,
         )
         bandit._learner.unpack(record.child("learner"), snapshot.below("learner/"))
         bandit._n_decisions = record.integer("n_decisions")

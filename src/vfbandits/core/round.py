@@ -26,6 +26,7 @@ from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
+from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.pads import Stamp
@@ -91,6 +92,7 @@ class Federation:
         seed: int | None = None,
         max_open: int = 100_000,
         max_settled: int = 10_000,
+        max_arms: int = MAX_ARMS,
         penalty: str = "l2",
         scaling: str = "none",
         **unknown: Never,
@@ -113,6 +115,7 @@ class Federation:
             seed=seed,
             max_open=max_open,
             max_settled=max_settled,
+            max_arms=max_arms,
             penalty=penalty,
             scaling=scaling,
         )

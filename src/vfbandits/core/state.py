@@ -61,6 +61,7 @@ class State:
     __slots__ = (
         "A",
         "_compiled",
+        "_is_lent",
         "_length",
         "_max_square",
         "_one_reward",
@@ -97,6 +98,7 @@ class State:
         self._one_reward = 0.5 / math.sqrt(settings.ridge)
         self._max_square = settings.max_square * (1.0 + LIMIT_SLACK)
         self._length = 0.0  # of theta
+        self._is_lent = False
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -140,6 +142,8 @@ class State:
         same, from a journal of before, is learnt with the weight that brings it to that length.
         """
         self.largest_reward = max(self.largest_reward, abs(reward))
+        if self._is_lent:
+            self._own()
         if self.settings.discount < 1.0:
             self.scale *= self.settings.discount
             weight = 1.0 / math.sqrt(self.scale)
@@ -194,7 +198,16 @@ class State:
             self._update_batch(X[start:stop], rewards[start:stop])
             start = stop
 
+    def _own(self) -> None:
+        """New arrays, if a snapshot holds these: what it holds stays as it was."""
+        if self._is_lent:
+            self.A, self.b = self.A.copy(order="F"), self.b.copy()
+            self.theta = self.theta.copy()
+            self.form.load(self.form.array.copy(order="F"))
+            self._is_lent = False
+
     def _update_batch(self, X: Matrix, rewards: Vector) -> None:
+        self._own()
         if self.settings.discount < 1.0:
             scales = self.scale * self.settings.discount ** np.arange(1, len(X) + 1)
             weights = 1.0 / np.sqrt(scales)
@@ -254,6 +267,7 @@ class State:
 
     def refactor(self) -> None:
         """Derive everything from A and b again; where A needs a repair, it gets one."""
+        self._own()
         self.log_det_A = self._factor()
         self._derive_theta()
 
@@ -309,6 +323,7 @@ class State:
 
     def refill(self) -> None:
         """Put back the part of the prior that forgetting took, in every direction alike."""
+        self._own()
         self.A *= self.scale
         self.b *= self.scale
         self.A[np.diag_indices(self.dim)] += (1.0 - self.scale) * self.settings.ridge
@@ -337,8 +352,12 @@ class State:
         if due or not self.residual() <= GUARD_LIMIT:
             self.refactor()
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
-        """Header and arrays from which ``unpack`` makes the very same state, bit for bit."""
+    def pack(self, *, lend: bool = False) -> tuple[dict[str, object], dict[str, AnyArray]]:
+        """Header and arrays from which ``unpack`` makes the very same state, bit for bit.
+
+        The arrays change with the next reward, unless the state is asked to ``lend`` them.
+        """
+        self._is_lent = self._is_lent or lend
         header: dict[str, object] = {
             "dim": self.dim,
             "form": self.form.name,

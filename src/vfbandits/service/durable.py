@@ -176,6 +176,16 @@ class DurableBandit:
         return self._model.bandit.n_repairs
 
     @property
+    def n_arms(self) -> int:
+        """Arms with a model of their own, in layout "disjoint"."""
+        return self._model.bandit.n_arms
+
+    @property
+    def n_arms_dropped(self) -> int:
+        """Arms whose model was let go."""
+        return self._model.bandit.n_arms_dropped
+
+    @property
     def epoch(self) -> int:
         """Of the masks that contexts must be behind."""
         return self._model.epoch

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vfbandits.core.bandit import Bandit
+from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.registry import POLICIES
 from vfbandits.protocol.roster import Roster
@@ -19,6 +20,7 @@ class ModelSettings:
     discount: float = 1.0
     floor: float = 0.0
     seed: int | None = None
+    max_arms: int = MAX_ARMS
 
     def build(self, roster: Roster, *, seed: int | None = None) -> Bandit:
         """A bandit that has learnt nothing, for the roster's layout and width."""
@@ -33,6 +35,7 @@ class ModelSettings:
             discount=self.discount,
             floor=self.floor,
             seed=self.seed if seed is None else seed,
+            max_arms=self.max_arms,
         )
 
 
@@ -49,6 +52,7 @@ def model_from(table: Table) -> ModelSettings:
         discount=table.number("discount", 1.0),
         floor=table.number("floor", 0.0),
         seed=None if seed < 0 else seed,
+        max_arms=table.whole("max_arms", MAX_ARMS),
     )
     table.close()
     return settings

@@ -15,7 +15,7 @@ INTERCEPT = "intercept"
 
 def parts_of(bandit: Bandit, seen: Observation, split: Split) -> dict[str, float]:
     """The estimate for an observation, by participant; they add up to it."""
-    state = bandit.states.get(seen.model)
+    state = bandit.state_of(seen.model)
     names = list(split.names)
     if state is None:  # an arm that nothing was learnt of
         return dict.fromkeys(names, 0.0)

@@ -31,6 +31,7 @@ from vfbandits.service.pki_files import read_certificate, read_file
 from vfbandits.service.settings import ActiveSettings, PassiveSettings, Place
 from vfbandits.service.shares import ShareFiles
 from vfbandits.service.supervised import Supervisor
+from vfbandits.service.warm_up import warm_up_all
 from vfbandits.store.journal import Journal
 from vfbandits.store.key import read_key
 from vfbandits.store.open_journal import is_database, open_journal
@@ -93,8 +94,10 @@ def build_active(
 async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None]) -> None:
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
     place = settings.place
-    service = build_active(settings, logger_for(place.name, place.role))
+    log = logger_for(place.name, place.role)
+    service = build_active(settings, log)
     service.supervisor.watch_loop()
+    await warm_up_all([service.decisions.model.bandit], log)
     on_ready(await service.start(listener_of(place, service)))
     await service.supervisor.until(signalled())
     await service.stop()

@@ -27,12 +27,14 @@ class StandIn(Bandit):
     def aside(self) -> Iterator[None]:
         """Until the end of the block decisions may be made and looked at; then none was made."""
         ledger, number = self._ledger, self._n_decisions
-        # LinTS in parameter space has the state keep a root from its first decision on.
-        forms = [(state, state.form) for state in self.states.values()]
+        # LinTS in parameter space has the state keep a root from its first decision on; arms that
+        # have states of their own never keep one.
+        shared = self.state_of(None)
+        form = None if shared is None else shared.form
         self._ledger = Ledger(max_open=1, max_settled=1)
         try:
             yield
         finally:
             self._ledger, self._n_decisions = ledger, number
-            for state, form in forms:
-                state.form = form
+            if shared is not None and form is not None:
+                shared.form = form

@@ -32,6 +32,8 @@ class CampaignGauges:
         How many rewards the model has learnt, and the length of theta.
     model_repairs
         How often numbers were too large for float64 and the model was put right.
+    model_arms, model_arms_dropped
+        Arms with a model of their own (layout "disjoint"), and how many such models were let go.
     """
 
     name: str
@@ -43,6 +45,8 @@ class CampaignGauges:
     model_version: int
     model_norm: float
     model_repairs: int
+    model_arms: int
+    model_arms_dropped: int
     journal_lag_s: float = 0.0
 
 
@@ -112,6 +116,12 @@ OF_CAMPAIGNS: Final[_Table] = (
         "vfb_model_repairs_total",
         "Repairs of the model after numbers that were too large for float64.",
         "model_repairs",
+    ),
+    ("vfb_model_arms", "Arms with a model of their own, in layout disjoint.", "model_arms"),
+    (
+        "vfb_model_arms_dropped_total",
+        "Models of arms that were let go, by max_arms or arm_expiry_days.",
+        "model_arms_dropped",
     ),
 )
 OF_PARTICIPANTS: Final[_Table] = (

@@ -15,6 +15,7 @@ from vfbandits.service.run import signalled
 from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
+from vfbandits.service.warm_up import warm_up_all
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.asking import answer_of
 from vfbandits.web.connection_counts import ConnectionCounts
@@ -47,8 +48,10 @@ async def run_ranker(
     stopping = asyncio.create_task(supervisor.until(signalled()))
     rankers = await _open(settings, address, log, stopping, supervisor)
     if rankers is not None:
-        front.app = await _app(rankers, http, front.counts)
+        app = await _app(rankers, http, front.counts)  # before what follows in the journal
         rankers.start()
+        await warm_up_all([ranker.model.bandit for ranker in rankers], log)
+        front.app = app
         log.info("ranking", campaigns=", ".join(rankers.names), leader=address)
         await asyncio.wait({stopping})
         rankers.is_stopping = True
@@ -156,4 +159,6 @@ def _gauges(ranker: Ranker) -> CampaignGauges:
         model_norm=model.bandit.estimate_norm(),
         journal_lag_s=ranker.tail.lag_s,
         model_repairs=model.bandit.n_repairs,
+        model_arms=model.bandit.n_arms,
+        model_arms_dropped=model.bandit.n_arms_dropped,
     )

@@ -18,6 +18,7 @@ from vfbandits.service.log import Logger, logger_for
 from vfbandits.service.run import build_active, listener_of, open_models, signalled, tell_of_loss
 from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.tracer import Tracer
+from vfbandits.service.warm_up import warm_up_all
 from vfbandits.store.events import Decided
 from vfbandits.store.inbox_open import open_inbox
 from vfbandits.store.key import JournalKey, read_key
@@ -67,6 +68,7 @@ class ServedActive:
         """Listen for participants and for applications; returns both ports."""
         service, settings = self.service, self._settings
         self.campaigns = await self._open_campaigns()
+        await warm_up_all([campaign.model.bandit for campaign in self.campaigns], self._log)
         app = await self._app()
         try:
             port = await service.start(listener_of(settings.place, service))
@@ -276,6 +278,8 @@ def _gauges(campaign: Campaign, *, lag_s: float) -> CampaignGauges:
         model_norm=model.norm,
         journal_lag_s=lag_s,
         model_repairs=model.repairs,
+        model_arms=model.n_arms,
+        model_arms_dropped=model.n_arms_dropped,
     )
 
 

@@ -15,6 +15,7 @@ from vfbandits.service.settings import ActiveSettings
 from vfbandits.service.shares import ShareFiles
 from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tail import Tail
+from vfbandits.service.warm_up import warm_up_all
 from vfbandits.store.inbox_open import open_watch
 from vfbandits.store.leader_watch import LeaderWatch
 from vfbandits.store.open_journal import open_reader
@@ -101,6 +102,7 @@ class Trainer:
             if not await asyncio.to_thread(self._watch.term):
                 return  # nobody has ever led: there is no log
             self._tail = await asyncio.to_thread(self._open_tail)
+            await warm_up_all([self._tail.model.bandit], self._log)
         while await self._tail.follow():
             pass
 

@@ -1,7 +1,7 @@
 """The Learner protocol: contexts of a round in, arm statistics out, rewards learnt."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from numpy.typing import ArrayLike
@@ -42,6 +42,21 @@ class Learner(Protocol):
 
     dim: int
 
+    @property
+    def n_arms(self) -> int:
+        """Arms with a state of their own; 0 where all share one."""
+        ...
+
+    @property
+    def n_repairs(self) -> int:
+        """How often numbers were too large for float64 and a state was put right."""
+        ...
+
+    @property
+    def n_dropped(self) -> int:
+        """How many arms' states were let go."""
+        ...
+
     def open_round(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> Round:
@@ -78,8 +93,16 @@ class Learner(Protocol):
         """Every state, by the arm it belongs to (None: all arms share it)."""
         ...
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
-        """Header and arrays of all states."""
+    def state_of(self, arm: ArmId | None) -> State | None:
+        """The state that learns from an observation of ``arm``, if there is one."""
+        ...
+
+    def drop(self, arms: Iterable[ArmId]) -> int:
+        """Let the states of these arms go; returns how many there were."""
+        ...
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+        """Header and arrays of all states; a list holds rows that nobody changes."""
         ...
 
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:

@@ -10,6 +10,7 @@ from vfbandits.core.settings import LearnerSettings, whole
 from vfbandits.errors import SettingError
 
 LAYOUTS = ("per_arm", "outer", "disjoint")
+MAX_ARMS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,12 @@ class LayoutSettings:
     layout: str = "per_arm"
     arm_dim: int | None = None
     intercept: bool = False
+    max_arms: int = MAX_ARMS
 
     def __post_init__(self) -> None:
         """Refuse settings that do not go together."""
         whole(self.dim, "dim")
+        whole(self.max_arms, "max_arms")
         if self.layout not in LAYOUTS:
             raise SettingError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}")
         if self.layout == "outer":
@@ -39,5 +42,7 @@ def build_learner(layout: LayoutSettings, settings: LearnerSettings) -> Learner:
     if layout.layout == "outer" and layout.arm_dim is not None:
         return OuterLearner(layout.dim, layout.arm_dim, settings, intercept=layout.intercept)
     if layout.layout == "disjoint":
-        return DisjointLearner(layout.dim, settings, intercept=layout.intercept)
+        return DisjointLearner(
+            layout.dim, settings, intercept=layout.intercept, max_arms=layout.max_arms
+        )
     return PerArmLearner(layout.dim, settings)

@@ -1,7 +1,8 @@
 """Layout ``disjoint``: a model for each arm, all on the same user vector (Li et al. 2010)."""
 
 import math
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,18 @@ from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
 from vfbandits.errors import ArmError, SettingError, SnapshotError
 
+_ARRAYS = ("A", "b", "form", "theta")
+_FACTS = (
+    "form",
+    "largest_reward",
+    "length",
+    "log_det_A",
+    "n_repairs",
+    "n_updates",
+    "scale",
+    "since_refill",
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DisjointRound:
@@ -33,15 +46,30 @@ class DisjointRound:
 
 
 class DisjointLearner:
-    """Contexts are user vectors (dim,); an arm's state is made when its first reward comes."""
+    """Contexts are user vectors (dim,); an arm's state is made when its first reward comes.
 
-    def __init__(self, dim: int, settings: LearnerSettings, *, intercept: bool) -> None:
+    At most ``max_arms`` states are kept; past that the arm whose last reward is the oldest goes,
+    and starts from the prior should it get another one.
+    """
+
+    def __init__(
+        self, dim: int, settings: LearnerSettings, *, intercept: bool, max_arms: int
+    ) -> None:
         self.dim = dim
         self.intercept = int(intercept)
+        self.max_arms = max_arms
+        self.n_repairs = 0
+        self.n_dropped = 0
+        self._n_updates = 0
         self._settings = settings
         self._longest = math.sqrt(settings.max_square)
-        self._states: dict[ArmId, State] = {}
+        self._states: OrderedDict[ArmId, State] = OrderedDict()  # by their last reward
         self._fresh = State(dim + self.intercept, settings)
+
+    @property
+    def n_arms(self) -> int:
+        """Arms with a state of their own."""
+        return len(self._states)
 
     def open_round(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
@@ -61,7 +89,11 @@ class DisjointLearner:
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward for one arm's model."""
-        self._state(observation).update(observation.x, reward)
+        state = self._state(observation)
+        n_repairs = state.n_repairs
+        state.update(observation.x, reward)
+        self._n_updates += 1
+        self.n_repairs += state.n_repairs - n_repairs
 
     def learn_many(self, observations: Sequence[Observation], rewards: Vector) -> None:
         """One update for each arm that occurs, of as high a rank as it has rewards."""
@@ -70,7 +102,11 @@ class DisjointLearner:
             groups.setdefault(observation.model, []).append(position)
         for positions in groups.values():
             X = np.array([observations[position].x for position in positions])
-            self._state(observations[positions[0]]).update_many(X, rewards[positions])
+            state = self._state(observations[positions[0]])
+            n_repairs = state.n_repairs
+            state.update_many(X, rewards[positions])
+            self._n_updates += len(positions)
+            self.n_repairs += state.n_repairs - n_repairs
 
     def unlearn(self, observation: Observation, reward: float) -> None:
         """Take back one reward of one arm's model; with its last reward the model goes as well."""
@@ -79,8 +115,15 @@ class DisjointLearner:
             raise SettingError(f"a reward to take back must have been learnt, got arm {arm!r}")
         state = self._states[arm]
         state.downdate(observation.x, reward)
+        self._n_updates -= 1
         if state.n_updates == 0:
             del self._states[arm]
+
+    def drop(self, arms: Iterable[ArmId]) -> int:
+        """Let the states of these arms go; returns how many there were."""
+        dropped = sum(self._states.pop(arm, None) is not None for arm in arms)
+        self.n_dropped += dropped
+        return dropped
 
     def lift(self, move: Move) -> Move:
         """R acts on u in [1; u]."""
@@ -89,7 +132,10 @@ class DisjointLearner:
     def move(self, move: Move) -> None:
         """Carry every arm's state along a move of the contexts."""
         lifted = self.lift(move)
-        self._states = {arm: moved(state, lifted) for arm, state in self._states.items()}
+        before = sum(state.n_repairs for state in self._states.values())
+        for arm, state in self._states.items():
+            self._states[arm] = moved(state, lifted)
+        self.n_repairs += sum(state.n_repairs for state in self._states.values()) - before
         self._fresh = moved(self._fresh, lifted)
         self.dim = self._fresh.dim - self.intercept
 
@@ -97,25 +143,47 @@ class DisjointLearner:
         """The states of all arms that have learnt something."""
         return {arm: state for arm, state in self._states.items()}  # noqa: C416  (wider keys)
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
-        """Headers and arrays of all states; array names begin with the arm's position."""
-        headers: list[object] = []
-        arrays: dict[str, AnyArray] = {}
-        for position, (arm, state) in enumerate(self._states.items()):
-            header, parts = state.pack()
-            headers.append({"arm": arm, **header})
-            arrays.update({f"{position}/{name}": array for name, array in parts.items()})
-        return {"arms": headers}, arrays
+    def state_of(self, arm: ArmId | None) -> State | None:
+        """The state of one arm, if it has learnt something."""
+        return None if arm is None else self._states.get(arm)
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+        """Counts, a row of facts for each arm, and arrays with a row for each arm.
+
+        Nothing is copied: a state makes itself new arrays before it next learns.
+        """
+        arms: list[object] = []
+        rows: dict[str, list[AnyArray]] = {name: [] for name in _ARRAYS}
+        for arm, state in self._states.items():
+            header, arrays = state.pack(lend=True)
+            arms.append((arm, *[header[name] for name in _FACTS]))
+            for name in _ARRAYS:
+                rows[name].append(arrays[name].ravel(order="K"))
+        counts = {
+            "n_updates": self._n_updates,
+            "n_repairs": self.n_repairs,
+            "n_dropped": self.n_dropped,
+        }
+        return {"arms": arms, **counts}, {name: each for name, each in rows.items() if each}
 
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
-        """Take the states that ``pack`` gave."""
-        self._states = {}
+        """Take the states that ``pack`` gave, also those of version 0.1.0."""
+        self._states = OrderedDict()
+        dim = self._fresh.dim
+        shapes = {name: (dim, dim) if name in ("A", "form") else (dim,) for name in _ARRAYS}
         for position, item in enumerate(record.items("arms")):
-            if not isinstance(item, dict) or not isinstance(item.get("arm"), int | str):
-                raise SnapshotError(f"the snapshot needs an arm's header at {position}")
-            prefix = f"{position}/"
-            parts = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-            self._states[item["arm"]] = State.unpack(Record(item), parts, self._settings)
+            arm, facts = _facts_of(item, position, dim)
+            parts = {
+                name: arrays[f"{position}/{name}"]
+                if f"{position}/{name}" in arrays  # as version 0.1.0 named them
+                else _row(arrays, name, position, shape)
+                for name, shape in shapes.items()
+            }
+            self._states[arm] = State.unpack(facts, parts, self._settings)
+        states = self._states.values()
+        self._n_updates = _count(record, "n_updates", sum(state.n_updates for state in states))
+        self.n_repairs = _count(record, "n_repairs", sum(state.n_repairs for state in states))
+        self.n_dropped = _count(record, "n_dropped", 0)
 
     def _round(self, user: Vector, arms: tuple[ArmId, ...]) -> DisjointRound:
         length = frobenius(user, what="contexts")
@@ -129,17 +197,48 @@ class DisjointLearner:
             user,
             length=length + self.intercept,
             ridge=self._settings.ridge,
-            n_updates=sum(state.n_updates for state in self._states.values()),
+            n_updates=self._n_updates,
         )
         return DisjointRound(statistics, arms, user)
 
     def _state(self, observation: Observation) -> State:
+        """The state that learns from an observation; it is the last to go from now on."""
         arm = observation.model
         if arm is None:
             raise ArmError("layout 'disjoint' learns for one arm at a time, got no arm")
-        if arm not in self._states:
-            self._states[arm] = State(self._fresh.dim, self._settings)
-        return self._states[arm]
+        state = self._states.get(arm)
+        if state is None:
+            if len(self._states) >= self.max_arms:
+                self._states.popitem(last=False)
+                self.n_dropped += 1
+            self._states[arm] = state = State(self._fresh.dim, self._settings)
+        else:
+            self._states.move_to_end(arm)
+        return state
+
+
+def _facts_of(item: object, position: int, dim: int) -> tuple[ArmId, Record]:
+    """An arm and its state's header, from a row of facts or a header of version 0.1.0."""
+    match item:
+        case [int() | str() as arm, *facts] if len(facts) == len(_FACTS):
+            return arm, Record({"dim": dim, **dict(zip(_FACTS, facts, strict=True))})
+        case {"arm": int() | str() as arm, **header}:
+            return arm, Record({str(name): value for name, value in header.items()})
+    raise SnapshotError(f"the snapshot needs an arm's header at {position}")
+
+
+def _row(arrays: dict[str, AnyArray], name: str, position: int, shape: tuple[int, ...]) -> AnyArray:
+    """Row ``position`` of a stack, in the order in which the state has it in memory."""
+    stack = arrays.get(name)
+    size = math.prod(shape)
+    if stack is None or stack.ndim != 2 or len(stack) <= position or stack.shape[1] != size:
+        raise SnapshotError(f"the snapshot needs {size} values of arm {position} in {name!r}")
+    row: AnyArray = stack[position].reshape(shape, order="F")
+    return row
+
+
+def _count(record: Record, name: str, otherwise: int) -> int:
+    return record.integer(name) if record.has(name) else otherwise
 
 
 def _ids(arms: Sequence[ArmId] | None, arm_features: ArrayLike | None) -> tuple[ArmId, ...]:

@@ -1,7 +1,7 @@
 """One state for all arms: what ``per_arm`` and ``outer`` have in common."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,15 +12,24 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
+from vfbandits.errors import SettingError
 
 
 class SharedLearner:
     """A single state that learns from every arm's rewards; layouts say how rounds are opened."""
 
+    n_arms = 0
+    n_dropped = 0
+
     def __init__(self, dim: int, state_dim: int, settings: LearnerSettings) -> None:
         self.dim = dim
         self.state = State(state_dim, settings)
         self._longest = math.sqrt(settings.max_square)
+
+    @property
+    def n_repairs(self) -> int:
+        """Of the one state."""
+        return self.state.n_repairs
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward."""
@@ -47,9 +56,18 @@ class SharedLearner:
         """The one state."""
         return {None: self.state}
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
+    def state_of(self, arm: ArmId | None) -> State | None:
+        """The one state."""
+        return self.state if arm is None else None
+
+    def drop(self, arms: Iterable[ArmId]) -> int:
+        """Refuse: no arm has a state of its own."""
+        raise SettingError(f"arms have states of their own in layout 'disjoint', got {[*arms]!r}")
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
         """Header and arrays of the state."""
-        return self.state.pack()
+        header, arrays = self.state.pack()
+        return header, {name: array for name, array in arrays.items()}  # noqa: C416  (wider values)
 
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
         """Take the state that ``pack`` gave."""

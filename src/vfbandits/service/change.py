@@ -20,6 +20,7 @@ from vfbandits.service.shares import ShareFiles
 from vfbandits.store.snapshot import write_whole
 
 ROUNDS = "rounds.json"
+SEATS = "seats.json"
 
 
 class Changes:
@@ -108,7 +109,7 @@ class Changes:
     def store_seats(self, role: ActiveParticipant) -> None:
         """Remember who had a share of this epoch."""
         document = json.dumps({"epoch": role.epoch, "has_share": sorted(role.has_share)})
-        _write(self._state / "seats.json", document.encode())
+        _write(self._state / SEATS, document.encode())
 
 
 def envelope_name(name: str, epoch: int) -> str:
@@ -124,7 +125,7 @@ def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]
 
 def load_seats(state: Path, epoch: int) -> tuple[str, ...]:
     """Who had a share of this epoch when the process ended."""
-    path = state / "seats.json"
+    path = state / SEATS
     if not path.is_file():
         return ()
     document = json.loads(path.read_text(encoding="utf-8"))

@@ -13,6 +13,7 @@ from vfbandits.service.preflight_state import (
     check_envelopes,
     check_journal,
     check_outbox,
+    check_own_share,
     check_shares,
     check_state,
 )
@@ -54,6 +55,7 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
         if roster is not None:
             check_envelopes(report, settings, roster)
         check_journal(report, settings)
+        check_own_share(report, settings)
         if settings.http is not None:
             check_http(report, settings.http, now)
     if isinstance(settings, PassiveSettings) and roster is not None:

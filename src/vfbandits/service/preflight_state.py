@@ -1,6 +1,7 @@
 """Preflight: what a participant keeps on its disk."""
 
 import fcntl
+import json
 import os
 import sqlite3
 import stat
@@ -10,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from vfbandits.core.mask import MaskShare
-from vfbandits.errors import JournalError
+from vfbandits.errors import ConfigError, JournalError
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
 from vfbandits.service.campaign_settings import DEFAULT
-from vfbandits.service.change import load_envelopes
+from vfbandits.service.change import SEATS, load_envelopes
 from vfbandits.service.pki_files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.service.report import Report
-from vfbandits.service.run import FIRST_EPOCH, witness_of
+from vfbandits.service.run import FIRST_EPOCH, missing_share, witness_of
 from vfbandits.service.settings import ActiveSettings, Place
 from vfbandits.service.shares import ShareFiles
 from vfbandits.store.journal import JournalReader
@@ -25,7 +26,7 @@ from vfbandits.store.key import read_key
 from vfbandits.store.open_journal import open_reader
 from vfbandits.store.sqlite_journal import APPLICATION, VERSION
 from vfbandits.store.sqlite_reader import SqliteReader
-from vfbandits.store.witness import noted_in
+from vfbandits.store.witness import Head, lock_path, noted_in
 
 
 def check_state(report: Report, place: Place) -> None:
@@ -65,6 +66,39 @@ def check_shares(report: Report, place: Place) -> None:
             report.problem("shares", f"others can read {folder / seen[0]}.  chmod 600 it")
         if not wrong and not seen:
             report.ok("shares", f"of epoch {' and '.join(map(str, held))}, orthonormal")
+
+
+def check_own_share(report: Report, settings: ActiveSettings) -> None:
+    """The active participant has the share behind which it has learnt; all new is as well."""
+    state = settings.place.state
+    if not settings.journal or not state.is_dir():
+        return
+    with report.blaming("shares", f"Put {state} back from a backup"):
+        folder = state / "shares"
+        held = ShareFiles(folder).epochs() if folder.is_dir() else ()
+        epoch = _epoch_of_seats(state)
+        if epoch is None and _has_learnt(settings):
+            epoch = max(held, default=FIRST_EPOCH)
+        if epoch is not None and epoch not in held:
+            report.problem("shares", missing_share(state, epoch, held, DEFAULT))
+
+
+def _epoch_of_seats(state: Path) -> int | None:
+    """The mask epoch of which the active participant knows who had a share."""
+    path = state / SEATS
+    if not path.is_file():
+        return None
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["epoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} must hold a mask epoch, got something else") from error
+
+
+def _has_learnt(settings: ActiveSettings) -> bool:
+    """Whether a journal in the state folder has records, as its lock notes."""
+    state = settings.place.state
+    journals = [state / "journal.db", *sorted((state / "campaigns").glob("*.db"))]
+    return any((noted_in(lock_path(journal)) or Head(0)).position for journal in journals)
 
 
 def _is_orthonormal(share: MaskShare) -> bool:

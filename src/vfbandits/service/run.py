@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -51,9 +51,29 @@ def build_active(
     identity = Identity.load(place.identity, place.name)
     authority = authority_key(identity)
     first = _first_roster(place)
-    model = _open_model(settings, open_roster(first, authority), first)
-    if isinstance(model, DurableBandit):
-        tell_of_loss(log, DEFAULT, model)
+    journal = _journal(settings, DEFAULT) if settings.journal else None
+    try:
+        model = _open_model(settings, journal, open_roster(first, authority), first)
+        if isinstance(model, DurableBandit):
+            tell_of_loss(log, DEFAULT, model)
+        service = _active_of(settings, identity, model, log)
+    except BaseException:
+        if journal is not None:
+            journal.close()  # so that the next one can open it, with what was amiss put right
+        raise
+    if supervisor is not None:
+        service.supervisor = supervisor
+    for plan in settings.campaigns:
+        if plan.name == DEFAULT:
+            service.decisions.check_reward = plan.settings.as_reward
+    return service
+
+
+def _active_of(
+    settings: ActiveSettings, identity: Identity, model: Model, log: Logger
+) -> ActiveService:
+    place = settings.place
+    authority = authority_key(identity)
     signed = model.note
     roster = open_roster(signed, authority)
     _own_member(place, roster)
@@ -62,6 +82,7 @@ def build_active(
     envelopes = _envelopes(settings, roster, model.epoch)
     held = shares.load()
     if model.epoch not in held:
+        _refuse_unless_new(settings, model, held)
         share = changes.receive_share(roster, model.epoch, envelopes)
         held[model.epoch] = HeldShare(share, signed)
         shares.store(model.epoch, held[model.epoch])
@@ -74,7 +95,7 @@ def build_active(
         first_round=load_round(place.state),
     )
     role.envelopes = envelopes
-    service = ActiveService(
+    return ActiveService(
         role,
         model,
         settings.model,
@@ -83,12 +104,6 @@ def build_active(
         log=log,
         snapshot_every=settings.snapshot_every,
     )
-    if supervisor is not None:
-        service.supervisor = supervisor
-    for plan in settings.campaigns:
-        if plan.name == DEFAULT:
-            service.decisions.check_reward = plan.settings.as_reward
-    return service
 
 
 async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None]) -> None:
@@ -226,13 +241,62 @@ def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
         log.warning("loss_accepted", campaign=campaign, records=lost, position=model.position)
 
 
-def _open_model(settings: ActiveSettings, roster: Roster, signed: bytes) -> Model:
+def _open_model(
+    settings: ActiveSettings, journal: Journal | None, roster: Roster, signed: bytes
+) -> Model:
     def make() -> Bandit:
         return settings.model.build(roster)
 
-    if not settings.journal:
+    if journal is None:
         return FleetingBandit(make, epoch=FIRST_EPOCH, note=signed)
-    return DurableBandit.open(_journal(settings, DEFAULT), make, epoch=FIRST_EPOCH, note=signed)
+    return DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=signed)
+
+
+def _refuse_unless_new(
+    settings: ActiveSettings, model: Model, held: Mapping[int, HeldShare]
+) -> None:
+    """A share is drawn for new journals only: what was learnt behind another would turn to noise.
+
+    The share is on the disk before the first record is written, so that a journal without any has
+    never had one.
+    """
+    if not isinstance(model, DurableBandit):
+        return
+    learnt = [DEFAULT] if model.position or model.epoch != FIRST_EPOCH else []
+    plans = () if learnt else settings.campaigns
+    learnt += [plan.name for plan in plans if _has_records(settings, plan.name)]
+    if learnt:
+        raise ConfigError(missing_share(settings.place.state, model.epoch, held, learnt[0]))
+
+
+def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str) -> str:
+    """What is wrong if there is no share of ``epoch``, behind which ``campaign`` has learnt."""
+    others = f", got those of {', '.join(map(str, sorted(held)))}" if held else ""
+    return (
+        f"{state / 'shares' / f'epoch-{epoch}.share'} is not there{others}: campaign {campaign!r} "
+        f"has learnt behind this share, and behind a new one its estimates would be noise.  Put "
+        f"the file back from a backup.  If there is none, move {state} away and begin again at "
+        f"epoch {FIRST_EPOCH}: see 'What to back up' in the operations manual"
+    )
+
+
+def _has_records(settings: ActiveSettings, campaign: str) -> bool:
+    if campaign == DEFAULT or not _may_be_there(settings, campaign):
+        return False
+    journal = _journal(settings, campaign)
+    try:
+        return journal.last_position > 0
+    finally:
+        journal.close()
+
+
+def _may_be_there(settings: ActiveSettings, campaign: str) -> bool:
+    target = settings.journal_target
+    return bool(target and is_database(target)) or _campaign_file(settings, campaign).exists()
+
+
+def _campaign_file(settings: ActiveSettings, campaign: str) -> Path:
+    return settings.place.state / "campaigns" / f"{campaign}.db"
 
 
 def _journal(settings: ActiveSettings, campaign: str) -> Journal:
@@ -245,9 +309,9 @@ def _journal(settings: ActiveSettings, campaign: str) -> Journal:
         return open_journal(target, name=campaign, key=key, witness=witness, accept_loss=accept)
     if campaign == DEFAULT:
         return open_journal(target or state / "journal.db", key=key, accept_loss=accept)
-    folder = state / "campaigns"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return open_journal(folder / f"{campaign}.db", key=key, accept_loss=accept)
+    path = _campaign_file(settings, campaign)
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    return open_journal(path, key=key, accept_loss=accept)
 
 
 def witness_of(settings: ActiveSettings, campaign: str) -> Path:

@@ -27,6 +27,10 @@ class ShareFiles:
         """All shares, by epoch."""
         return {epoch: self._read(path) for epoch, path in sorted(self._paths().items())}
 
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs that there is a share of, whole or not."""
+        return tuple(sorted(self._paths()))
+
     def store(self, epoch: int, held: HeldShare) -> None:
         """Write a share; it is on the disk when this returns."""
         snapshot = Snapshot(

@@ -146,6 +146,9 @@ class Contract:
     def activate(self, _, named):
         return 200, types.ActivateResponse(named["event_id"], activated=True)
 
+    def retract(self, _, named):
+        return 200, types.RetractResponse(named["event_id"], 1e5)
+
     def event(self, _, named):
         answer = self.events.get(named["event_id"])
         if answer is None:

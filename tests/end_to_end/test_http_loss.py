@@ -16,6 +16,13 @@ def flip_a_bit_of_the_wal(journal):
     wal.write_bytes(data)
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """A busy machine takes its time to start a process."""
+    monkeypatch.setattr("vfbandits.service.local.READY_S", 240.0)
+
+
+@pytest.mark.timeout(600)
 def test_lost_records_are_refused_until_they_are_accepted_which_is_recorded(tmp_path):
     with HttpWorld(tmp_path) as world:
         local = world.local

@@ -1,6 +1,8 @@
 """``vfb log``: look after the journal of a model."""
 
+import asyncio
 import json
+import os
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,9 +16,13 @@ from vfbandits.cli.journal_flags import KeyFile, KeyVariable, LogName, Target, k
 from vfbandits.cli.progress import progress
 from vfbandits.cli.say import say
 from vfbandits.cli.who import who
+from vfbandits.errors import JournalError, SettingError
 from vfbandits.evaluate.export import Export, export_log
 from vfbandits.features.extra import require
+from vfbandits.service.durable import DurableBandit
 from vfbandits.store.compact import compact as compact_log
+from vfbandits.store.fold import Model
+from vfbandits.store.journal import Journal
 from vfbandits.store.key import JournalKey, write_key
 from vfbandits.store.open_journal import DEFAULT_NAME, open_journal, open_reader
 from vfbandits.store.repair import Fault, survey
@@ -162,6 +168,75 @@ def repair(
         raise typer.Exit(1)
 
 
+def retract(  # noqa: PLR0913  (one argument for each flag)
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="Id of the event.")],
+    *,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="Of the running server, such as https://host:8443.")
+    ] = "",
+    key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable with an API key of admin.")
+    ] = "",
+    campaign: Annotated[str, typer.Option(help="Of the running server.")] = DEFAULT_NAME,
+    ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority of the server's certificate.")
+    ] = None,
+    journal: Annotated[
+        str, typer.Option(metavar="JOURNAL", help="Without a server: the journal, as for verify.")
+    ] = "",
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    journal_key_env: KeyVariable = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Take back a reward that was learnt: the model is then as if it had never come.
+
+    Of a running server with --url (its journal is locked), otherwise with --journal.  Refused for
+    an event without a learnt reward, a second time, and for models with forgetting.
+    """
+    if bool(url) == bool(journal):
+        raise SettingError("a reward is taken back through --url or in --journal, got both or none")
+    if url:
+        value = _retract_at(url, event, campaign=campaign, key_env=key_env, ca=ca)
+    else:
+        key = key_of(key_file, journal_key_env)
+        open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+        value = asyncio.run(retract_offline(open_journal(journal, name=name, key=key), event))
+    if as_json:
+        typer.echo(json.dumps({"event_id": event, "reward": value}))
+    else:
+        say(f"took back the reward {value:g} of event {event}")
+
+
+def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path | None) -> float:
+    require("httpx", extra="http", to="talking to a server")
+    from vfbandits.web.client import Client  # noqa: PLC0415  (an extra)
+
+    key = os.environ.get(key_env) if key_env else None
+    if key_env and not key:
+        raise SettingError(f"wanted an API key in the environment variable {key_env}, got none")
+    verify = None if ca is None else str(ca)
+    with Client(url, key=key, campaign=campaign, verify=verify) as client:
+        return client.retract(event).reward
+
+
+async def retract_offline(journal: Journal, event: str) -> float:
+    """Take a reward back in a journal that no server has open; it is closed afterwards."""
+    try:
+        latest = journal.latest_snapshot()
+        if latest is None:
+            raise JournalError("wanted a journal with a snapshot of its model, got one without")
+        model = Model.restore(*latest)
+        bandit = DurableBandit.open(journal, lambda: model.bandit)
+    except BaseException:
+        journal.close()
+        raise
+    try:
+        return await bandit.retract(event, by=who())
+    finally:
+        await bandit.close()
+
+
 def keygen(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
@@ -171,7 +246,7 @@ def keygen(
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
 
-for command in (verify, export, compact, repair, keygen):
+for command in (verify, export, compact, repair, retract, keygen):
     log_app.command()(in_one_line(command))
 
 
@@ -221,6 +296,8 @@ def _remarks(made: Export, *, is_filled: bool) -> list[str]:
             f"{made.without_reward} decisions have no reward and were left out; "
             "--unrewarded 0 writes them, too"
         )
+    if made.retracted:
+        lines.append(f"{made.retracted} decisions whose reward was taken back were left out")
     if made.without_probability:
         lines.append(f"{made.without_probability} rows have no probability: vfb evaluate needs it")
     if made.context == "chosen_":

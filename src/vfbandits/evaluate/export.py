@@ -38,7 +38,15 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.core.layout import build_learner
 from vfbandits.core.move import Move
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Activated, Decided, Event, Moved, Reported, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Decided,
+    Event,
+    Moved,
+    Reported,
+    Retracted,
+    Rewarded,
+)
 from vfbandits.store.fold import remask
 from vfbandits.store.journal import JournalReader
 from vfbandits.store.snapshot import PART, sync_folder
@@ -51,12 +59,13 @@ ROWS_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was written, and what was not because it has no reward."""
+    """What was written, and what was not: it has no reward, or its reward was taken back."""
 
     rows: int
     without_reward: int
     without_probability: int
     context: str | None
+    retracted: int = 0
 
 
 @dataclass(slots=True)
@@ -68,6 +77,7 @@ class _Index:
     activations: dict[int, Activated] = field(default_factory=dict)
     reports: dict[int, list[Reported]] = field(default_factory=dict)
     moves: list[tuple[int, Matrix]] = field(default_factory=list)
+    retracted: set[int] = field(default_factory=set)
     n_decisions: int = 0
 
 
@@ -87,7 +97,8 @@ def export_log(
     _write(frames, out)
     return Export(
         rows=frames.n_rows,
-        without_reward=index.n_decisions - len(index.rewards),
+        without_reward=index.n_decisions - len(index.rewards) - len(index.retracted),
+        retracted=len(index.retracted),
         without_probability=frames.n_without_probability,
         context=frames.prefix if contexts else None,
     )
@@ -103,6 +114,9 @@ def _index(reader: JournalReader) -> _Index:
                 index.n_decisions += 1
             case Rewarded() if event.decision_id in decided:
                 index.rewards[decided[event.decision_id]] = event
+            case Retracted() if event.decision_id in decided:
+                index.rewards.pop(decided[event.decision_id], None)
+                index.retracted.add(decided[event.decision_id])
             case Activated() if event.decision_id in decided:
                 index.activations[decided[event.decision_id]] = event
             case Reported() if event.decision_id in decided:
@@ -148,9 +162,9 @@ class _Frames:
 
     def _wanted(self) -> Iterator[tuple[int, Decided]]:
         for position, event in _events(self._reader, self._index.last):
-            if isinstance(event, Decided) and (
-                self._unrewarded is not None or position in self._index.rewards
-            ):
+            if not isinstance(event, Decided) or position in self._index.retracted:
+                continue
+            if self._unrewarded is not None or position in self._index.rewards:
                 yield position, event
 
     def _frame(self, rows: list[tuple[int, Decided]]) -> "pl.DataFrame":

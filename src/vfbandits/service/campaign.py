@@ -293,6 +293,12 @@ class Campaign:
             await self.model.record(Reported(event_id, value, reward_id, why, now))
         return self._tell(event_id, entry, why, value)
 
+    async def retract(self, event_id: str, *, by: str) -> float:
+        """Take back the reward that an event has taught, durably; returns it."""
+        await self._catch_up()
+        async with self._turns[event_id]:
+            return await self.model.retract(event_id, by=by)
+
     def _tidy(self) -> None:
         """Let go of events that had their reward before their wait was over."""
         if len(self._due) > 2 * self.n_waiting + AT_ONCE:

@@ -24,16 +24,19 @@ from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.reward import Observation, as_reward
 from vfbandits.errors import (
     ArmError,
+    ConflictError,
     ContextError,
     JournalError,
     RecordError,
     RewardError,
     SettingError,
     UnknownDecisionError,
+    UnknownEventError,
     VFBanditsError,
 )
 from vfbandits.service.group_commit import GroupCommit
 from vfbandits.service.grouped import Grouped
+from vfbandits.service.history import History
 from vfbandits.service.showing import Kept, Showing, decided_of
 from vfbandits.store.book import Book
 from vfbandits.store.events import (
@@ -44,6 +47,7 @@ from vfbandits.store.events import (
     Forgotten,
     Moved,
     Reported,
+    Retracted,
     Rewarded,
 )
 from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
@@ -107,6 +111,7 @@ class DurableBandit:
         self._snapshot_position = recovery.start or 0
         self._replayed = (model.book.n_decided, model.book.n_learnt)
         self._one_snapshot = asyncio.Lock()
+        self._one_retraction = asyncio.Lock()
         self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
 
     @classmethod
@@ -334,6 +339,59 @@ class DurableBandit:
             await self._commit.flush()
         return is_new
 
+    async def retract(self, decision_id: DecisionId, *, by: str) -> float:
+        """Take back the reward that a decision has taught; returns it when that is durable.
+
+        Exact up to rounding: the model is as if the reward had never come.  The decision stays
+        closed, and the same reward again changes nothing.  Refused under forgetting
+        (``discount`` below 1), and where the journal no longer has the decision, or the changes of
+        masks since.  ``by`` is who asks for it.
+        """
+        if self._model.bandit.options["discount"] < 1.0:
+            raise SettingError(
+                "a reward is taken back exactly only without forgetting, got discount "
+                f"{self._model.bandit.options['discount']}"
+            )
+        async with self._one_retraction:
+            past = History.of(await self.find(decision_id))
+            if past is None:
+                raise UnknownEventError(
+                    f"wanted an event that was ranked here, got {decision_id!r}"
+                )
+            value = past.learnt
+            if value is None:
+                raise ConflictError(
+                    f"event {decision_id!r} needs a reward that was learnt, got an event that is "
+                    f"{past.status}; nothing was changed"
+                )
+            seen = await self._carried(past.decided)
+            with self._or_break_off(SettingError, ContextError, ArmError):
+                self._model.bandit.retract(seen, value)
+                self._model.book.retracted()
+            model, epoch, at = seen.model, self._model.epoch, self._clock()
+            await self._log(Retracted(decision_id, value, seen.x, model, epoch, at, by))
+        return value
+
+    async def _carried(self, decided: Decided) -> Observation:
+        """What a decision left to learn from, behind the masks of now."""
+        between: list[Moved] = []
+        read_at = decided.epoch
+        while read_at != self._model.epoch:  # they may change while the journal is read
+            read_at = self._model.epoch
+            await self._commit.flush()
+            wanted = range(decided.epoch + 1, read_at + 1)
+            between = [moved for moved in await self.moves() if moved.epoch in wanted]
+            if [moved.epoch for moved in between] != list(wanted):
+                raise ConflictError(
+                    f"event {decided.decision_id!r} was decided behind masks of epoch "
+                    f"{decided.epoch}, wanted every change of masks up to {read_at}, got "
+                    f"{len(between)}: the journal no longer has the others"
+                )
+        seen = Observation(decided.x, decided.model)
+        for moved in between:
+            seen = self._model.bandit.carry(seen, self._model.make_move(moved.matrix))
+        return seen
+
     async def forget(self, decision: Decision | DecisionId) -> None:
         """Drop an open decision whose reward will never come; returns when that is durable."""
         self._refuse_unless_well()
@@ -372,10 +430,13 @@ class DurableBandit:
 
     async def moves(self) -> list[Moved]:
         """The changes of masks that the log still has, in order."""
-        after = self._journal.compacted_to
-        return await asyncio.to_thread(
-            lambda: [e for _, e in self._journal.read(after=after) if isinstance(e, Moved)]
-        )
+
+        def read() -> list[Moved]:
+            kept = self._journal.remains()
+            whole = self._journal.read(after=self._journal.compacted_to)
+            return [event for _, event in chain(kept, whole) if isinstance(event, Moved)]
+
+        return await asyncio.to_thread(read)
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
         """The last events of the log, or those behind its compaction if there are fewer.

@@ -4,9 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from vfbandits.errors import ConflictError
-from vfbandits.store.events import Activated, Decided, Event, Forgotten, Reported, Rewarded
+from vfbandits.store.events import (
+    Activated,
+    Decided,
+    Event,
+    Forgotten,
+    Reported,
+    Retracted,
+    Rewarded,
+)
 
 HELD, WAITING, LEARNT, FORGOTTEN = "held", "waiting", "learnt", "forgotten"
+RETRACTED = "retracted"
 
 
 @dataclass(slots=True)
@@ -50,6 +59,8 @@ class History:
             self.status, self.learnt = LEARNT, event.value
             if event.reward_id is not None:
                 self.came[event.reward_id] = event
+        elif isinstance(event, Retracted):
+            self.status, self.learnt = RETRACTED, None
         elif isinstance(event, Forgotten):
             self.status = FORGOTTEN
         elif isinstance(event, Reported):

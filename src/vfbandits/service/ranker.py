@@ -394,6 +394,14 @@ class Ranker:
         event = Activated(event_id, now + self.settings.reward_wait_s, now)
         return await self.log.put(event) is event
 
+    async def retract(self, event_id: str, *, by: str) -> float:
+        """Refused: only the process that learns can take a reward back."""
+        del by
+        raise ConflictError(
+            f"a ranker does not learn, so it cannot take back the reward of event {event_id!r}: "
+            "ask the trainer that leads, or a process of role both"
+        )
+
     def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> str:
         """Tell observers what became of a reward; returns that."""
         now = self._clock()

@@ -72,6 +72,10 @@ class Served(Protocol):
         """The arm is shown now."""
         ...
 
+    async def retract(self, event_id: str, *, by: str) -> float:
+        """Take back a learnt reward, durably."""
+        ...
+
     async def history(self, event_id: str) -> History:
         """All that is known of an event."""
         ...

@@ -83,6 +83,10 @@ class Book:
         self.n_learnt += 1
         self.close(decision_id)
 
+    def retracted(self) -> None:
+        """A reward was taken back: that makes another version of the model."""
+        self.n_learnt += 1
+
     def close(self, decision_id: DecisionId) -> None:
         """Nothing is waited for any more."""
         self.entries.pop(decision_id, None)

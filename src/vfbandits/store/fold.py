@@ -19,7 +19,7 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SettingError, SnapshotError, VFBanditsError
 from vfbandits.store.book import Book
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Rewarded, SetAside
+from vfbandits.store.events import Decided, Event, Forgotten, Moved, Retracted, Rewarded, SetAside
 from vfbandits.store.journal import Damage, Journal
 
 MakeMove: TypeAlias = Callable[[Matrix], Move]
@@ -112,6 +112,11 @@ class Model:
                 self.book.learnt(event.decision_id)
             case Moved():
                 self.move(self.plan_move(event.matrix, event.epoch), event)
+            case Retracted():
+                if event.epoch != self.epoch:
+                    raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
+                self.bandit.retract(Observation(event.x, event.model), event.value)
+                self.book.retracted()
             case Forgotten():
                 self.bandit.forget(event.decision_id)
                 self.book.close(event.decision_id)

@@ -98,6 +98,7 @@ def _deeds(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
         "reward": handlers.reward,
         "reward_batch": handlers.reward_batch,
         "activate": handlers.activate,
+        "retract": handlers.retract,
         "event": handlers.event,
         "model": handlers.model,
         "config": handlers.config,

@@ -97,6 +97,10 @@ class AsyncClient:
         """The arm is shown now, for an event ranked with ``activate=False``."""
         return await self._send(self._calls.activate(event_id))
 
+    async def retract(self, event_id: str) -> types.RetractResponse:
+        """Take back a reward that was learnt; needs the scope "admin"."""
+        return await self._send(self._calls.retract(event_id))
+
     async def event(self, event_id: str) -> types.EventResponse:
         """One event as it stands."""
         return await self._send(self._calls.event(event_id))

@@ -154,6 +154,11 @@ class Calls:
         path = self._path(f"/events/{_segment(event_id)}/activate")
         return Call("POST", path, types.ActivateResponse)
 
+    def retract(self, event_id: str) -> Call[types.RetractResponse]:
+        """Take back a learnt reward.  Sent twice the second would be refused with 409."""
+        path = self._path(f"/events/{_segment(event_id)}/retract")
+        return Call("POST", path, types.RetractResponse, repeatable=False)
+
     def event(self, event_id: str) -> Call[types.EventResponse]:
         """One event as it stands."""
         return Call("GET", self._path(f"/events/{_segment(event_id)}"), types.EventResponse)

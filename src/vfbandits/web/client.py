@@ -112,6 +112,10 @@ class Client:
         """The arm is shown now, for an event ranked with ``activate=False``."""
         return self._send(self._calls.activate(event_id))
 
+    def retract(self, event_id: str) -> types.RetractResponse:
+        """Take back a reward that was learnt; needs the scope "admin"."""
+        return self._send(self._calls.retract(event_id))
+
     def event(self, event_id: str) -> types.EventResponse:
         """One event as it stands."""
         return self._send(self._calls.event(event_id))

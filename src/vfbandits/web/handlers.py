@@ -111,6 +111,12 @@ class Handlers:
         activated = await self._campaign(request, "rank").activate(event_id)
         return _json(types.ActivateResponse(event_id, activated))
 
+    async def retract(self, request: Request) -> Response:
+        """POST /v1/events/{event_id}/retract."""
+        event_id, campaign = request.path_params["event_id"], self._campaign(request, "admin")
+        value = await campaign.retract(event_id, by=caller_of(request.scope).name)
+        return _json(types.RetractResponse(event_id, value))
+
     async def event(self, request: Request) -> Response:
         """GET /v1/events/{event_id}."""
         campaign = self._campaign(request, "read")

@@ -63,6 +63,7 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
     types.BatchRewardRequest([types.EventReward(EVENT_ID, 1.0)]),
     types.BatchRewardResponse([types.RewardResult(answer=_REWARDED)]),
     types.ActivateResponse(EVENT_ID, activated=True),
+    types.RetractResponse(EVENT_ID, 1e5),
     types.EventResponse(
         event_id=EVENT_ID,
         user="u-17",

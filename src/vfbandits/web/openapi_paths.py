@@ -129,6 +129,19 @@ _OF_A_CAMPAIGN = (
         problems=(*_KEYED, 404, 409, 413),
     ),
     Operation(
+        "POST",
+        "/events/{event_id}/retract",
+        "retract",
+        "decisions",
+        "Take back a reward that was learnt",
+        "The model is then, up to rounding, as if the reward had never come; the event stays "
+        "closed. An event without a learnt reward, or whose reward was taken back before, is "
+        "refused with 409; a model with forgetting with 422.",
+        scope="admin",
+        response=types.RetractResponse,
+        problems=(*_KEYED, 404, 409, 413, 422),
+    ),
+    Operation(
         "GET",
         "/events/{event_id}",
         "event",

@@ -148,13 +148,20 @@ class Report(msgspec.Struct, frozen=True):
     at: float
 
 
-EventStatus: TypeAlias = Literal["held", "waiting", "learnt", "forgotten"]
+EventStatus: TypeAlias = Literal["held", "waiting", "learnt", "forgotten", "retracted"]
+
+
+class RetractResponse(msgspec.Struct, frozen=True):
+    """A learnt reward was taken back; ``reward`` is its value."""
+
+    event_id: str
+    reward: float
 
 
 class EventResponse(msgspec.Struct, frozen=True):
     """One event as it stands.
 
-    ``reward`` is what was learnt: what came, the default, or the sum.
+    ``reward`` is what was learnt: what came, the default, or the sum; null once it was retracted.
     """
 
     event_id: str

@@ -4,7 +4,7 @@ import json
 import socket
 import time
 
-import httpx
+import httpx2
 
 from vfbandits.protocol.roster import Terms
 from vfbandits.service.local import LocalFederation, Plan
@@ -55,7 +55,7 @@ class HttpWorld:
         self.local.__exit__(*error)
 
     def client(self, **more):
-        return httpx.Client(base_url=self.url, timeout=10.0, **more)
+        return httpx2.Client(base_url=self.url, timeout=10.0, **more)
 
     def rank(self, client, **more):
         body = {"user": self.town.users[0], "arms": list(self.town.arms), **more}

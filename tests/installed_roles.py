@@ -4,7 +4,7 @@ import signal
 import time
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 from http_world import HttpWorld
 from scale_world import VARIABLE, ScaleWorld
 
@@ -49,7 +49,7 @@ def wait_until(is_so, what):
 def all_connected(client):
     try:
         seen = client.get("/v1/model")
-    except httpx.TransportError:
+    except httpx2.TransportError:
         return False
     participants = seen.json().get("participants", [])
     return seen.status_code == 200 and all(one["connected"] for one in participants)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-import httpx
+import httpx2
 import psycopg
 from http_world import HttpWorld, free_port
 from journals import postgres_url, query
@@ -77,14 +77,14 @@ class ScaleWorld(HttpWorld):
         return process.wait(timeout=30.0)
 
     def client_of(self, name):
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.ports[name]}", timeout=15.0)
+        return httpx2.Client(base_url=f"http://127.0.0.1:{self.ports[name]}", timeout=15.0)
 
     def readiness(self, name):
         """Status and reasons of /readyz; None while nobody listens."""
         try:
             with self.client_of(name) as client:
                 answer = client.get("/readyz")
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return None
         return answer.status_code, answer.json().get("reasons", [])
 

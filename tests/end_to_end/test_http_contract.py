@@ -8,7 +8,7 @@ document allows, and none may be a 500.
 import json
 from importlib.metadata import version
 
-import httpx
+import httpx2
 import pytest
 import schemathesis
 from http_world import HttpWorld
@@ -94,7 +94,7 @@ def test_every_operation_keeps_the_document_for_long(case, world):
 
 
 def test_the_document_that_is_served_is_the_one_that_is_tested(world):
-    assert httpx.get(f"{world.url}/openapi.json").json() == json.loads(json.dumps(RAW))
+    assert httpx2.get(f"{world.url}/openapi.json").json() == json.loads(json.dumps(RAW))
 
 
 def test_every_example_of_the_document_succeeds(world):

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-import httpx
+import httpx2
 import pytest
 from contract_server import Contract, Lost, Says, Slow, problem, running
 from servers import free_port
@@ -180,11 +180,11 @@ def test_connections_that_a_restart_cut_are_made_anew(open_client):
 )
 def test_seconds_to_wait_are_whole_or_nothing(text, wanted):
     headers = [(b"retry-after", text.encode())]
-    assert retry_after_s(httpx.Response(429, headers=headers)) == wanted
+    assert retry_after_s(httpx2.Response(429, headers=headers)) == wanted
 
 
 @pytest.mark.parametrize(("ahead_s", "low", "high"), [(60, 50.0, 60.0), (-60, 0.0, 0.0)])
 def test_a_date_to_come_back_at_is_counted_from_now(ahead_s, low, high):
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead_s), usegmt=True)
-    found = retry_after_s(httpx.Response(503, headers={"retry-after": date}))
+    found = retry_after_s(httpx2.Response(503, headers={"retry-after": date}))
     assert low <= found <= high

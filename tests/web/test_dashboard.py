@@ -1,6 +1,6 @@
 """The routes of the page: what they allow, and what they answer to a bad question."""
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from invented_decisions import ranked
@@ -20,7 +20,7 @@ def sky():
 
 @pytest.fixture(scope="module")
 def client(sky):
-    with PageServer(sky) as server, httpx.Client(base_url=server.url) as client:
+    with PageServer(sky) as server, httpx2.Client(base_url=server.url) as client:
         yield client
 
 
@@ -80,7 +80,7 @@ def test_a_campaign_that_is_not_there_is_not_found(client):
 
 
 def test_data_needs_a_key_where_one_is_wanted_and_the_page_does_not(sky):
-    with PageServer(sky, key="sesame") as server, httpx.Client(base_url=server.url) as guarded:
+    with PageServer(sky, key="sesame") as server, httpx2.Client(base_url=server.url) as guarded:
         assert guarded.get("/").status_code == 200
         assert guarded.get("/v1/dashboard").status_code == 401
         known = {"authorization": "Bearer sesame"}

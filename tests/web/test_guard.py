@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -77,8 +77,8 @@ def guarded(ring, **more):
 
 def ask(app, path="/whoami", method="GET", address="192.0.2.1", **more):
     async def one():
-        transport = httpx.ASGITransport(app, client=(address, 50_000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        transport = httpx2.ASGITransport(app, client=(address, 50_000))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
             return await client.request(method, path, **more)
 
     return asyncio.run(one())
@@ -274,8 +274,8 @@ def test_a_flood_of_refusals_does_not_flood_the_log(keys):
     app = guarded(KeyRing.load(keys.path))
 
     async def flood():
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://here"
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://here"
         ) as client:
             return [(await client.get("/whoami")).status_code for _ in range(300)]
 
@@ -358,7 +358,7 @@ def test_a_real_server_refuses_large_bodies_however_they_come_and_goes_on(live):
         for _ in range(30):
             yield large[:10_000]
 
-    with httpx.Client(base_url=base, headers=bearer(key), timeout=20.0) as client:
+    with httpx2.Client(base_url=base, headers=bearer(key), timeout=20.0) as client:
         assert client.post("/rank/a", content=large).status_code == 413
         counted = client.post("/rank/a", content=chunks())
         assert counted.json()["type"] == "/problems/too-large"

@@ -2,7 +2,7 @@
 
 import asyncio
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from hypothesis import given
@@ -140,8 +140,8 @@ def raising(error):
 
 def ask(app, path="/there", method="GET"):
     async def one():
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
             return await client.request(method, path)
 
     return asyncio.run(one())

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 
-import httpx
+import httpx2
 import psycopg
 import pytest
 from live_world import client_of
@@ -74,7 +74,7 @@ class Visitor(threading.Thread):
             client = self.clients[(visit + again) % len(self.clients)]
             try:
                 answer = client.post(path, json=body)
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 self.refusals["gone"] += 1
                 time.sleep(0.05)
                 continue

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-import httpx
+import httpx2
 
 from vfbandits.web import types
 from vfbandits.web.calls import ArmLike, Call, Calls, Changes, RewardLike, rank_request
@@ -20,10 +20,10 @@ class AsyncClient:
 
     Examples
     --------
-    >>> def server(request: httpx.Request) -> httpx.Response:  # stands for one that runs
-    ...     return httpx.Response(200, json={"event_id": "e1", "status": "learnt"})
+    >>> def server(request: httpx2.Request) -> httpx2.Response:  # stands for one that runs
+    ...     return httpx2.Response(200, json={"event_id": "e1", "status": "learnt"})
     >>> async def shop() -> types.RewardResponse:
-    ...     transport = httpx.MockTransport(server)
+    ...     transport = httpx2.MockTransport(server)
     ...     async with AsyncClient("http://localhost", transport=transport) as client:
     ...         return await client.reward("e1", 1.0)
     >>> asyncio.run(shop())
@@ -40,11 +40,11 @@ class AsyncClient:
         retries: int = 3,
         verify: Verify = None,
         cert: Certificate = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
         self._calls = Calls(campaign)
-        self._http = httpx.AsyncClient(
+        self._http = httpx2.AsyncClient(
             base_url=base_url,
             headers=self._connection.headers(),
             verify=self._connection.tls(),
@@ -161,7 +161,7 @@ class AsyncClient:
                     headers=call.headers,
                     timeout=tries.left_s(),
                 )
-            except httpx.RequestError as error:
+            except httpx2.RequestError as error:
                 pause_s = tries.pause_after_failure(error)
             else:
                 wanted_s = tries.pause_after_answer(response)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import msgspec
 
 from vfbandits.errors import ContextError, RewardError, VFBanditsError, WireError
@@ -104,7 +104,7 @@ class Call(Generic[Answer_co]):
         """Header fields of this call; the key is the client's matter."""
         return _JSON if self.body else {}
 
-    def read(self, response: httpx.Response, *, retry_after_s: float | None = None) -> Answer_co:
+    def read(self, response: httpx2.Response, *, retry_after_s: float | None = None) -> Answer_co:
         """The answer, or an ``ApiError``."""
         if response.status_code not in self.good:
             raise _refusal(response, retry_after_s)
@@ -269,7 +269,7 @@ def _body(request: msgspec.Struct) -> bytes:
         raise WireError("text must be such that UTF-8 can hold it, got another") from error
 
 
-def _refusal(response: httpx.Response, retry_after_s: float | None) -> ApiError:
+def _refusal(response: httpx2.Response, retry_after_s: float | None) -> ApiError:
     """What a problem document says; of any other body nothing is told."""
     status = response.status_code
     try:

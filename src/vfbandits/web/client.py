@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-import httpx
+import httpx2
 
 from vfbandits.web import types
 from vfbandits.web.calls import ArmLike, Call, Calls, Changes, RewardLike, rank_request
@@ -40,9 +40,9 @@ class Client:
 
     Examples
     --------
-    >>> def server(request: httpx.Request) -> httpx.Response:  # stands for one that runs
-    ...     return httpx.Response(200, json={"event_id": "e1", "status": "learnt"})
-    >>> with Client("http://localhost", transport=httpx.MockTransport(server)) as client:
+    >>> def server(request: httpx2.Request) -> httpx2.Response:  # stands for one that runs
+    ...     return httpx2.Response(200, json={"event_id": "e1", "status": "learnt"})
+    >>> with Client("http://localhost", transport=httpx2.MockTransport(server)) as client:
     ...     client.reward("e1", 1.0)
     RewardResponse(event_id='e1', status='learnt')
     """
@@ -57,11 +57,11 @@ class Client:
         retries: int = 3,
         verify: Verify = None,
         cert: Certificate = None,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
         self._calls = Calls(campaign)
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=base_url,
             headers=self._connection.headers(),
             verify=self._connection.tls(),
@@ -176,7 +176,7 @@ class Client:
                     headers=call.headers,
                     timeout=tries.left_s(),
                 )
-            except httpx.RequestError as error:
+            except httpx2.RequestError as error:
                 pause_s = tries.pause_after_failure(error)
             else:
                 wanted_s = tries.pause_after_answer(response)

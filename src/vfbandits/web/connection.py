@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Final, TypeAlias
 
-import httpx
+import httpx2
 
 from vfbandits.errors import SettingError
 
 # A little less than the 5 s after which servers commonly close an idle connection.
 KEPT_S: Final = 4.0
-LIMITS: Final = httpx.Limits(
+LIMITS: Final = httpx2.Limits(
     max_connections=100, max_keepalive_connections=100, keepalive_expiry=KEPT_S
 )
 
@@ -80,8 +80,8 @@ class Connection:
 
 def _check_address(base_url: str) -> None:
     try:
-        url = httpx.URL(base_url)
-    except httpx.InvalidURL:
+        url = httpx2.URL(base_url)
+    except httpx2.InvalidURL:
         # Not its cause: that may quote a password.
         raise SettingError("base_url must be an address, got something else") from None
     if url.scheme not in ("http", "https") or not url.host:

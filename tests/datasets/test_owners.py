@@ -97,8 +97,24 @@ def test_a_file_that_is_not_the_known_one_is_refused(tmp_path):
         load_owned("letter", folder=tmp_path)
 
 
+def test_a_file_that_was_not_gzipped_is_read_as_it_is(tmp_path, shared_data):
+    path = tmp_path / LETTER.path
+    path.parent.mkdir()
+    path.with_suffix("").write_bytes(gzip.decompress((shared_data / LETTER.path).read_bytes()))
+    assert len(load_owned("letter", folder=tmp_path).labels) == 20_000
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_the_error_says_where_an_absent_file_comes_from_and_what_it_is(tmp_path, name):
+    wanted = (
+        rf"wanted .*{name}.*\.gz or, .* sha256 [0-9a-f]{{64}} .* https://archive\.ics\.uci\.edu/"
+    )
+    with pytest.raises(DatasetError, match=wanted):
+        load_owned(name, folder=tmp_path)
+
+
 def test_an_absent_file_is_refused_and_not_available(tmp_path):
-    with pytest.raises(DatasetError, match="wanted a gzipped data file"):
+    with pytest.raises(DatasetError, match="got no such file"):
         load_owned("letter", folder=tmp_path)
     assert available(tmp_path) == ("digits",)
 

@@ -30,6 +30,7 @@ from vfbandits.simulate.output import prepare_folder
 from vfbandits.simulate.processes import available_processors, local_engine
 
 CRITEO = "fig6c_criteo"
+OWNERS = "owners"
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNCHECKED: "yellow"}
 
 
@@ -65,6 +66,10 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         Path | None,
         typer.Option(help="Your copy of Criteo's train file (TSV, gz or Parquet), for criteo."),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the data sets, for owners.", show_default=False),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Folder of figures.", show_default="the paper's")
     ] = None,
@@ -90,6 +95,8 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
     overrules: dict[str, Settings] = {}
     if criteo is not None:
         overrules[CRITEO] = {"rounds": str(featurised(criteo, out / "criteo-rounds"))}
+    if data is not None:
+        overrules[OWNERS] = {"data": str(data.absolute())}
     with _progress() as tell:
         outcomes = run_figures(
             chosen,

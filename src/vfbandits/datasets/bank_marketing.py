@@ -10,6 +10,10 @@ BANK_MARKETING = OwnedCsv(
     name="bank_marketing",
     path="bank_marketing/bank-additional-full.csv.gz",
     sha256="74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",
+    origin=(
+        "https://archive.ics.uci.edu/dataset/222/bank+marketing "
+        "(bank-additional-full.csv in bank-additional.zip)"
+    ),
     separator=";",
     target="y",
     is_balanced=True,

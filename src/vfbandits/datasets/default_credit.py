@@ -7,6 +7,10 @@ DEFAULT_CREDIT = OwnedCsv(
     name="default_credit",
     path="default_credit/UCI_Credit_Card.csv.gz",
     sha256="a0f0ab49d6326671d6cd83be5c88dcf18007025fe9a53ecd699119c871176ca1",
+    origin=(
+        "https://archive.ics.uci.edu/dataset/350/default+of+credit+card+clients, as CSV at "
+        "https://github.com/FederatedAI/FATE/blob/5a06d9e4c4cd/examples/data/UCI_Credit_Card.csv"
+    ),
     separator=",",
     target="default.payment.next.month",
     is_balanced=True,

@@ -11,6 +11,7 @@ FILES = {
     "sat.trn.gz": "e896dc88a960fa2404160fc4c3cb3dc53fcf4afd80ba920bf2d261bd42d12613",
     "sat.tst.gz": "4b9167b8a92baafafed7c8809aef86d0683a5e685c19d98d119fa6974f0f2479",
 }
+ORIGIN = "https://archive.ics.uci.edu/dataset/146/statlog+landsat+satellite"
 N_BANDS = 4
 
 
@@ -18,7 +19,8 @@ def load_landsat(folder: Path) -> OwnedSet:
     """Both files; column c belongs to band c mod 4."""
     lines: list[str] = []
     for name, sha256 in FILES.items():
-        lines += read_checked(folder / "landsat" / name, sha256=sha256).splitlines()
+        text = read_checked(folder / "landsat" / name, sha256=sha256, origin=ORIGIN)
+        lines += text.splitlines()
     table = np.loadtxt(lines)
     classes, labels = np.unique(table[:, -1], return_inverse=True)
     pixels = table[:, :-1]

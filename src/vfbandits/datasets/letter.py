@@ -12,6 +12,7 @@ LETTER = OwnedCsv(
     name="letter",
     path="letter/letter-recognition.data.gz",
     sha256="2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2",
+    origin="https://archive.ics.uci.edu/dataset/59/letter+recognition",
     separator=",",
     target="letter",
     header=("letter", *BOX, *MOMENTS, *CORRELATIONS, *EDGES),

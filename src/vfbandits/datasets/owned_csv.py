@@ -24,6 +24,7 @@ class OwnedCsv:
     name: str
     path: str
     sha256: str
+    origin: str
     separator: str
     target: str
     owners: dict[str, tuple[Column, ...]]
@@ -34,7 +35,7 @@ class OwnedCsv:
 
     def load(self, folder: Path) -> OwnedSet:
         """Read the file below ``folder``."""
-        text = read_checked(folder / self.path, sha256=self.sha256)
+        text = read_checked(folder / self.path, sha256=self.sha256, origin=self.origin)
         rows = list(csv.reader(text.splitlines(), delimiter=self.separator))
         header = self.header or tuple(rows.pop(0))
         table = dict(zip(header, zip(*rows, strict=True), strict=True))

@@ -27,7 +27,7 @@ from vfbandits.web.metrics import Metrics
 from vfbandits.web.server import HttpServer
 
 KEY = make_key("web", scopes=["rank", "reward"])
-LONG = {"x-forwarded-proto": "http"}  # a header that the short way leaves to the application
+LONG = {"connection": "keep-alive, x-long"}  # what the short way leaves to the application
 RANK = json.dumps({"user": "ann", "arms": list(ARMS)}).encode()
 
 
@@ -173,7 +173,6 @@ def test_what_is_wrong_is_told_in_the_same_words(tmp_path, path, body, headers, 
     "headers",
     [
         {"connection": "keep-alive, x-mine"},
-        {"x-forwarded-for": "192.0.2.1"},
         {"expect": "100-continue"},
         {"transfer-encoding": "chunked", "content-length": None},
     ],
@@ -190,6 +189,15 @@ def test_what_is_unusual_goes_through_the_application(tmp_path, headers):
 
     (status, _, _), n_routed = with_server(tmp_path, talk)
     assert (status, n_routed) == (200, 1)
+
+
+def test_what_a_proxy_passes_on_goes_the_short_way_too(tmp_path):
+    async def talk(server, caller):
+        headers = {"x-forwarded-for": "192.0.2.1", "x-forwarded-proto": "https"}
+        return await caller.post("/v1/rank", RANK, headers), server.n_routed
+
+    (status, _, _), n_routed = with_server(tmp_path, talk)
+    assert (status, n_routed) == (200, 0)
 
 
 def test_a_body_that_is_too_large_to_wait_for_goes_through_the_application(tmp_path):

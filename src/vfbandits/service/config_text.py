@@ -91,6 +91,8 @@ change_s = 30.0                  # longest change of masks or members
 # private_key = "http.key"
 # keys = "keys.json"             # API keys; vfb keys create makes one
 # clients = "clients.crt"        # or, and besides: the authority of client certificates
+# tls = "proxy"                  # instead of a certificate, where an ingress ends TLS
+# trusted_proxies = ["10.0.0.0/8"]
 #
 # [campaigns.default]
 # mode = "learn"                 # or shadow, frozen

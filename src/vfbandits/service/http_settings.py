@@ -1,13 +1,18 @@
 """Settings of the HTTP interface and of the campaigns behind it."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Final, TypeAlias
 
 from vfbandits.errors import ConfigError
 from vfbandits.service.campaign_settings import DEFAULT, CampaignSettings
 from vfbandits.service.model_settings import ModelSettings, model_from
 from vfbandits.store.table import Table
 from vfbandits.transport.rpc.options import is_loopback
+
+Network: TypeAlias = IPv4Network | IPv6Network
+TLS: Final = ("server", "proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,13 @@ class HttpSettings:
     max_connections, max_connections_per_address
         How many connections may be open, in all and from one address; 0 for what fits the
         process's limit of open files.
+    tls
+        Where TLS ends: at the "server", or at a trusted "proxy", which then calls in plain.
+    trusted_proxies
+        Networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+    hosts
+        Names by which the server may be called, beside those of loopback on loopback; empty for any
+        elsewhere.
     """
 
     address: str
@@ -49,14 +61,23 @@ class HttpSettings:
     traces: str = ""
     max_connections: int = 0
     max_connections_per_address: int = 0
+    tls: str = "server"
+    trusted_proxies: tuple[Network, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def refuse_unless_safe(self) -> None:
         """No key, no start; and nothing in plain beyond this machine."""
-        if not is_loopback(self.address) and self.certificate is None:
+        ends_at_proxy = self.tls == "proxy"
+        if not is_loopback(self.address) and self.certificate is None and not ends_at_proxy:
             raise ConfigError(
                 "[http]: wanted a certificate and a private_key, since the address "
-                f"{self.address!r} can be reached from other machines, got none"
+                f"{self.address!r} can be reached from other machines, got none; where TLS ends "
+                'at a proxy, tls = "proxy" and trusted_proxies do without'
             )
+        if ends_at_proxy and not self.trusted_proxies:
+            raise ConfigError('[http]: tls = "proxy" needs trusted_proxies, got none')
+        if ends_at_proxy and self.certificate is not None:
+            raise ConfigError('[http]: wanted a certificate or tls = "proxy", got both')
         if self.insecure and not is_loopback(self.address):
             raise ConfigError(f"[http]: insecure needs an address on loopback, got {self.address}")
         if self.keys is None and self.clients is None and not self.insecure:
@@ -101,6 +122,9 @@ def http_from(table: Table, folder: Path) -> HttpSettings:
         traces=table.text("traces", ""),
         max_connections=_count(table, "max_connections"),
         max_connections_per_address=_count(table, "max_connections_per_address"),
+        tls=_one_of(table, "tls", TLS),
+        trusted_proxies=tuple(_network(table, text) for text in _texts(table, "trusted_proxies")),
+        hosts=_texts(table, "hosts"),
     )
     table.close()
     return settings
@@ -111,6 +135,33 @@ def _count(table: Table, key: str) -> int:
     if value < 0:
         raise table.wrong(key, "a positive number, or 0 for the default", value)
     return value
+
+
+def _one_of(table: Table, key: str, words: tuple[str, ...]) -> str:
+    value = table.text(key, words[0])
+    if value not in words:
+        raise table.wrong(key, " or ".join(map(repr, words)), value)
+    return value
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    value = table.take(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise table.wrong(key, "a list of texts", value)
+    return tuple(value)
+
+
+def _network(table: Table, text: str) -> Network:
+    """One network, or one address; not all addresses that there are."""
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise table.wrong(
+            "trusted_proxies", "a list of networks, such as '10.0.0.0/8'", text
+        ) from None
+    if not network.prefixlen:
+        raise table.wrong("trusted_proxies", "a list of networks smaller than all", text)
+    return network
 
 
 def campaigns_from(table: Table, model: ModelSettings) -> list[CampaignPlan]:

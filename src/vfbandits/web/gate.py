@@ -8,6 +8,7 @@ from vfbandits.web.client_certificate import NoKeys
 from vfbandits.web.guard import PROBES, Guard
 from vfbandits.web.keys import KeyRing
 from vfbandits.web.limits import Buckets, Limits, Rate
+from vfbandits.web.proxies import hosts_of, proxies_of
 
 PUBLIC = PROBES | {"/openapi.json"}
 
@@ -16,7 +17,14 @@ def guarded(
     app: ASGIApp, http: HttpSettings, limits: Limits, *, public: frozenset[str] = PUBLIC
 ) -> Guard:
     """The application behind its guard."""
-    return Guard(app, ring_of(http), limits, public=public)
+    return Guard(
+        app,
+        ring_of(http),
+        limits,
+        public=public,
+        proxies=proxies_of(http),
+        hosts=hosts_of(http),
+    )
 
 
 def ring_of(http: HttpSettings) -> KeyRing | NoKeys | None:

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from vfbandits.web.body_limit import BodyLimit
 from vfbandits.web.caller import CALLER, EVERYBODY, Caller, Right
 from vfbandits.web.limits import Buckets, Limits, Rate, network_of
+from vfbandits.web.proxies import Hosts, Proxies
 from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.web.refuse import address_of, log_refusal, response_to
 
@@ -47,6 +48,10 @@ class Guard:
         Paths that need no key.
     public_below
         Beginnings of paths that need none, such as "/static/".
+    proxies
+        Those that may say whom a request comes from.  Probes may come past them.
+    hosts
+        Names by which the server may be called.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Guard:
         *,
         public: frozenset[str] = PROBES,
         public_below: tuple[str, ...] = (),
+        proxies: Proxies | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self._app = BodyLimit(app, limits.body_bytes, log=self._log)
         self._hot: HotCalls | None = getattr(app, "hot", None)
@@ -64,6 +71,8 @@ class Guard:
         self._limits = limits
         self._public = public
         self._public_below = public_below
+        self._proxies = Proxies() if proxies is None else proxies
+        self._hosts = Hosts(None) if hosts is None else hosts
         # Whoever is refused all day long must not fill the disk with our log.
         self._log_lines = Buckets(_LOG_RATE)
         self._unlogged = 0
@@ -120,8 +129,10 @@ class Guard:
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]
+        self._hosts.check(scope)
         if path in PROBES:
             return
+        self._proxies.resolve(scope)
         self._limits.addresses.admit(network_of(address_of(scope)), "one address")
         if path in self._public or path.startswith(self._public_below):
             return

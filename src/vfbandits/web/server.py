@@ -21,6 +21,7 @@ from vfbandits.web.acceptor import Acceptor
 from vfbandits.web.connection_counts import ConnectionCounts
 from vfbandits.web.connection_limits import connection_limits
 from vfbandits.web.patience import PatientProtocol, close_stuck
+from vfbandits.web.proxies import proxies_of
 from vfbandits.web.short_way import protocol_for
 from vfbandits.web.slots import Slots
 from vfbandits.web.sparse_log import SparseWarnings
@@ -120,7 +121,7 @@ class HttpServer:
             lambda: make(config=config, server_state=state, app_state={}),
             self._slots,
             tls=config.ssl,
-            is_trusted=lambda host: False,
+            is_trusted=proxies_of(self._settings).trusts,
         )
 
     async def _sweep(self) -> None:

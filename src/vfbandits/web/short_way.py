@@ -5,9 +5,9 @@ them; a router and its middleware come on top.  Together that takes longer than 
 call that came as a whole is handed on as a whole, and its answer is written at once.  Calls of rank
 that come in the same turn of the event loop are handed on together.
 
-Only what is plain goes this way: POST to one of two paths, of a declared and small size, straight
-from the caller.  A proxy, a body in chunks, a connection that is about to end: all that goes
-through the application, as does everything else.
+Only what is plain goes this way: POST to one of two paths, of a declared and small size.  A body in
+chunks, a connection that is about to end: all that goes through the application, as does everything
+else.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from vfbandits.web.refuse import problem_for
 
 _JSON: Final = "application/json"
 # Whoever sends one of these wants more of a server than the short way gives.
-_UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade", b"connection", b"x-forwarded-")
+_UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade", b"connection")
 _USUAL: Final = (b"connection", b"keep-alive")
 
 

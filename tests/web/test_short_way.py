@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +12,7 @@ from campaign_world import ARMS, World
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.routing import compile_path
+from structlog.testing import capture_logs
 
 from vfbandits.service.campaigns import Campaigns
 from vfbandits.service.http_settings import HttpSettings
@@ -57,6 +59,7 @@ class Server:
         counted = Application(self._count, app.hot)
         guard = Guard(counted, KeyRing.load(folder / "keys"), limits)
         self._server = HttpServer(guard, HttpSettings("127.0.0.1:0"))
+        self.counts = self._server.counts
 
     async def _count(self, scope, receive, send):
         self.n_routed += 1
@@ -155,6 +158,8 @@ def test_a_reward_outside_the_bounds_is_422_on_both_ways_and_alone_in_a_batch(tm
         ("/v1/events/never/reward", b'{"value": 1}', {}, 404),
         ("/v1/rank", b" " * 2_001, {}, 413),
         ("/v1/rank", RANK, {"content-type": "text/plain"}, 415),
+        ("/v1/rank", RANK, {"content-type": None}, 415),
+        ("/v1/events/never/reward", b'{"value": 1}', {"content-type": None}, 415),
         ("/v1/rank", b'{"user": "ann", "arms": ["tea", "tea"]}', {}, 422),
     ],
 )
@@ -198,6 +203,56 @@ def test_what_a_proxy_passes_on_goes_the_short_way_too(tmp_path):
 
     (status, _, _), n_routed = with_server(tmp_path, talk)
     assert (status, n_routed) == (200, 0)
+
+
+@pytest.mark.parametrize("headers", [{}, LONG])
+def test_a_client_that_hangs_up_is_no_error_of_ours(tmp_path, headers):
+    async def talk(server, caller):
+        whole = request("/v1/rank", RANK, headers)
+        port = caller.writer.get_extra_info("peername")[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(whole[:-5])
+        await writer.drain()
+        if headers:
+            while not server.n_routed:  # noqa: ASYNC110  (a counter tells nobody)
+                await asyncio.sleep(0.01)
+        writer.close()
+        await writer.wait_closed()
+        assert (await caller.post("/v1/rank", RANK))[0] == 200
+        lines = server.metrics.render().decode().splitlines()
+        return {line for line in lines if line.startswith("vfb_http_requests_total")}
+
+    with capture_logs() as lines:
+        counted = with_server(tmp_path, talk)
+    answered = 'vfb_http_requests_total{method="POST",route="/v1/rank",status="%s"} 1.0'
+    assert counted == {answered % status for status in ((200, 499) if headers else (200,))}
+    assert [line for line in lines if line["log_level"] == "error"] == []
+
+
+def test_what_is_no_http_is_logged_once_and_counted(tmp_path):
+    async def talk(server, caller):
+        port = caller.writer.get_extra_info("peername")[1]
+        for garbage in [b"\x16\x03\x01\x00\n\r\n\r\n", b"BREW / HTCPCP/1.0\r\n\r\n"] * 20:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(garbage)
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+        upgrade = {"upgrade": "websocket", "connection": "upgrade"}
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request("/v1/rank", b"", upgrade))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+        return server.counts.closed["malformed"]
+
+    logger = logging.getLogger("uvicorn.error")
+    for one in list(logger.filters):
+        logger.removeFilter(one)  # of a server before, which has counted others
+    with capture_logs() as lines:
+        assert with_server(tmp_path, talk) == 40
+    reasons = [line["reason"] for line in lines if line["event"] == "http_garbage"]
+    assert len(reasons) == len(set(reasons)) <= 3
+    assert "Invalid HTTP request received." in reasons
 
 
 def test_a_body_that_is_too_large_to_wait_for_goes_through_the_application(tmp_path):

@@ -43,6 +43,8 @@ SPARSE = {
     "features_failed": ("participant",),
     "features_missing": ("participant", "peer"),
     "handshake_refused": ("participant", "peer"),
+    "http_failed": ("kind", "caller"),
+    "http_refused": ("address", "status", "caller"),
     "identity_refused": ("participant", "peer"),
     "link_lost": ("participant",),
     "message_refused": ("participant", "peer"),

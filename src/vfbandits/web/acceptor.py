@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
+from vfbandits.service.log_throttle import LogThrottle
 from vfbandits.web.limits import network_of
 from vfbandits.web.patience import PatientProtocol
 from vfbandits.web.slots import Slot, Slots
-from vfbandits.web.sparse_log import Sparse
 
 HANDSHAKE_S: Final = 10.0
 PAUSE_S: Final = 0.1
@@ -57,7 +57,7 @@ class Acceptor:
         self._slots = slots
         self._tls = tls
         self._is_trusted = is_trusted
-        self._sparse = Sparse()
+        self._throttle = LogThrottle()
         self._connecting: set[_Connection] = set()
         listening.settimeout(0.0)
 
@@ -147,7 +147,7 @@ class Acceptor:
         line.close()
 
     def _warn(self, reason: str, address: str) -> None:
-        unlogged = self._sparse.due(reason)
+        unlogged = self._throttle.admit(reason)
         if unlogged is not None:
             _log.warning(
                 "http_connection_refused", reason=reason, address=address, unlogged=unlogged

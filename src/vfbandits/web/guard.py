@@ -1,13 +1,15 @@
 """Stands before the application: who asks, and how much."""
 
+import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from vfbandits.service.log_throttle import LogThrottle
 from vfbandits.web.body_limit import BodyLimit
 from vfbandits.web.caller import CALLER, EVERYBODY, Caller, Right
-from vfbandits.web.limits import Buckets, Limits, Rate, network_of
+from vfbandits.web.limits import Limits, network_of
 from vfbandits.web.proxies import Hosts, Proxies
 from vfbandits.web.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.web.refuse import address_of, log_refusal, response_to
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
 _POLICY_VIOLATION: Final = 1008
-_LOG_RATE: Final = Rate(10.0, burst=100)
 
 
 class Ring(Protocol):
@@ -74,8 +75,7 @@ class Guard:
         self._proxies = Proxies() if proxies is None else proxies
         self._hosts = Hosts(None) if hosts is None else hosts
         # Whoever is refused all day long must not fill the disk with our log.
-        self._log_lines = Buckets(_LOG_RATE)
-        self._unlogged = 0
+        self._throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -131,6 +131,7 @@ class Guard:
         path: str = scope["path"]
         self._hosts.check(scope)
         if path in PROBES:
+            self._look_at_key(scope)
             return
         self._proxies.resolve(scope)
         self._limits.addresses.admit(network_of(address_of(scope)), "one address")
@@ -139,6 +140,13 @@ class Guard:
         caller = scope.get(CALLER) or self._known(scope)
         self._limits.callers.admit(caller.name, "one caller")
         scope[CALLER] = caller
+
+    def _look_at_key(self, scope: Scope) -> None:
+        """Know the caller of a probe that shows a key; without a valid one it is answered too."""
+        if CALLER in scope or not (self._ring is None or _presented(scope)):
+            return
+        with contextlib.suppress(Refusal):
+            scope[CALLER] = self._known(scope)
 
     def _known(self, scope: Scope) -> Caller:
         if self._ring is None:
@@ -149,11 +157,9 @@ class Guard:
         return self._ring.check(key)
 
     def _log(self, scope: Scope, refusal: Refusal) -> None:
-        if self._log_lines.take(network_of(address_of(scope))) > 0.0:
-            self._unlogged += 1
-            return
-        log_refusal(scope, refusal, unlogged=self._unlogged)
-        self._unlogged = 0
+        unlogged = self._throttle.admit((network_of(address_of(scope)), refusal.status))
+        if unlogged is not None:
+            log_refusal(scope, refusal, unlogged=unlogged)
 
 
 def caller_of(scope: Scope) -> Caller:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -17,16 +18,20 @@ from vfbandits.service.in_groups import Told
 from vfbandits.service.served import Served, ServedCampaigns
 from vfbandits.web import types
 from vfbandits.web.asking import asked_of
-from vfbandits.web.caller import Right
+from vfbandits.web.caller import CALLER, Caller, Right
 from vfbandits.web.guard import caller_of, require
 from vfbandits.web.limits import Limits
 from vfbandits.web.problem import problem_of
 from vfbandits.web.refusals import Unavailable, Unsupported
 
 JSON = "application/json"
+# Reasons that tell a stranger nothing: they are given to everybody.
+PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the log"})
+NOT_READY = "not ready: the log of the process, or a key that may read, gives the reason"
 _DECIDING = ("rank", "reward")
 S = TypeVar("S", bound=msgspec.Struct)
 
+_log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 _rank = msgspec.json.Decoder(types.RankRequest).decode
 _ranks = msgspec.json.Decoder(types.BatchRankRequest).decode
@@ -53,6 +58,7 @@ class Handlers:
         problems: Callable[[], list[str]] | None = None,
     ) -> None:
         self._problems = campaigns.problems if problems is None else problems
+        self._logged_problems: list[str] = []
         self._campaigns = campaigns
         self._decides = decides
         self._limits = limits
@@ -153,12 +159,21 @@ class Handlers:
         return _json(types.Health("ok"))
 
     async def readyz(self, request: Request) -> Response:
-        """GET /readyz: it may be sent traffic."""
-        del request
+        """GET /readyz: it may be sent traffic; why not is for callers that may read, and the log.
+
+        A reason may name files, hosts and campaigns.
+        """
         problems = self._problems()
-        if problems:
-            return _json(types.Health("unavailable", problems), status=503)
-        return _json(types.Health("ok"))
+        if problems != self._logged_problems:
+            self._logged_problems = problems
+            for reason in problems:
+                _log.warning("http_not_ready", reason=reason)
+        if not problems:
+            return _json(types.Health("ok"))
+        caller = request.scope.get(CALLER)
+        if not isinstance(caller, Caller) or not caller.may("read"):
+            problems = sorted({_public_reason(reason) for reason in problems})
+        return _json(types.Health("unavailable", problems), status=503)
 
     def _charge(self, request: Request, n_requests: int) -> None:
         """A batch counts as many requests as it holds; one was counted when it came in."""
@@ -268,14 +283,19 @@ async def _rewarded(campaign: Served, one: types.EventReward) -> types.RewardRes
     return types.RewardResult(types.RewardResponse(one.event_id, status))  # type: ignore[arg-type]  # one of them
 
 
+def _public_reason(reason: str) -> str:
+    return reason if reason in PLAIN_REASONS else NOT_READY
+
+
 def refuse_unless_json(content_type: str) -> None:
     """Raise Unsupported unless this is how JSON is announced."""
     if content_type.split(";", 1)[0].strip().lower() != JSON:
-        raise Unsupported(f"wanted a body of {JSON}, got {content_type!r}")
+        got = repr(content_type) if content_type else "none"
+        raise Unsupported(f"wanted a body with the content-type {JSON}, got {got}")
 
 
 async def _raw(request: Request) -> bytes:
-    refuse_unless_json(request.headers.get("content-type", JSON))
+    refuse_unless_json(request.headers.get("content-type", ""))
     return await request.body()
 
 

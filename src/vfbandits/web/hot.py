@@ -117,9 +117,10 @@ class HotCalls:
 
 
 def _refuse_unless_json(scope: Scope) -> None:
-    """A body that does not say what it is may be JSON."""
+    """Raise Unsupported unless the body is announced as JSON."""
     for name, value in scope["headers"]:
         if name == b"content-type":
             if value != _JSON:
                 refuse_unless_json(value.decode("latin-1"))
             return
+    refuse_unless_json("")

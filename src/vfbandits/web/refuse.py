@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -15,6 +15,7 @@ from vfbandits.web.problem import headers_of, problem_of, problem_response
 from vfbandits.web.refusals import Refusal
 
 LONGEST_PATH: Final = 200
+CLIENT_CLOSED: Final = 499  # as nginx calls a client that hung up before its answer
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +27,8 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 def problem_for(scope: Scope, error: Exception) -> Response:
     """Answer an error with its problem, and log what the caller is not told."""
+    if isinstance(error, ClientDisconnect):  # nobody hears it; it is for the metrics
+        return Response(status_code=CLIENT_CLOSED)
     answer = response_to(scope, error)
     if isinstance(error, Refusal):
         log_refusal(scope, error)
@@ -37,7 +40,15 @@ def problem_for(scope: Scope, error: Exception) -> Response:
 # For Starlette's ``exception_handlers``.  What is registered for Exception only is raised again
 # after it was answered, so the errors that we know stand here by name.
 ERROR_HANDLERS: Final = dict.fromkeys(
-    (VFBanditsError, msgspec.DecodeError, UnicodeDecodeError, HTTPException, Exception), on_error
+    (
+        VFBanditsError,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        HTTPException,
+        ClientDisconnect,
+        Exception,
+    ),
+    on_error,
 )
 
 

@@ -18,6 +18,7 @@ from vfbandits.service.campaigns import Campaigns
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Application, Parts, build_app
+from vfbandits.web.front import Front
 from vfbandits.web.gauges import Readings
 from vfbandits.web.guard import Guard
 from vfbandits.web.handlers import Handlers
@@ -57,8 +58,8 @@ class Server:
         add_key(folder / "keys", KEY.record)
         self._routes = app.routes
         counted = Application(self._count, app.hot)
-        guard = Guard(counted, KeyRing.load(folder / "keys"), limits)
-        self._server = HttpServer(guard, HttpSettings("127.0.0.1:0"))
+        self.guard = Guard(counted, KeyRing.load(folder / "keys"), limits)
+        self._server = HttpServer(self.guard, HttpSettings("127.0.0.1:0"))
         self.counts = self._server.counts
 
     async def _count(self, scope, receive, send):
@@ -360,3 +361,34 @@ def test_a_path_is_hot_exactly_if_it_is_that_of_a_route(parts):
         assert call is None
     else:
         assert call.event_id == match["event_id"]
+
+
+def test_a_front_waits_and_then_hands_on_by_the_short_way_too(tmp_path):
+    """Rankers and trainers have a front: before there is a model it refuses, then it is fast."""
+
+    async def run():
+        server = Server(tmp_path)
+        front = Front(HttpSettings("127.0.0.1:0", insecure=True), reason="waiting for the log")
+        port = await front.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        caller = Caller(reader, writer)
+        async with asyncio.timeout(20.0):
+            early = await caller.post("/v1/rank", RANK)
+            front.app = server.guard
+            calls = [request("/v1/rank", RANK)] * 5
+            writer.write(b"".join(calls))
+            ranked = [await caller.answer() for _ in calls]
+            event_id = json.loads(ranked[0][2])["event_id"]
+            rewarded = await caller.post(f"/v1/events/{event_id}/reward", b'{"value": 1}')
+            keyless = await caller.post("/v1/rank", RANK, {"x-api-key": None})
+        writer.close()
+        await front.stop()
+        await server.campaign.model.close()
+        assert (early[0], b"waiting for the log" in early[2]) == (503, True)
+        assert [status for status, _, _ in ranked] == [200] * 5
+        assert len({json.loads(body)["event_id"] for _, _, body in ranked}) == 5
+        assert json.loads(rewarded[2])["status"] == "learnt"
+        assert keyless[0] == 401
+        assert server.n_routed == 0
+
+    asyncio.run(run())

@@ -1,6 +1,8 @@
 """A port that is there before what stands behind it: probes are answered from the start."""
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from collections.abc import Sequence
+
+from starlette.types import Receive, Scope, Send
 
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.served import Served
@@ -9,7 +11,9 @@ from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Parts, build_app
 from vfbandits.web.gate import guarded, limits_of
 from vfbandits.web.gauges import Readings
+from vfbandits.web.guard import Guard
 from vfbandits.web.handlers import Handlers, ModelFacts
+from vfbandits.web.hot import Answer, Whole
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.refusals import Unavailable
 from vfbandits.web.server import HttpServer
@@ -36,7 +40,10 @@ class Nothing:
 
 
 class Front:
-    """An HTTP server whose application may be another one from one request to the next."""
+    """An HTTP server whose application may be another one from one request to the next.
+
+    It implements ``short_way.Shortcut``, so that rank and reward pass no route here either.
+    """
 
     def __init__(self, http: HttpSettings, *, reason: str, supervisor: Supervisor) -> None:
         self._http = http
@@ -48,6 +55,24 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         await self.app(scope, receive, send)
+
+    @property
+    def shortcut(self) -> "Front":
+        """The short way to the application of the moment."""
+        return self
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest body."""
+        return self.app.most_bytes
+
+    async def reward(self, event_id: str, call: Whole) -> Answer:
+        """Pass a reward on."""
+        return await self.app.reward(event_id, call)
+
+    async def rank_all(self, calls: Sequence[Whole]) -> list[Answer]:
+        """Pass calls of rank on."""
+        return await self.app.rank_all(calls)
 
     async def start(self) -> int:
         """Listen; returns the port."""
@@ -71,7 +96,7 @@ class Front:
         )
         handlers = Handlers(nothing, model_facts=_no_facts, limits=limits)
         app = build_app(handlers, Parts(Metrics(readings), NoTracer()))
-        self.app: ASGIApp = guarded(app, self._http, limits)
+        self.app: Guard = guarded(app, self._http, limits)
 
 
 def _no_facts() -> ModelFacts:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from starlette.types import ASGIApp
-
 from vfbandits.errors import JournalError
 from vfbandits.service.http_settings import HttpSettings
 from vfbandits.service.log import Logger
@@ -23,6 +21,7 @@ from vfbandits.web.dashboard import PAGE, dashboard_routes
 from vfbandits.web.front import Front
 from vfbandits.web.gate import PUBLIC, guarded, limits_of
 from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
+from vfbandits.web.guard import Guard
 from vfbandits.web.handlers import Handlers, ModelFacts
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.observed.observatory import Observatory
@@ -84,7 +83,7 @@ async def _open(
     return None
 
 
-async def _app(rankers: Rankers, http: HttpSettings, counts: ConnectionCounts) -> ASGIApp:
+async def _app(rankers: Rankers, http: HttpSettings, counts: ConnectionCounts) -> Guard:
     metrics, sky = Metrics(_readings(rankers, counts)), await _observatory(rankers)
     for ranker in rankers:
         ranker.observe([metrics])

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Terms
@@ -30,7 +30,7 @@ from vfbandits.web.dashboard import PAGE, dashboard_routes
 from vfbandits.web.front import Front
 from vfbandits.web.gate import PUBLIC, guarded, limits_of
 from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
-from vfbandits.web.guard import require
+from vfbandits.web.guard import Guard, require
 from vfbandits.web.handlers import Handlers, ModelFacts
 from vfbandits.web.metrics import Metrics
 from vfbandits.web.observed.observatory import Observatory
@@ -100,7 +100,7 @@ class ServedActive:
         """Why this process should be sent no traffic, if there is a reason."""
         return [*self.campaigns.problems(), *self.service.supervisor.problems()]
 
-    async def _serve(self, app: ASGIApp) -> int:
+    async def _serve(self, app: Guard) -> int:
         if self._front is not None:
             self._front.app = app
             return self._front.port
@@ -169,7 +169,7 @@ class ServedActive:
             supervisor=self.service.supervisor,
         )
 
-    async def _app(self) -> ASGIApp:
+    async def _app(self) -> Guard:
         campaigns, service = self.campaigns, self.service
         self._sky = sky = Observatory(
             service.role.roster.federation,

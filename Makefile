@@ -50,6 +50,7 @@ bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.journal
 	$(BIN)/python -m benchmarks.federation
 	$(BIN)/python -m benchmarks.http
+	$(BIN)/python -m benchmarks.scale
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -40,7 +40,7 @@ def served(
     folder: Path, widths: Mapping[str, int], *, n_arms: int, mask: str, connected: bool
 ) -> Iterator[Served]:
     """A running federation; unless ``connected`` nobody else comes."""
-    http_port, port = _free_ports()
+    http_port, port = free_ports()
     town = Town.invent(widths, n_users=N_USERS, n_arms=n_arms, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in widths}
     limits = f"rate = {RATE}\nburst = {BURST}\n"
@@ -60,13 +60,14 @@ def served(
     try:
         local.start(*(widths if connected else (ACTIVE,)))
         if connected:
-            _wait_until_all_contribute(http_port, key.text)
+            wait_until_all_contribute(http_port, key.text)
         yield Served(Load(http_port, town.users, town.arms, key.text), home / ACTIVE / KEYS)
     finally:
         local.stop_all()
 
 
-def _wait_until_all_contribute(port: int, key: str) -> None:
+def wait_until_all_contribute(port: int, key: str) -> None:
+    """Wait until every participant is connected."""
     limit = time.monotonic() + CONNECT_S
     connection = HTTPConnection(HOST, port, timeout=CONNECT_S)
     while time.monotonic() < limit:
@@ -79,6 +80,7 @@ def _wait_until_all_contribute(port: int, key: str) -> None:
     raise TimeoutError("not all participants connected")
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports that no process listens on now."""
     with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
         return int(one.getsockname()[1]), int(other.getsockname()[1])

@@ -16,7 +16,12 @@ from live_world import client_of
 from scale_world import ScaleWorld
 
 from vfbandits.errors import ConfigError, IdentityError
-from vfbandits.protocol.application import ChangeRequest, DecideRequest, GatherRequest
+from vfbandits.protocol.application import (
+    ChangeRequest,
+    DecideRequest,
+    GatherRequest,
+    StatusRequest,
+)
 from vfbandits.service.process_role import Role
 from vfbandits.service.settings import load_active
 from vfbandits.store.events import Decided, Reported, Rewarded
@@ -211,6 +216,58 @@ def test_the_same_event_has_one_answer_and_one_reward_at_all_rankers(world):
         world.wait(lambda: r1.get(f"/v1/events/{name}").json()["reward"] == 1.0, "learnt")
         assert r2.post(path, json={"value": 0.0}).status_code == 409
         assert r1.post("/v1/events/nobody/reward", json={"value": 0.0}).status_code == 404
+
+
+def test_decisions_that_come_together_share_rounds_and_one_bad_request_fails_alone(world):
+    """Over HTTP, gRPC and TLS: 64 that are asked for together make a round or two."""
+    leads, _ = world.leads_and_stands_by("t1", "t2")
+    n_batches, tag = 4, secrets.token_hex(4)
+    users, arms = world.town.users, list(world.town.arms)
+
+    def body(number):
+        event_id, user = f"{tag}-{number}", users[number % len(users)]
+        shown = arms[: 1 + number % 5]
+        if number % 64 == 7:  # not the width of shop's own block, which the leader finds out
+            shown = [{"id": arm, "features": [1.0]} for arm in shown]
+        return {"user": user, "arms": shown, "event_id": event_id}
+
+    before = n_asks(world)
+    answers = []
+    with world.client_of("r1") as client:
+        for batch in range(n_batches):
+            requests = [body(number) for number in range(64 * batch, 64 * batch + 64)]
+            answer = client.post("/v1/rank/batch", json={"requests": requests}, timeout=60.0)
+            assert answer.status_code == 200, answer.text
+            answers += answer.json()["results"]
+    n_rounds = n_asks(world) - before
+    assert len(answers) == 64 * n_batches
+    for number, told in enumerate(answers):
+        if number % 64 == 7:
+            assert told["problem"]["status"] == 422
+            assert f"own block: wanted ({1 + number % 5}, 3) numbers" in told["problem"]["detail"]
+        else:
+            response = told["answer"]
+            assert response["event_id"] == f"{tag}-{number}"
+            assert len(response["ranking"]) == 1 + number % 5
+            assert response["contributors"] == ["shop", "bank"]
+    assert n_rounds <= len(answers) / 10
+    world.wait(lambda: world.waiting() == 0, "inbox empty")
+    logged = {e.decision_id for _, e in world.events() if isinstance(e, Decided)}
+    assert {f"{tag}-{n}" for n in range(len(answers)) if n % 64 != 7} <= logged
+    assert '"event": "arrival_refused"' not in world.log_path(leads).read_text()
+
+
+def n_asks(world):
+    """How many rounds bank was asked in."""
+    return asyncio.run(status_of(world))["participants"]["bank"]["asks"]
+
+
+async def status_of(world):
+    client = client_of(world.local, "operator")
+    try:
+        return json.loads((await client.status(StatusRequest(), timeout_s=20.0)).document)
+    finally:
+        await client.close()
 
 
 def test_a_ranker_that_is_killed_and_started_again_has_lost_nothing(world):

@@ -13,6 +13,14 @@ BLOCK = re.compile(r"^```console\n(?P<lines>.*?)^```", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"^[a-z]*\$ ", re.MULTILINE)
 
 
+PROGRESS_LINE = re.compile(r"[\w',.% ]+?, \d+ %(, about [\w ]+ left)?")
+
+
+def beside_progress(stderr):
+    """Lines that do not tell how far a command is, as they do on a busy machine without a tty."""
+    return [line for line in stderr.splitlines() if not PROGRESS_LINE.fullmatch(line)]
+
+
 def commands_in(page):
     """The words after ``vfb`` of every such command in the console blocks of a Markdown page."""
     for block in BLOCK.finditer(page):

@@ -1,14 +1,18 @@
 """Vertical federated contextual bandits: learn on masked contexts, decide as if on plain ones."""
 
-from vfbandits.core.bandit import Bandit
-from vfbandits.core.decision import Decision
-from vfbandits.core.mask import MaskShare, sample_mask, split_columns
-from vfbandits.core.move import drop, embed, rotate
-from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB, Policy
-from vfbandits.core.round import Federation
-from vfbandits.errors import VFBanditsError
-from vfbandits.simulate.parity import ParityReport, parity
-from vfbandits.store.snapshot import load, save
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vfbandits.core.bandit import Bandit
+    from vfbandits.core.decision import Decision
+    from vfbandits.core.mask import MaskShare, sample_mask, split_columns
+    from vfbandits.core.move import drop, embed, rotate
+    from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB, Policy
+    from vfbandits.core.round import Federation
+    from vfbandits.errors import VFBanditsError
+    from vfbandits.simulate.parity import ParityReport, parity
+    from vfbandits.store.snapshot import load, save
 
 __all__ = [
     "OFUL",
@@ -32,3 +36,29 @@ __all__ = [
     "save",
     "split_columns",
 ]
+
+# Imported when they are first used: SciPy alone takes longer than all that `vfb --help` does.
+_HOMES = {
+    "vfbandits.core.bandit": ("Bandit",),
+    "vfbandits.core.decision": ("Decision",),
+    "vfbandits.core.mask": ("MaskShare", "sample_mask", "split_columns"),
+    "vfbandits.core.move": ("drop", "embed", "rotate"),
+    "vfbandits.core.policy": ("OFUL", "InverseGap", "LinGreedy", "LinTS", "LinUCB", "Policy"),
+    "vfbandits.core.round": ("Federation",),
+    "vfbandits.errors": ("VFBanditsError",),
+    "vfbandits.simulate.parity": ("ParityReport", "parity"),
+    "vfbandits.store.snapshot": ("load", "save"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,7 +19,7 @@ def fails(*flags):
     [
         (["--dim", "10"], "--dim"),
         (["--dim", "100"], "--dim"),  # its default, and asked for all the same
-        (["--policy", "lints", "--mask", "dense"], "--policy, --mask"),
+        (["--policy", "lints", "--mask", "dense"], "--mask, --policy"),
         (["--missing", "0.1", "--seed", "3"], "--missing, --seed"),
         (["--beta", "2"], "--beta"),
     ],

@@ -1,11 +1,9 @@
 """The user's own Criteo file, made into rounds once, with a line that tells how far it is."""
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
@@ -14,6 +12,8 @@ if TYPE_CHECKING:
 
 def featurised(file: Path, folder: Path) -> Path:
     """The folder of this file's rounds; made anew when the file has changed since."""
+    import hashlib
+
     try:
         facts = file.stat()
     except OSError as error:
@@ -24,21 +24,20 @@ def featurised(file: Path, folder: Path) -> Path:
     target = folder / hashlib.sha256(stamp).hexdigest()[:16]
     if (target / "facts.json").exists():
         return target
-    # Polars is an extra, and slow to import.
-    from vfbandits.datasets.criteo_features import featurise  # noqa: PLC0415  (slow to import)
-    from vfbandits.datasets.criteo_file import CriteoFile  # noqa: PLC0415  (slow to import)
+    from vfbandits.datasets.criteo_features import featurise
+    from vfbandits.datasets.criteo_file import CriteoFile
 
-    with Console(stderr=True).status("reading Criteo's file") as status:
+    with progress("rows of Criteo's file") as tell:
         table = featurise(
-            CriteoFile(file),
-            target,
-            on_rows=lambda stage, rows: status.update(f"Criteo's file: {stage} {rows:,} rows"),
+            CriteoFile(file), target, on_rows=lambda stage, rows: tell(rows, note=stage)
         )
     _report(table.facts, target)
     return target
 
 
 def _report(facts: "Facts", target: Path) -> None:
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False)
     console.print(f"{facts.n_rows:,} rounds of {len(facts.arms)} arms in {target}")
     if facts.n_bad_lines:

@@ -1,24 +1,23 @@
 """``vfb demo``: a complete federation on this machine, as real processes, in a minute."""
 
-import asyncio
 import json
 import socket
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, MaskName
-from vfbandits.errors import LinkError
-from vfbandits.features.extra import require_extras
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import OUTPUT
+from vfbandits.cli.progress import progress
+from vfbandits.errors import LinkError, SettingError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from vfbandits.service.local import LocalFederation
     from vfbandits.service.rehearsal import Rehearsal, Tally, Town
     from vfbandits.transport.rpc.application import ApplicationClient
@@ -50,7 +49,10 @@ def demo(
         bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="200 decisions.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out/demo"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
+    ] = Path("out/demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Start an active and four passive participants, and let them decide together.
 
@@ -58,6 +60,13 @@ def demo(
     generator that deals the shares beforehand.  Each decision is compared with that of a central
     bandit that sees all features.  Ends with exit code 1 if one differs.
     """
+    import asyncio
+
+    from vfbandits.features.extra import require_extras
+
+    if keep and as_json:
+        raise SettingError("--json ends with one object, --keep goes on after it; got both")
+    output = Output(as_json=as_json)
     require_extras("rpc", "experiments", *(["http"] if keep else []), to="the demo")
     if aggregation is None:
         aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
@@ -66,11 +75,14 @@ def demo(
         page = _free_port() if keep else None
         federation, rehearsal = _build(Path(folder), mask.value, aggregation.value, page)
         with federation:
-            say = Console(stderr=True)
-            say.print(f"5 processes up after {time.monotonic() - started:.1f} s", style="dim")
+            typer.echo(f"5 processes up after {time.monotonic() - started:.1f} s", err=True)
             tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
-            _show(tally, mask.value, aggregation.value)
-            _write(tally, out)
+            written = _write(tally, out)
+            output.show(
+                as_object(tally, mask.value, aggregation.value, written),
+                lambda: [as_table(tally, mask.value, aggregation.value)],
+            )
+            output.say(f"wrote {written[0]} and {written[1]}")
             if page is not None:
                 _keep(federation, rehearsal.town, f"http://127.0.0.1:{page}")
     raise typer.Exit(0 if tally.equal == tally.total else 1)
@@ -79,11 +91,11 @@ def demo(
 def _build(
     folder: Path, mask: str, aggregation: str, page: int | None
 ) -> "tuple[LocalFederation, Rehearsal]":
-    from vfbandits.core.policy import LinUCB  # noqa: PLC0415  (slow to import)
-    from vfbandits.protocol.roster import Terms  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.local import LocalFederation, Plan  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.model_settings import ModelSettings  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.rehearsal import Rehearsal, Town  # noqa: PLC0415  (slow to import)
+    from vfbandits.core.policy import LinUCB
+    from vfbandits.protocol.roster import Terms
+    from vfbandits.service.local import LocalFederation, Plan
+    from vfbandits.service.model_settings import ModelSettings
+    from vfbandits.service.rehearsal import Rehearsal, Town
 
     terms = Terms(mask, aggregation)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
@@ -96,8 +108,9 @@ def _build(
 
 
 async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
-    from vfbandits.service.run import server_name, tls_files  # noqa: PLC0415  (slow to import)
-    from vfbandits.transport.rpc.application import ApplicationClient  # noqa: PLC0415  (slow to import)
+
+    from vfbandits.service.run import server_name, tls_files
+    from vfbandits.transport.rpc.application import ApplicationClient
 
     client = ApplicationClient(
         federation.address,
@@ -108,21 +121,9 @@ async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: 
     )
     try:
         await _wait_for_all(client)
-        bar = Progress(
-            TextColumn("deciding"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        with bar:
-            task = bar.add_task("", total=rounds, facts="")
+        with progress("decisions", total=rounds) as tell:
             await rehearsal.play(
-                client,
-                rounds,
-                on_round=lambda t: bar.update(task, completed=t.total, facts=_facts(t)),
+                client, rounds, on_round=lambda tally: tell(tally.total, note=_facts(tally))
             )
     finally:
         await client.close()
@@ -135,7 +136,9 @@ def _facts(tally: "Tally") -> str:
 
 
 async def _wait_for_all(client: "ApplicationClient") -> None:
-    from vfbandits.protocol.application import StatusRequest  # noqa: PLC0415  (slow to import)
+    import asyncio
+
+    from vfbandits.protocol.application import StatusRequest
 
     limit = time.monotonic() + CONNECT_S
     while time.monotonic() < limit:
@@ -147,7 +150,33 @@ async def _wait_for_all(client: "ApplicationClient") -> None:
     raise LinkError(f"not all participants were connected after {CONNECT_S:g} s")
 
 
-def _show(tally: "Tally", mask: str, aggregation: str) -> None:
+def as_object(
+    tally: "Tally", mask: str, aggregation: str, written: list[Path]
+) -> dict[str, object]:
+    """What came of it, as ``--json`` prints it."""
+    return {
+        "mask": mask,
+        "aggregation": aggregation,
+        "dim": sum(WIDTHS.values()),
+        "participants": len(WIDTHS),
+        "arms": N_ARMS,
+        "decisions_equal": tally.equal,
+        "decisions_total": tally.total,
+        "largest_score_difference": tally.largest_difference,
+        "incomplete_rounds": tally.incomplete,
+        "regret": tally.regret["federation"][-1],
+        "regret_alone": tally.regret["alone"][-1],
+        "latency_p50_ms": 1e3 * tally.latency_s(0.5),
+        "latency_p99_ms": 1e3 * tally.latency_s(0.99),
+        "bytes_per_decision": tally.bytes_received // tally.total,
+        "written": written,
+    }
+
+
+def as_table(tally: "Tally", mask: str, aggregation: str) -> "Table":
+    """What came of it, for the terminal."""
+    from rich.table import Table
+
     federation, alone = tally.regret["federation"][-1], tally.regret["alone"][-1]
     table = Table(
         "",
@@ -169,12 +198,12 @@ def _show(tally: "Tally", mask: str, aggregation: str) -> None:
         f"{1e3 * tally.latency_s(0.5):.2f} ms / {1e3 * tally.latency_s(0.99):.2f} ms",
     )
     table.add_row("bytes of masked rows per decision", f"{tally.bytes_received // tally.total}")
-    Console().print(table)
+    return table
 
 
-def _write(tally: "Tally", out: Path) -> None:
+def _write(tally: "Tally", out: Path) -> list[Path]:
     """Regret of the federation beside that of the active participant alone: CSV and a picture."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  (slow to import)
+    from matplotlib.figure import Figure
 
     out.mkdir(parents=True, exist_ok=True)
     lines = ["round,federation,alone"]
@@ -194,12 +223,12 @@ def _write(tally: "Tally", out: Path) -> None:
     panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False)
     figure.savefig(out / "federation.png", dpi=160)
-    typer.echo(f"wrote {out / 'federation.png'} and {out / 'federation.csv'}")
+    return [out / "federation.png", out / "federation.csv"]
 
 
 def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
     """Leave the processes running, with some visitors, until somebody ends it."""
-    from vfbandits.cli.visitors import visit  # noqa: PLC0415  (an extra)
+    from vfbandits.cli.visitors import visit
 
     typer.echo(f"\nrunning: active participant at {federation.address}; folder {federation.folder}")
     typer.echo(f"a page to look at: {url}  (visitors come all the time, a fifth get the baseline)")

@@ -1,35 +1,38 @@
 """``vfb evaluate``: what a policy would have earned, from a log that another one wrote."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from vfbandits.cli.choices import LayoutName, MaskName, PlotFormat, PolicyName, SpaceName
-from vfbandits.cli.policy_flags import policies_from
+from vfbandits.cli.choices import LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import ESTIMATION, LEARNING, LOG, OUTPUT
+from vfbandits.cli.policy_flags import (
+    Beta,
+    Epsilon,
+    Exponent,
+    PosteriorScale,
+    Scale,
+    Space,
+    policies_from,
+)
 from vfbandits.cli.progress import progress
-from vfbandits.core.bandit import Bandit, BanditOptions
-from vfbandits.core.policy import Policy
-from vfbandits.core.policy.registry import describe
-from vfbandits.core.round import Federation
-from vfbandits.datasets.obd import load_obd
 from vfbandits.errors import SettingError
-from vfbandits.evaluate.bootstrap import Bootstrap
-from vfbandits.evaluate.evaluation import ESTIMATORS, Estimate, EvaluationSettings
-from vfbandits.evaluate.evaluation import evaluate as run
-from vfbandits.evaluate.log import LoggedBandit
-from vfbandits.evaluate.output import as_record, spell, spell_interval, spell_relative, write_csv
-from vfbandits.evaluate.player import MakeAgent
-from vfbandits.evaluate.plot import require_matplotlib, save_plot
-from vfbandits.evaluate.read import LogFormat, read_log
-from vfbandits.evaluate.reward_model import RewardModel
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from vfbandits.core.bandit import BanditOptions
+    from vfbandits.core.policy import Policy
+    from vfbandits.evaluate.evaluation import Estimate, EvaluationSettings
+    from vfbandits.evaluate.log import LoggedBandit
+    from vfbandits.evaluate.player import MakeAgent
+    from vfbandits.evaluate.read import LogFormat
+
+ALL_ESTIMATORS = "replay,ips,snips,dm,dr,sndr"
 OBD = "obd:"
 
 
@@ -42,73 +45,122 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         ),
     ],
     *,
-    policy: Annotated[PolicyName, typer.Option(help="The target.")] = PolicyName.linucb,
-    estimators: Annotated[str, typer.Option(help="Which, as ips,dr.")] = ",".join(ESTIMATORS),
-    layout: Annotated[LayoutName, typer.Option(help="Where the arm enters.")] = LayoutName.disjoint,
-    arm: Annotated[str, typer.Option(help="Column of the arm.")] = "arm",
-    reward: Annotated[str, typer.Option(help="Column of the reward.")] = "reward",
+    arm: Annotated[str, typer.Option(help="Column of the arm.", rich_help_panel=LOG)] = "arm",
+    reward: Annotated[
+        str, typer.Option(help="Column of the reward.", rich_help_panel=LOG)
+    ] = "reward",
     probability: Annotated[
-        str, typer.Option(help="Column of the logging probability.")
+        str, typer.Option(help="Column of the logging probability.", rich_help_panel=LOG)
     ] = "probability",
     context: Annotated[
-        str, typer.Option(help="Context columns: their prefix, or their names as a,b,c.")
+        str,
+        typer.Option(
+            help="Context columns: their prefix, or their names as a,b,c.", rich_help_panel=LOG
+        ),
     ] = "x_",
     table: Annotated[
         list[str] | None,
-        typer.Option(help="More features of a participant, NAME=FILE. May come more than once."),
+        typer.Option(
+            help="More features of a participant, NAME=FILE. May come more than once.",
+            rich_help_panel=LOG,
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Column that finds rows of the tables.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Column that finds rows of the tables.", rich_help_panel=LOG),
+    ] = None,
     arm_table: Annotated[
-        Path | None, typer.Option(help="Features of the arms, layout outer.")
+        Path | None,
+        typer.Option(help="Features of the arms, layout outer.", rich_help_panel=LOG),
     ] = None,
+    policy: Annotated[
+        PolicyName, typer.Option(help="The target.", rich_help_panel=LEARNING)
+    ] = PolicyName.linucb,
+    layout: Annotated[
+        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+    ] = LayoutName.disjoint,
     mask: Annotated[
         MaskName | None,
-        typer.Option(help="Evaluate a federation behind masks.", show_default="none"),
+        typer.Option(
+            help="Evaluate a federation behind masks.",
+            show_default="none",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
-    train: Annotated[float, typer.Option(help="Share of the log that teaches.")] = 0.5,
-    clip: Annotated[float | None, typer.Option(help="Largest importance weight.")] = None,
-    model: Annotated[str, typer.Option(help="dm, dr: shared, arm or auto.")] = "auto",
-    model_ridge: Annotated[float, typer.Option(help="dm, dr: ridge of the model.")] = 1.0,
-    folds: Annotated[int, typer.Option(help="dm, dr: for cross-fitting.")] = 5,
-    interval: Annotated[str, typer.Option(help="percentile, bca or studentised.")] = "bca",
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 1_000,
-    ridge: Annotated[float, typer.Option(help="The target's prior weight λ.")] = 1.0,
-    discount: Annotated[float, typer.Option(help="The target's forgetting factor.")] = 1.0,
-    floor: Annotated[float, typer.Option(help="Share of uniform exploration.")] = 0.0,
+    ridge: Annotated[
+        float, typer.Option(help="The target's prior weight λ.", rich_help_panel=LEARNING)
+    ] = 1.0,
+    discount: Annotated[
+        float, typer.Option(help="The target's forgetting factor.", rich_help_panel=LEARNING)
+    ] = 1.0,
+    floor: Annotated[
+        float, typer.Option(help="Share of uniform exploration.", rich_help_panel=LEARNING)
+    ] = 0.0,
     intercept: Annotated[
-        bool, typer.Option(help="A 1 before the features; not in layout per_arm.")
+        bool,
+        typer.Option(
+            help="A 1 before the features; not in layout per_arm.", rich_help_panel=LEARNING
+        ),
     ] = True,
-    seed: Annotated[int, typer.Option(help="Of policy, folds and bootstrap.")] = 0,
-    beta: Annotated[
-        float | None, typer.Option(help="linucb: width multiplier.", show_default="0.5")
+    beta: Beta = None,
+    posterior_scale: PosteriorScale = None,
+    space: Space = None,
+    epsilon: Epsilon = None,
+    scale: Scale = None,
+    exponent: Exponent = None,
+    estimators: Annotated[
+        str, typer.Option(help="Which, as ips,dr.", rich_help_panel=ESTIMATION)
+    ] = ALL_ESTIMATORS,
+    train: Annotated[
+        float, typer.Option(help="Share of the log that teaches.", rich_help_panel=ESTIMATION)
+    ] = 0.5,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Largest importance weight.", rich_help_panel=ESTIMATION),
     ] = None,
-    posterior_scale: Annotated[
-        float | None, typer.Option(help="lints: scale of the draw.", show_default="0.01")
+    model: Annotated[
+        str, typer.Option(help="dm, dr: shared, arm or auto.", rich_help_panel=ESTIMATION)
+    ] = "auto",
+    model_ridge: Annotated[
+        float, typer.Option(help="dm, dr: ridge of the model.", rich_help_panel=ESTIMATION)
+    ] = 1.0,
+    folds: Annotated[
+        int, typer.Option(help="dm, dr: for cross-fitting.", rich_help_panel=ESTIMATION)
+    ] = 5,
+    interval: Annotated[
+        str, typer.Option(help="percentile, bca or studentised.", rich_help_panel=ESTIMATION)
+    ] = "bca",
+    confidence: Annotated[
+        float, typer.Option(help="Of the intervals.", rich_help_panel=ESTIMATION)
+    ] = 0.95,
+    resamples: Annotated[
+        int, typer.Option(help="Of the bootstrap.", rich_help_panel=ESTIMATION)
+    ] = 1_000,
+    seed: Annotated[
+        int, typer.Option(help="Of policy, folds and bootstrap.", rich_help_panel=ESTIMATION)
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for a CSV and a plot.", rich_help_panel=OUTPUT)
     ] = None,
-    space: Annotated[
-        SpaceName | None, typer.Option(help="lints: where to draw.", show_default="auto")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="lingreedy: share of random rounds.", show_default="0")
-    ] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="inverse_gap: gamma = scale·n^exponent.", show_default="10")
-    ] = None,
-    exponent: Annotated[
-        float | None, typer.Option(help="inverse_gap: see --scale.", show_default="0.5")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for a CSV and a plot.")] = None,
     plot_format: Annotated[
-        PlotFormat, typer.Option("--format", help="Of the plot; none draws none.")
+        PlotFormat,
+        typer.Option("--format", help="Of the plot; none draws none.", rich_help_panel=OUTPUT),
     ] = PlotFormat.png,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate what a policy would have earned per round, from a log of another policy.
 
     ips, snips, dm, dr and sndr judge the policy as it is after learning from the first part of
     the log, on the rest; replay lets it learn while it walks through the whole log.
     """
+    import numpy as np
+
+    from vfbandits.evaluate.bootstrap import Bootstrap
+    from vfbandits.evaluate.evaluation import EvaluationSettings
+    from vfbandits.evaluate.evaluation import evaluate as run
+    from vfbandits.evaluate.read import LogFormat
+    from vfbandits.evaluate.reward_model import RewardModel
+
     parameters = {
         "beta": beta,
         "posterior_scale": posterior_scale,
@@ -146,7 +198,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         "seed": seed,
     }
     make_agent = _factory(target, logged, mask, options)
-    with progress("replayed rounds", total=len(logged), silent=as_json) as tell:
+    with progress("replayed rounds", total=len(logged)) as tell:
         estimates = run(
             logged,
             make_agent,
@@ -155,13 +207,25 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
             settings=settings,
             on_round=lambda number: tell(number + 1),
         )
-    _show(target, logged, estimates, settings, as_json=as_json)
-    if out is not None:
-        _write(estimates, out, plot_format, title=f"{target!r} on {log}", silent=as_json)
+    written = (
+        [] if out is None else _write(estimates, out, plot_format, title=f"{target!r} on {log}")
+    )
+    output = Output(as_json=as_json)
+    output.show(
+        {**as_object(target, logged, estimates, settings), "written": written},
+        lambda: [as_table(target, logged, estimates), *_warnings(estimates)],
+    )
+    for path in written:
+        output.say(f"wrote {path}")
 
 
-def as_table(target: Policy, log: LoggedBandit, estimates: Sequence[Estimate]) -> Table:
+def as_table(target: "Policy", log: "LoggedBandit", estimates: "Sequence[Estimate]") -> "Table":
     """The estimates, for the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from vfbandits.evaluate.output import spell, spell_interval, spell_relative
+
     table = Table(
         title=f"{target!r} on {len(log)} rounds, {log.n_arms} arms, "
         f"{'uniform' if log.is_uniform else 'not uniform'}; the log earned {spell(log.value)}",
@@ -186,7 +250,7 @@ def as_table(target: Policy, log: LoggedBandit, estimates: Sequence[Estimate]) -
     return table
 
 
-def _caption(log: LoggedBandit, estimates: Sequence[Estimate]) -> str:
+def _caption(log: "LoggedBandit", estimates: "Sequence[Estimate]") -> str:
     rest = min(one.n_rounds for one in estimates)
     return (
         f"frozen: taught by the first {len(log) - rest} rounds, judged on the other {rest}. "
@@ -196,52 +260,64 @@ def _caption(log: LoggedBandit, estimates: Sequence[Estimate]) -> str:
     )
 
 
-def _load(text: str, columns: LogFormat, layout: str) -> LoggedBandit:
+def _load(text: str, columns: "LogFormat", layout: str) -> "LoggedBandit":
+    from vfbandits.datasets.obd import load_obd
+    from vfbandits.evaluate.read import read_log
+
     if text.startswith(OBD):
         return load_obd(Path(text.removeprefix(OBD)), layout=layout)
     return read_log(Path(text), columns=columns, layout=layout)
 
 
 def _factory(
-    target: Policy, log: LoggedBandit, mask: MaskName | None, options: BanditOptions
-) -> MakeAgent:
+    target: "Policy", log: "LoggedBandit", mask: MaskName | None, options: "BanditOptions"
+) -> "MakeAgent":
+    from vfbandits.core.bandit import Bandit
+    from vfbandits.core.round import Federation
+
     if mask is None:
         return lambda: Bandit(target, dim=log.dim, **options)
     return lambda: Federation(target, widths=log.widths, mask=mask.value, **options)
 
 
-def _show(
-    target: Policy,
-    log: LoggedBandit,
-    estimates: Sequence[Estimate],
-    settings: EvaluationSettings,
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        document = {
-            "policy": describe(target),
-            "rounds": len(log),
-            "arms": log.n_arms,
-            "layout": log.layout,
-            "uniform": log.is_uniform,
-            "logging_value": log.value,
-            "train_share": settings.train_share,
-            "interval": settings.bootstrap.method,
-            "confidence": settings.bootstrap.confidence,
-            "estimates": [as_record(one) for one in estimates],
-        }
-        typer.echo(json.dumps(document))
-        return
-    console = Console()
-    console.print(as_table(target, log, estimates))
+def as_object(
+    target: "Policy",
+    log: "LoggedBandit",
+    estimates: "Sequence[Estimate]",
+    settings: "EvaluationSettings",
+) -> dict[str, object]:
+    """The estimates, as ``--json`` prints them."""
+    from vfbandits.core.policy.registry import describe
+    from vfbandits.evaluate.output import as_record
+
+    return {
+        "policy": describe(target),
+        "rounds": len(log),
+        "arms": log.n_arms,
+        "layout": log.layout,
+        "uniform": log.is_uniform,
+        "logging_value": log.value,
+        "train_share": settings.train_share,
+        "interval": settings.bootstrap.method,
+        "confidence": settings.bootstrap.confidence,
+        "estimates": [as_record(one) for one in estimates],
+    }
+
+
+def _warnings(estimates: "Sequence[Estimate]") -> "list[RenderableType]":
+    from rich.text import Text
+
+    lines: list[RenderableType] = []
     for doubt in dict.fromkeys(doubt for one in estimates for doubt in one.doubts):
         who = ", ".join(one.estimator for one in estimates if doubt in one.doubts)
-        console.print(f"warning, {who}: {doubt}", style="yellow", highlight=False, soft_wrap=True)
+        lines.append(Text(f"warning, {who}: {doubt}", style="yellow"))
+    return lines
 
 
 def _prepare(out: Path, plot_format: PlotFormat) -> None:
     if plot_format is not PlotFormat.none:
+        from vfbandits.evaluate.plot import require_matplotlib
+
         require_matplotlib()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -250,15 +326,17 @@ def _prepare(out: Path, plot_format: PlotFormat) -> None:
 
 
 def _write(
-    estimates: Sequence[Estimate], out: Path, plot_format: PlotFormat, *, title: str, silent: bool
-) -> None:
+    estimates: "Sequence[Estimate]", out: Path, plot_format: PlotFormat, *, title: str
+) -> list[Path]:
+    from vfbandits.evaluate.output import write_csv
+    from vfbandits.evaluate.plot import save_plot
+
     paths = [out / "estimates.csv"]
     write_csv(estimates, paths[0])
     if plot_format is not PlotFormat.none:
         paths.append(out / f"estimates.{plot_format.value}")
         save_plot(estimates, paths[1], title=title)
-    for path in () if silent else paths:
-        Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+    return paths
 
 
 def _names(text: str) -> str | tuple[str, ...]:

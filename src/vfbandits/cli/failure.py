@@ -5,11 +5,8 @@ from functools import wraps
 from typing import ParamSpec
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from vfbandits.errors import VFBanditsError
-from vfbandits.features.extra import missing_extra
 
 P = ParamSpec("P")
 
@@ -25,6 +22,8 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             _say(str(error))
             raise typer.Exit(2) from error
         except ModuleNotFoundError as error:
+            from vfbandits.features.extra import missing_extra
+
             what = missing_extra(error)
             if what is None:
                 raise
@@ -35,5 +34,8 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _say(error: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     line = " ".join(error.split())
     Console(stderr=True).print(Text(f"error: {line}", style="red"), soft_wrap=True)

@@ -1,18 +1,17 @@
 """``vfb features``: what a participant does with its own data before it joins a federation."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.errors import FeatureError
-from vfbandits.features.extra import require_extras
-from vfbandits.features.fit import fit_scaling
-from vfbandits.features.scaling import Scaling
+
+if TYPE_CHECKING:
+    from vfbandits.features.scaling import Scaling
 
 features_app = typer.Typer(
     name="features", no_args_is_help=True, help="A participant's own features: fit their scaling."
@@ -43,15 +42,18 @@ def fit(
         ScaleName,
         typer.Option(help="standard: mean 0, deviation 1. minmax: to [-1, 1]. none: as it is."),
     ] = ScaleName.standard,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit the scaling of a participant's features on its own rows.
 
     The file holds means and scales, or ranges, and the names of categories: facts about private
     data, which stay here. The federation is told its digest and its width.
     """
+    from vfbandits.features.extra import require_extras
+    from vfbandits.features.fit import fit_scaling
+
     require_extras("experiments", to="fitting a scaling")
-    from vfbandits.features.table_file import read_table  # noqa: PLC0415  (an extra)
+    from vfbandits.features.table_file import read_table
 
     numbers, categories = _names(columns), _names(one_hot)
     if not numbers and not categories:
@@ -65,25 +67,22 @@ def fit(
 features_app.command()(in_one_line(fit))
 
 
-def _show(scaling: Scaling, out: Path, *, as_json: bool) -> None:
-    if as_json:
-        document = {
-            "scaling": str(out),
-            "rows": scaling.fitted_rows,
-            "columns": list(scaling.columns),
-            "width": scaling.width,
-            "digest": scaling.digest,
-        }
-        typer.echo(json.dumps(document))
-        return
-    lines = (
+def _show(scaling: "Scaling", out: Path, *, as_json: bool) -> None:
+    document = {
+        "scaling": out,
+        "rows": scaling.fitted_rows,
+        "columns": scaling.columns,
+        "width": scaling.width,
+        "digest": scaling.digest,
+    }
+    output = Output(as_json=as_json)
+    output.show(document, list)
+    output.say(
         f"wrote {out}: {scaling.method} scaling of {len(scaling.columns)} columns, "
-        f"fitted on {scaling.fitted_rows} rows",
-        f"width {scaling.width}",
-        f"digest {scaling.digest}",
+        f"fitted on {scaling.fitted_rows} rows"
     )
-    for line in lines:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+    output.say(f"width {scaling.width}")
+    output.say(f"digest {scaling.digest}")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -1,36 +1,23 @@
 """``vfb federation``: the files with which one begins, its members, and how it is."""
 
-import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.federation_init import AuthorityFolder, init
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
 from vfbandits.cli.say import say
-from vfbandits.cli.status_table import status_table
 from vfbandits.errors import ConfigError
-from vfbandits.features.extra import require
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, Roster
-from vfbandits.service.federation_files import (
-    ROSTER,
-    find_approved,
-    put_roster,
-    with_member,
-    without_member,
-    write_config,
-)
-from vfbandits.service.pki_authority import Authority
-from vfbandits.service.settings import load_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vfbandits.protocol.roster import Roster
     from vfbandits.service.live_change import Outcome
+    from vfbandits.service.pki_authority import Authority
 
 federation_app = typer.Typer(
     name="federation",
@@ -71,7 +58,19 @@ def add(
 
     3. `vfb federation add … --envelopes DIR` puts both into force.
     """
+    from vfbandits.features.extra import require
+
     require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.federation_files import (
+        ROSTER,
+        find_approved,
+        put_roster,
+        with_member,
+        write_config,
+    )
+    from vfbandits.service.pki_authority import Authority
+    from vfbandits.service.settings import load_client
+
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     newcomer = find_approved(organiser, [member])[0].member
     outcome = _change(
@@ -105,7 +104,12 @@ def remove(
     All others must be connected.  With **dense** masks it takes the three steps of
     `vfb federation add`, with this command's name.
     """
+    from vfbandits.features.extra import require
+
     require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.service.federation_files import without_member
+    from vfbandits.service.pki_authority import Authority
+
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     _change(
         config,
@@ -121,21 +125,24 @@ def status(
     config: Annotated[
         Path, typer.Option(help="The TOML file of an operator, application or active participant.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask the active participant how the federation is."""
+    import asyncio
+
+    from vfbandits.cli.status_table import status_table
+    from vfbandits.features.extra import require
+    from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR
+
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
+    from vfbandits.service.client import connect
 
     async def ask() -> dict[str, object]:
         async with connect(config, roles=(OPERATOR, APPLICATION, ACTIVE)) as session:
             return await session.status()
 
     document = asyncio.run(ask())
-    if as_json:
-        typer.echo(json.dumps(document))
-    else:
-        Console().print(status_table(document))
+    Output(as_json=as_json).show(document, lambda: [status_table(document)])
 
 
 for command in (init, add, remove, status):
@@ -145,13 +152,17 @@ for command in (init, add, remove, status):
 def _change(
     config: Path,
     change: "Callable[[Roster], Roster]",
-    organiser: Authority,
+    organiser: "Authority",
     *,
     envelopes: Path | None,
     roster_out: Path | None,
 ) -> "Outcome":
-    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_change import change_members, next_roster  # noqa: PLC0415  (slow to import)
+    import asyncio
+
+    from vfbandits.protocol.roster import OPERATOR
+    from vfbandits.service.client import connect
+    from vfbandits.service.federation_files import put_roster
+    from vfbandits.service.live_change import change_members, next_roster
 
     if envelopes is not None and roster_out is not None:
         raise ConfigError("first --roster-out, then, when masks are dealt, --envelopes; got both")
@@ -172,7 +183,7 @@ def _change(
     return outcome
 
 
-def _say_how_to_deal(outcome: "Outcome", roster_out: Path, organiser: Authority) -> None:
+def _say_how_to_deal(outcome: "Outcome", roster_out: Path, organiser: "Authority") -> None:
     say(f"wrote {roster_out}: roster number {outcome.roster.number}, not in force yet")
     if outcome.roster.terms.mask != "dense":
         say("blockwise masks need no dealing: run this again without --roster-out")

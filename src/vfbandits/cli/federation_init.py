@@ -2,23 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, LayoutName, MaskName
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import FEDERATION, LEARNING
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
-from vfbandits.cli.say import say
 from vfbandits.errors import ConfigError
-from vfbandits.protocol.identity import GENERATOR
-from vfbandits.protocol.roster import Roster, Terms
-from vfbandits.protocol.signed_roster import sign_roster
-from vfbandits.service.address import split_address
-from vfbandits.service.federation_files import ROSTER, find_approved, make_roster, write_folders
-from vfbandits.service.pki_authority import Authority
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vfbandits.protocol.roster import Roster
+    from vfbandits.service.pki_authority import Authority
 
 AuthorityFolder = Annotated[
     Path, typer.Option("--authority", metavar="DIR", help="The organiser's folder (vfb pki init).")
@@ -45,17 +43,34 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = None,
     mask: Annotated[
-        MaskName, typer.Option(help="dense needs a mask generator among the members.")
+        MaskName,
+        typer.Option(
+            help="dense needs a mask generator among the members.", rich_help_panel=FEDERATION
+        ),
     ] = MaskName.blockwise,
     aggregation: Annotated[
-        AggregationName, typer.Option(help="secure needs dense masks and 3 participants.")
+        AggregationName,
+        typer.Option(
+            help="secure needs dense masks and 3 participants.", rich_help_panel=FEDERATION
+        ),
     ] = AggregationName.plain,
-    layout: Annotated[LayoutName, typer.Option(help="Where the arm enters.")] = LayoutName.per_arm,
-    arm_dim: Annotated[int, typer.Option(help="Features of an arm, layout outer.")] = 0,
+    bound: Annotated[
+        float, typer.Option(help="No masked number may be larger.", rich_help_panel=FEDERATION)
+    ] = 64.0,
+    layout: Annotated[
+        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+    ] = LayoutName.per_arm,
+    arm_dim: Annotated[
+        int, typer.Option(help="Features of an arm, layout outer.", rich_help_panel=LEARNING)
+    ] = 0,
     intercept: Annotated[
-        bool, typer.Option("--intercept", help="A 1 before the features, outer and disjoint.")
+        bool,
+        typer.Option(
+            "--intercept",
+            help="A 1 before the features, outer and disjoint.",
+            rich_help_panel=LEARNING,
+        ),
     ] = False,
-    bound: Annotated[float, typer.Option(help="No masked number may be larger.")] = 64.0,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -65,12 +80,19 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = None,
     passphrase_env: PassphraseVariable = None,
+    as_json: AsJson = False,
 ) -> None:
     """Sign the first roster, and write a folder with roster and commented TOML for each member.
 
     Send each folder to its member, who puts the identity folder of `vfb pki request` into it.
     Nothing in it is secret.
     """
+    from vfbandits.protocol.roster import Terms
+    from vfbandits.protocol.signed_roster import sign_roster
+    from vfbandits.service.address import split_address
+    from vfbandits.service.federation_files import find_approved, make_roster, write_folders
+    from vfbandits.service.pki_authority import Authority
+
     for place in filter(None, (address, listen)):
         split_address(place)
     terms = Terms(mask.value, aggregation.value, layout.value, arm_dim, intercept, bound)
@@ -88,12 +110,15 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         listen=listen or "",
         more=generators,
     )
-    say(_title(roster))
-    Console().print(_members(roster, generators, out))
-    _say_what_next(roster, organiser)
+    output = Output(as_json=as_json)
+    members = _members(roster, generators, out)
+    output.say(_title(roster))
+    output.show(_document(roster, members), lambda: [_table(members)])
+    for line in _what_next(roster, organiser):
+        output.say(line)
 
 
-def _title(roster: Roster) -> str:
+def _title(roster: "Roster") -> str:
     terms = roster.terms
     return (
         f"{roster.federation}: {terms.mask} masks, {terms.aggregation} sums, layout "
@@ -101,29 +126,63 @@ def _title(roster: Roster) -> str:
     )
 
 
-def _members(roster: Roster, generators: Sequence[str], out: Path) -> Table:
+def _document(roster: "Roster", members: list[dict[str, object]]) -> dict[str, object]:
+    terms = roster.terms
+    return {
+        "federation": roster.federation,
+        "roster": roster.number,
+        "digest": roster.digest,
+        "mask": terms.mask,
+        "aggregation": terms.aggregation,
+        "layout": terms.layout,
+        "dim": roster.split.dim,
+        "protection": terms.protection,
+        "members": members,
+    }
+
+
+def _members(roster: "Roster", generators: Sequence[str], out: Path) -> list[dict[str, object]]:
+    from vfbandits.protocol.identity import GENERATOR
+
+    members = [(member.name, member.role, member.width) for member in roster]
+    members += [(name, GENERATOR, 0) for name in generators]
+    return [
+        {"name": name, "role": role, "width": width, "folder": out / name}
+        for name, role, width in members
+    ]
+
+
+def _table(members: list[dict[str, object]]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(box=SIMPLE_HEAD)
     table.add_column("member")
     table.add_column("role")
     table.add_column("width", justify="right")
     table.add_column("folder", overflow="fold")
-    for member in roster:
-        width = str(member.width) if member.width else "–"
-        table.add_row(member.name, member.role, width, str(out / member.name))
-    for name in generators:
-        table.add_row(name, GENERATOR, "–", str(out / name))
+    for member in members:
+        name, role, width, folder = (str(member[key]) for key in member)
+        table.add_row(name, role, "–" if width == "0" else width, folder)
     return table
 
 
-def _say_what_next(roster: Roster, organiser: Authority) -> None:
+def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
+    from vfbandits.service.federation_files import ROSTER
+
     active = roster.active.name
-    say("next:")
-    say("  send each folder to its member, who puts its identity folder into it")
-    say("  participants say where their features are, under [features]")
+    lines = [
+        "next:",
+        "  send each folder to its member, who puts its identity folder into it",
+        "  participants say where their features are, under [features]",
+    ]
     if roster.terms.mask == "dense":
-        say(
+        lines.append(
             f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
             f"--key-dir … --epoch 1 --out envelopes, by the generator; {active} gets envelopes"
         )
-    say("  vfb preflight --config NAME.toml, each")
-    say(f"  vfb serve active --config {active}.toml, then vfb serve passive by the others")
+    return [
+        *lines,
+        "  vfb preflight --config NAME.toml, each",
+        f"  vfb serve active --config {active}.toml, then vfb serve passive by the others",
+    ]

@@ -1,12 +1,16 @@
 """Flags that name a journal and its key; neither a password nor a key is ever a flag."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vfbandits.errors import SettingError
-from vfbandits.store.key import JournalKey, key_from_environment, read_key
+
+if TYPE_CHECKING:
+    from vfbandits.store.key import JournalKey
+
+DEFAULT_NAME = "default"  # of store.open_journal
 
 Target = Annotated[
     str,
@@ -25,8 +29,10 @@ KeyVariable = Annotated[
 ]
 
 
-def key_of(key_file: Path | None, key_env: str | None) -> JournalKey | None:
+def key_of(key_file: Path | None, key_env: str | None) -> "JournalKey | None":
     """The key that the flags name, if they do."""
+    from vfbandits.store.key import key_from_environment, read_key
+
     if key_file is not None and key_env is not None:
         raise SettingError("a key comes from --key-file or --key-env, got both")
     if key_file is not None:

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.say import say
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
     from vfbandits.web.key_file import KeyRecord
 
 MOST_DAYS = 36_500
@@ -60,28 +61,23 @@ def create(
 
     The standard output has the key and nothing else.  A running server takes it within a second.
     """
-    from vfbandits.web.key_file import add_key  # noqa: PLC0415  (slow to import)
-    from vfbandits.web.keys import make_key  # noqa: PLC0415  (slow to import)
+    from vfbandits.web.key_file import add_key
+    from vfbandits.web.keys import make_key
 
     key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
     add_key(file, key.record)
     say(key.text)
     note = f"made key {key.record.id} in {file}; keep what is printed, it is not shown again"
-    Console(stderr=True).print(Text(note), soft_wrap=True)
+    typer.echo(note, err=True)
 
 
-def show_all(*, file: KeyFile) -> None:
+def show_all(*, file: KeyFile, as_json: AsJson = False) -> None:
     """Print which keys there are; the keys themselves nobody knows but their owners."""
-    from vfbandits.web.key_file import now, read_keys  # noqa: PLC0415  (slow to import)
+    from vfbandits.web.key_file import now, read_keys
 
     records, moment = read_keys(file), now()
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("id", no_wrap=True)
-    for heading in ("name", "scopes", "campaigns", "created", "expires"):
-        table.add_column(heading, overflow="fold")
-    for record in records:
-        table.add_row(*map(Text, _row(record, moment)))
-    Console().print(table)
+    document = {"keys": [_object(record, moment) for record in records]}
+    Output(as_json=as_json).show(document, lambda: [_table(records, moment)])
 
 
 def revoke(
@@ -90,7 +86,7 @@ def revoke(
     file: KeyFile,
 ) -> None:
     """Make a key worthless.  A running server knows within a second."""
-    from vfbandits.web.key_file import remove_key  # noqa: PLC0415  (slow to import)
+    from vfbandits.web.key_file import remove_key
 
     remove_key(file, key_id)
     say(f"revoked key {key_id}")
@@ -107,6 +103,33 @@ def _end(days: int | None) -> datetime | None:
     if not 1 <= days <= MOST_DAYS:
         raise SettingError(f"--days must be between 1 and {MOST_DAYS}, got {days}")
     return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+
+
+def _object(record: "KeyRecord", moment: datetime) -> dict[str, object]:
+    """Whose key it is; not its hash."""
+    return {
+        "id": record.id,
+        "name": record.name,
+        "scopes": record.scopes,
+        "campaigns": record.campaigns,
+        "created": record.created,
+        "expires": record.expires,
+        "expired": record.has_expired(moment),
+    }
+
+
+def _table(records: "Sequence[KeyRecord]", moment: datetime) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("id", no_wrap=True)
+    for heading in ("name", "scopes", "campaigns", "created", "expires"):
+        table.add_column(heading, overflow="fold")
+    for record in records:
+        table.add_row(*map(Text, _row(record, moment)))
+    return table
 
 
 def _row(record: "KeyRecord", moment: datetime) -> tuple[str, ...]:

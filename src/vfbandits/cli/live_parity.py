@@ -1,21 +1,15 @@
 """``vfb parity --config``: a running federation against a central bandit."""
 
-import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-from rich.table import Table
-
+from vfbandits.cli.output import Output
 from vfbandits.cli.progress import progress
-from vfbandits.core.policy.registry import describe
-from vfbandits.features.extra import require
-from vfbandits.protocol.roster import ACTIVE, APPLICATION
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from vfbandits.service.live_parity import LiveReport
 
 
@@ -23,21 +17,23 @@ def compare_live(
     config: Path, *, rounds: int, trial: int | None, arms: int | None, as_json: bool
 ) -> int:
     """Run a trial and print what came of it; returns the exit code, 1 if a decision differs."""
-    with progress("rounds", total=rounds, silent=as_json) as tell:
+    import asyncio
+
+    with progress("rounds", total=rounds) as tell:
         report = asyncio.run(_run(config, rounds, trial, arms, lambda place: tell(place + 1)))
-    if as_json:
-        typer.echo(json.dumps(as_object(report)))
-    else:
-        Console().print(as_table(report))
+    Output(as_json=as_json).show(as_object(report), lambda: [as_table(report)])
     return 0 if report.lossless else 1
 
 
 async def _run(
     config: Path, rounds: int, trial: int | None, arms: int | None, tell: Callable[[int], None]
 ) -> "LiveReport":
+    from vfbandits.features.extra import require
+
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_parity import live_parity  # noqa: PLC0415  (slow to import)
+    from vfbandits.protocol.roster import ACTIVE, APPLICATION
+    from vfbandits.service.client import connect
+    from vfbandits.service.live_parity import live_parity
 
     async with connect(config, roles=(APPLICATION, ACTIVE)) as session:
         return await live_parity(session, rounds=rounds, trial=trial, n_arms=arms, on_round=tell)
@@ -45,6 +41,8 @@ async def _run(
 
 def as_object(report: "LiveReport") -> dict[str, object]:
     """Settings and report, flat, as ``--json`` prints them."""
+    from vfbandits.core.policy.registry import describe
+
     served, terms = report.served, report.terms
     return {
         "policy": describe(served.policy),
@@ -73,8 +71,10 @@ def as_object(report: "LiveReport") -> dict[str, object]:
     }
 
 
-def as_table(report: "LiveReport") -> Table:
+def as_table(report: "LiveReport") -> "Table":
     """The report for people."""
+    from rich.table import Table
+
     served, terms, first = report.served, report.terms, report.first_difference
     table = Table(
         "",

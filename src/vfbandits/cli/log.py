@@ -1,34 +1,34 @@
 """``vfb log``: look after the journal of a model."""
 
-import asyncio
-import json
 import os
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vfbandits.cli.failure import in_one_line
-from vfbandits.cli.journal_flags import KeyFile, KeyVariable, LogName, Target, key_of
+from vfbandits.cli.journal_flags import (
+    DEFAULT_NAME,
+    KeyFile,
+    KeyVariable,
+    LogName,
+    Target,
+    key_of,
+)
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.progress import progress
 from vfbandits.cli.say import say
 from vfbandits.cli.who import who
 from vfbandits.errors import JournalError, SettingError
-from vfbandits.evaluate.export import Export, export_log
-from vfbandits.features.extra import require
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.compact import compact as compact_log
-from vfbandits.store.fold import Model
-from vfbandits.store.journal import Journal
-from vfbandits.store.key import JournalKey, write_key
-from vfbandits.store.open_journal import DEFAULT_NAME, open_journal, open_reader
-from vfbandits.store.repair import Fault, survey
-from vfbandits.store.repair import repair as repair_log
-from vfbandits.store.verify import Verification
-from vfbandits.store.verify import verify as verify_log
+
+if TYPE_CHECKING:
+    from vfbandits.evaluate.export import Export
+    from vfbandits.store.journal import Journal
+    from vfbandits.store.repair import Fault
+    from vfbandits.store.verify import Verification
 
 log_app = typer.Typer(
     name="log",
@@ -49,21 +49,24 @@ def verify(
     name: LogName = DEFAULT_NAME,
     key_file: KeyFile = None,
     key_env: KeyVariable = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read every record, apply every event again, and compare the snapshots bit for bit.
 
     A server may be running.  The exit code is 1 if anything is wrong.
     """
+    from vfbandits.store.open_journal import open_reader
+    from vfbandits.store.verify import verify as verify_log
+
     with (
         closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader,
-        progress("verifying", total=reader.last_position, silent=as_json) as tell,
+        progress("records verified", total=reader.last_position) as tell,
     ):
         found = verify_log(reader, on_step=tell)
-    if as_json:
-        typer.echo(json.dumps({**asdict(found), "is_whole": not found.problems}))
-    else:
-        _show(found)
+    output = Output(as_json=as_json)
+    output.show({**asdict(found), "is_whole": not found.problems}, list)
+    for line in _lines(found):
+        output.say(line)
     if found.problems:
         raise typer.Exit(1)
 
@@ -91,6 +94,10 @@ def export(
 
     A server may be running.  The file is not encrypted, and for its owner only.
     """
+    from vfbandits.evaluate.export import export_log
+    from vfbandits.features.extra import require
+    from vfbandits.store.open_journal import open_reader
+
     require("polars", extra="experiments", to="writing Parquet")
     with closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader:
         made = export_log(reader, out, contexts=contexts, unrewarded=unrewarded)
@@ -110,11 +117,14 @@ def compact(
 
     Open decisions stay.  No server may have it open.
     """
+    from vfbandits.store.compact import compact as compact_log
+    from vfbandits.store.open_journal import open_journal, open_reader
+
     reader = open_reader(journal, name=name, key=key_of(key_file, key_env))
     reader.close()  # to compact a log that is not there must not make one
     with (
         closing(open_journal(journal, name=name, key=key_of(key_file, key_env))) as opened,
-        progress("verifying", total=opened.last_position) as tell,
+        progress("records verified", total=opened.last_position) as tell,
     ):
         done = compact_log(opened, on_step=tell)
     if done is None:
@@ -142,13 +152,18 @@ def repair(
     name: LogName = DEFAULT_NAME,
     key_file: KeyFile = None,
     key_env: KeyVariable = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Set damaged and missing records aside, so that the journal opens and verifies again.
 
     The damaged bytes are kept in a table beside.  Without --apply nothing is changed and a server
     may be running; the exit code is 1 if there is something to repair.
     """
+    from vfbandits.store.open_journal import open_journal, open_reader
+    from vfbandits.store.repair import repair as repair_log
+    from vfbandits.store.repair import survey
+    from vfbandits.store.verify import verify as verify_log
+
     key = key_of(key_file, key_env)
     with closing(open_reader(journal, name=name, key=key)) as reader:
         faults, is_whole = survey(reader), True
@@ -187,13 +202,17 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     name: LogName = DEFAULT_NAME,
     key_file: KeyFile = None,
     journal_key_env: KeyVariable = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Take back a reward that was learnt: the model is then as if it had never come.
 
     Of a running server with --url (its journal is locked), otherwise with --journal.  Refused for
     an event without a learnt reward, a second time, and for models with forgetting.
     """
+    import asyncio
+
+    from vfbandits.store.open_journal import open_journal, open_reader
+
     if bool(url) == bool(journal):
         raise SettingError("a reward is taken back through --url or in --journal, got both or none")
     if url:
@@ -202,15 +221,16 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
         key = key_of(key_file, journal_key_env)
         open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
         value = asyncio.run(retract_offline(open_journal(journal, name=name, key=key), event))
-    if as_json:
-        typer.echo(json.dumps({"event_id": event, "reward": value}))
-    else:
-        say(f"took back the reward {value:g} of event {event}")
+    output = Output(as_json=as_json)
+    output.show({"event_id": event, "reward": value}, list)
+    output.say(f"took back the reward {value:g} of event {event}")
 
 
 def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path | None) -> float:
-    require("httpx", extra="http", to="talking to a server")
-    from vfbandits.web.client import Client  # noqa: PLC0415  (an extra)
+    from vfbandits.features.extra import require
+
+    require("httpx2", extra="http", to="talking to a server")
+    from vfbandits.web.client import Client
 
     key = os.environ.get(key_env) if key_env else None
     if key_env and not key:
@@ -220,8 +240,11 @@ def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path |
         return client.retract(event).reward
 
 
-async def retract_offline(journal: Journal, event: str) -> float:
+async def retract_offline(journal: "Journal", event: str) -> float:
     """Take a reward back in a journal that no server has open; it is closed afterwards."""
+    from vfbandits.service.durable import DurableBandit
+    from vfbandits.store.fold import Model
+
     try:
         latest = journal.latest_snapshot()
         if latest is None:
@@ -242,6 +265,8 @@ def keygen(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
 ) -> None:
     """Make a key to encrypt a journal with; whoever loses it loses the journal."""
+    from vfbandits.store.key import JournalKey, write_key
+
     write_key(out, JournalKey.generate())
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
@@ -250,46 +275,44 @@ for command in (verify, export, compact, repair, retract, keygen):
     log_app.command()(in_one_line(command))
 
 
-def _show(found: Verification) -> None:
+def _lines(found: "Verification") -> list[str]:
     total = sum(found.counts.values())
     kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(found.counts.items()))
-    say(f"{total} events up to position {found.last}" + (f": {kinds}" if kinds else ""))
+    lines = [f"{total} events up to position {found.last}" + (f": {kinds}" if kinds else "")]
     if found.compacted_to:
-        say(f"compacted up to {found.compacted_to}")
+        lines.append(f"compacted up to {found.compacted_to}")
     if found.first_at is not None and found.last_at is not None:
-        say(f"from {_time(found.first_at)} to {_time(found.last_at)}")
+        lines.append(f"from {_time(found.first_at)} to {_time(found.last_at)}")
     if found.folded_from is None:
-        say("no snapshot to begin with: records were read, but not applied")
+        lines.append("no snapshot to begin with: records were read, but not applied")
     else:
         places = ", ".join(map(str, found.snapshots))
-        say(f"applied from {found.folded_from} on; snapshots that agree: {places}")
+        lines.append(f"applied from {found.folded_from} on; snapshots that agree: {places}")
     if found.n_open is not None:
-        say(f"{found.n_open} decisions wait for a reward")
-    for problem in found.problems:
-        say(f"problem: {problem}")
+        lines.append(f"{found.n_open} decisions wait for a reward")
+    lines += [f"problem: {problem}" for problem in found.problems]
     n_problems = len(found.problems)
-    say(f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "whole")
+    return [*lines, f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "whole"]
 
 
-def _show_repair(faults: list[Fault], *, done: bool, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"set_aside": done, "faults": [asdict(fault) for fault in faults]}))
-        return
+def _show_repair(faults: "list[Fault]", *, done: bool, as_json: bool) -> None:
+    output = Output(as_json=as_json)
+    output.show({"set_aside": done, "faults": faults}, list)
     for fault in faults:
         cover = "no snapshot covers it: what was learnt by it is lost"
         if fault.covered_by is not None:
             cover = f"the snapshot of position {fault.covered_by} covers it"
-        say(f"record {fault.position}: {cover} ({fault.why})")
+        output.say(f"record {fault.position}: {cover} ({fault.why})")
     count = f"{len(faults)} record{'s' * (len(faults) != 1)}"
     if not faults:
-        say("whole: nothing to repair")
+        output.say("whole: nothing to repair")
     elif done:
-        say(f"{count} set aside")
+        output.say(f"{count} set aside")
     else:
-        say(f"{count} would be set aside: nothing was changed, --apply does it")
+        output.say(f"{count} would be set aside: nothing was changed, --apply does it")
 
 
-def _remarks(made: Export, *, is_filled: bool) -> list[str]:
+def _remarks(made: "Export", *, is_filled: bool) -> list[str]:
     lines = []
     if made.without_reward and not is_filled:
         lines.append(

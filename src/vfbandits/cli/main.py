@@ -1,7 +1,6 @@
 """The command ``vfb``, put together."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from vfbandits.cli.federation import federation_app
 from vfbandits.cli.keys import keys_app
 from vfbandits.cli.log import log_app
 from vfbandits.cli.masks import masks_app
+from vfbandits.cli.panels import EXPERIMENTS, LOOK_AFTER, RUN, TRY
 from vfbandits.cli.parity import parity
 from vfbandits.cli.pki import pki_app
 from vfbandits.cli.preflight import preflight
@@ -24,7 +24,6 @@ from vfbandits.cli.simulate import simulate
 app = typer.Typer(
     name="vfb",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_show_locals=False,  # locals may hold features
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -33,6 +32,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (the command line calls it)
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"vfbandits {version('vfbandits')}")
         raise typer.Exit
 
@@ -52,19 +53,19 @@ def vfb(
             stream.reconfigure(errors="replace")
 
 
-app.command()(in_one_line(parity))
-app.command()(in_one_line(simulate))
-app.command()(in_one_line(reproduce))
-app.command()(in_one_line(evaluate))
-app.command()(in_one_line(demo))
-app.add_typer(pki_app, name="pki")
-app.add_typer(keys_app, name="keys")
-app.add_typer(features_app, name="features")
-app.add_typer(federation_app, name="federation")
-app.add_typer(masks_app, name="masks")
-app.command()(in_one_line(preflight))
-app.add_typer(serve_app, name="serve")
-app.add_typer(log_app, name="log")
+app.command(rich_help_panel=TRY)(in_one_line(demo))
+app.command(rich_help_panel=TRY)(in_one_line(parity))
+app.command(rich_help_panel=EXPERIMENTS)(in_one_line(simulate))
+app.command(rich_help_panel=EXPERIMENTS)(in_one_line(reproduce))
+app.command(rich_help_panel=EXPERIMENTS)(in_one_line(evaluate))
+app.add_typer(pki_app, name="pki", rich_help_panel=RUN)
+app.add_typer(features_app, name="features", rich_help_panel=RUN)
+app.add_typer(federation_app, name="federation", rich_help_panel=RUN)
+app.add_typer(masks_app, name="masks", rich_help_panel=RUN)
+app.command(rich_help_panel=RUN)(in_one_line(preflight))
+app.add_typer(serve_app, name="serve", rich_help_panel=RUN)
+app.add_typer(keys_app, name="keys", rich_help_panel=LOOK_AFTER)
+app.add_typer(log_app, name="log", rich_help_panel=LOOK_AFTER)
 
 if __name__ == "__main__":
     app()

@@ -1,21 +1,21 @@
 """``vfb masks``: what the mask generator does, and the operator that puts new masks into force."""
 
-import asyncio
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.progress import progress
 from vfbandits.cli.say import say
-from vfbandits.features.extra import require
-from vfbandits.protocol.roster import OPERATOR, Roster
-from vfbandits.service.mask_generator import Deal, deal_files
-from vfbandits.service.pki import load_roster
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vfbandits.protocol.roster import Roster
+    from vfbandits.service.mask_generator import Deal
 
 masks_app = typer.Typer(name="masks", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -32,16 +32,28 @@ def deal(
     key_dir: Annotated[Path, typer.Option(help="The generator's folder, with its signing key.")],
     epoch: Annotated[int, typer.Option(min=0, help="Mask epoch; each is dealt once.")],
     out: Annotated[Path, typer.Option(help="Folder for the envelopes.")],
+    as_json: AsJson = False,
 ) -> None:
     """Draw a dense mask and write one sealed envelope for each participant.
 
     Run it where the active participant cannot look.  Envelopes may travel any way: only the
     participant whose name is on one can open it.
     """
+    from vfbandits.service.mask_generator import deal_files
+    from vfbandits.service.pki import load_roster
+
     current = load_roster(roster, authority)
-    with progress("dealing", total=1 + len(current.split.names)) as tell:
+    with progress("steps of dealing", total=1 + len(current.split.names)) as tell:
         dealt = deal_files(current, key_dir=key_dir, epoch=epoch, out=out, on_step=tell)
-    Console().print(as_table(current, dealt, epoch=epoch))
+    document = {
+        "federation": current.federation,
+        "roster": current.number,
+        "digest": current.digest,
+        "epoch": epoch,
+        "deal": dealt.name,
+        "envelopes": [asdict(file) for file in dealt.files],
+    }
+    Output(as_json=as_json).show(document, lambda: [as_table(current, dealt, epoch=epoch)])
 
 
 def rotate(
@@ -57,9 +69,14 @@ def rotate(
     All participants must be connected.  For **dense** masks the generator deals first, with the
     roster in force and the epoch after the one that `vfb federation status` shows.
     """
+    import asyncio
+
+    from vfbandits.features.extra import require
+    from vfbandits.protocol.roster import OPERATOR
+
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.client import connect  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.live_change import rotate as rotate_masks  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.client import connect
+    from vfbandits.service.live_change import rotate as rotate_masks
 
     async def run() -> int:
         async with connect(config, roles=(OPERATOR,)) as session:
@@ -72,8 +89,11 @@ masks_app.command()(in_one_line(deal))
 masks_app.command()(in_one_line(rotate))
 
 
-def as_table(roster: Roster, deal: Deal, *, epoch: int) -> Table:
+def as_table(roster: "Roster", deal: "Deal", *, epoch: int) -> "Table":
     """What was dealt, for the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(
         title=f"epoch {epoch} of {roster.federation}, roster {roster.number} "
         f"({roster.digest[:12]}…), deal {deal.name[:12]}…",

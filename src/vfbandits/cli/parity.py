@@ -1,29 +1,39 @@
 """``vfb parity``: masked against plain, round by round."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName, SpaceName
+from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName
 from vfbandits.cli.live_parity import compare_live
-from vfbandits.cli.policy_flags import policies_from
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import FEDERATION, LEARNING, WORLD
+from vfbandits.cli.policy_flags import (
+    Beta,
+    Epsilon,
+    Exponent,
+    PosteriorScale,
+    Scale,
+    Space,
+    policies_from,
+)
 from vfbandits.cli.progress import progress
-from vfbandits.core.policy import Policy
-from vfbandits.core.policy.registry import describe
 from vfbandits.errors import SettingError, SnapshotError
-from vfbandits.simulate.parity import ParityReport
-from vfbandits.simulate.trial import ParityTrial
-from vfbandits.simulate.world import ARM_DIM, WorldSettings, even_widths
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from vfbandits.core.policy import Policy
+    from vfbandits.simulate.parity import ParityReport
+    from vfbandits.simulate.trial import ParityTrial
 
 ROTATED = (
     "LinTS drew in parameter space, as it does with more arms than features. There masked and "
     "plain are equal in distribution; for this report the masked side's normals were turned by "
     "the mask, so that decisions can be compared one by one."
 )
+ARM_DIM = 5  # of simulate.world
 LIVE = ("config", "trial", "arms", "rounds", "as_json")
 
 
@@ -34,7 +44,8 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         Path | None,
         typer.Option(
             help="An application's TOML file: ask the running federation, with --rounds, --arms, "
-            "--trial and --json only. The other flags are its own settings there."
+            "--trial and --json only. The other flags are its own settings there.",
+            rich_help_panel=FEDERATION,
         ),
     ] = None,
     trial: Annotated[
@@ -42,46 +53,64 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         typer.Option(
             help="--config: number of the public test data; new ones each time.",
             show_default="drawn at random",
+            rich_help_panel=FEDERATION,
         ),
     ] = None,
-    policy: Annotated[PolicyName, typer.Option(help="How to explore.")] = PolicyName.linucb,
-    layout: Annotated[LayoutName, typer.Option(help="Where the arm enters.")] = LayoutName.per_arm,
-    mask: Annotated[MaskName, typer.Option(help="Family of masks.")] = MaskName.blockwise,
+    mask: Annotated[
+        MaskName, typer.Option(help="Family of masks.", rich_help_panel=FEDERATION)
+    ] = MaskName.blockwise,
     aggregation: Annotated[
-        AggregationName, typer.Option(help="secure needs dense masks and 3 participants.")
+        AggregationName,
+        typer.Option(
+            help="secure needs dense masks and 3 participants.", rich_help_panel=FEDERATION
+        ),
     ] = AggregationName.plain,
-    dim: Annotated[int, typer.Option(help="Features, all participants together.")] = 100,
-    arms: Annotated[int, typer.Option(help="Arms in each round.")] = 10,
-    rounds: Annotated[int, typer.Option(help="Rounds to play.")] = 1_000,
-    participants: Annotated[int, typer.Option(help="Participants, the active one included.")] = 5,
-    arm_dim: Annotated[int, typer.Option(help="Features of an arm, layout outer.")] = ARM_DIM,
-    noise: Annotated[float, typer.Option(help="Standard deviation of rewards.")] = 0.05,
-    ridge: Annotated[float, typer.Option(help="Prior weight λ.")] = 1.0,
-    discount: Annotated[float, typer.Option(help="Forgetting factor; 1 forgets nothing.")] = 1.0,
-    floor: Annotated[float, typer.Option(help="Share of uniform exploration.")] = 0.0,
+    participants: Annotated[
+        int,
+        typer.Option(help="Participants, the active one included.", rich_help_panel=FEDERATION),
+    ] = 5,
     missing: Annotated[
-        float, typer.Option(help="Probability that a passive participant is missing in a round.")
+        float,
+        typer.Option(
+            help="Probability that a passive participant is missing in a round.",
+            rich_help_panel=FEDERATION,
+        ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of world, mask and policy.")] = 0,
-    beta: Annotated[
-        float | None, typer.Option(help="linucb: width multiplier.", show_default="0.5")
-    ] = None,
-    posterior_scale: Annotated[
-        float | None, typer.Option(help="lints: scale of the draw.", show_default="0.01")
-    ] = None,
-    space: Annotated[
-        SpaceName | None, typer.Option(help="lints: where to draw.", show_default="auto")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="lingreedy: share of random rounds.", show_default="0")
-    ] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="inverse_gap: gamma = scale·n^exponent.", show_default="10")
-    ] = None,
-    exponent: Annotated[
-        float | None, typer.Option(help="inverse_gap: see --scale.", show_default="0.5")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    dim: Annotated[
+        int, typer.Option(help="Features, all participants together.", rich_help_panel=WORLD)
+    ] = 100,
+    arms: Annotated[int, typer.Option(help="Arms in each round.", rich_help_panel=WORLD)] = 10,
+    rounds: Annotated[int, typer.Option(help="Rounds to play.", rich_help_panel=WORLD)] = 1_000,
+    arm_dim: Annotated[
+        int, typer.Option(help="Features of an arm, layout outer.", rich_help_panel=WORLD)
+    ] = ARM_DIM,
+    noise: Annotated[
+        float, typer.Option(help="Standard deviation of rewards.", rich_help_panel=WORLD)
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(help="Of world, mask and policy.", rich_help_panel=WORLD)] = (
+        0
+    ),
+    policy: Annotated[
+        PolicyName, typer.Option(help="How to explore.", rich_help_panel=LEARNING)
+    ] = PolicyName.linucb,
+    layout: Annotated[
+        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+    ] = LayoutName.per_arm,
+    ridge: Annotated[float, typer.Option(help="Prior weight λ.", rich_help_panel=LEARNING)] = 1.0,
+    discount: Annotated[
+        float,
+        typer.Option(help="Forgetting factor; 1 forgets nothing.", rich_help_panel=LEARNING),
+    ] = 1.0,
+    floor: Annotated[
+        float, typer.Option(help="Share of uniform exploration.", rich_help_panel=LEARNING)
+    ] = 0.0,
+    beta: Beta = None,
+    posterior_scale: PosteriorScale = None,
+    space: Space = None,
+    epsilon: Epsilon = None,
+    scale: Scale = None,
+    exponent: Exponent = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a masked federation and a plain bandit side by side and compare every decision.
 
@@ -102,6 +131,9 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         )
     if trial is not None:
         raise SettingError("--trial goes with --config, got no --config")
+    from vfbandits.simulate.trial import ParityTrial
+    from vfbandits.simulate.world import WorldSettings, even_widths
+
     parameters = {
         "beta": beta,
         "posterior_scale": posterior_scale,
@@ -125,18 +157,15 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     raise typer.Exit(compare(simulated, as_json=as_json))
 
 
-def compare(trial: ParityTrial, *, as_json: bool = False) -> int:
+def compare(trial: "ParityTrial", *, as_json: bool = False) -> int:
     """Run a trial and print what came of it; returns the exit code, 1 if a decision differs."""
-    with progress("rounds", total=trial.horizon, silent=as_json) as tell:
+    with progress("rounds", total=trial.horizon) as tell:
         report = trial.run(on_round=lambda number: tell(number + 1))
-    if as_json:
-        typer.echo(json.dumps(as_object(trial, report)))
-    else:
-        show(trial, report)
+    Output(as_json=as_json).show(as_object(trial, report), lambda: for_people(trial, report))
     return 0 if report.lossless else 1
 
 
-def as_object(trial: ParityTrial, report: ParityReport) -> dict[str, object]:
+def as_object(trial: "ParityTrial", report: "ParityReport") -> dict[str, object]:
     """Settings and report, flat, as ``--json`` prints them."""
     return {
         "policy": _named(trial.policy),
@@ -168,8 +197,11 @@ def as_object(trial: ParityTrial, report: ParityReport) -> dict[str, object]:
     }
 
 
-def show(trial: ParityTrial, report: ParityReport) -> None:
-    """The report for people."""
+def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[RenderableType]":
+    """The report as a table, and what has to be said about it."""
+    from rich.table import Table
+    from rich.text import Text
+
     first = report.first_difference
     table = Table(
         "",
@@ -189,13 +221,12 @@ def show(trial: ParityTrial, report: ParityReport) -> None:
     if report.masked_regret is not None and report.plain_regret is not None:
         table.add_row("cumulative regret, masked", f"{report.masked_regret:.6f}")
         table.add_row("cumulative regret, plain", f"{report.plain_regret:.6f}")
-    console = Console()
-    console.print(table)
-    if report.rotated_draws:
-        console.print(ROTATED, style="dim")
+    return [table, Text(ROTATED, style="dim")] if report.rotated_draws else [table]
 
 
-def _named(policy: Policy) -> dict[str, object]:
+def _named(policy: "Policy") -> dict[str, object]:
+    from vfbandits.core.policy.registry import describe
+
     try:
         return describe(policy)
     except SnapshotError:

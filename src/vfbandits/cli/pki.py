@@ -3,29 +3,19 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
-from vfbandits.cli.say import say
 from vfbandits.errors import IdentityError, SettingError
-from vfbandits.features.scaling import Scaling
-from vfbandits.protocol.identity import GENERATOR, spell_digest
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
-from vfbandits.service.pki import (
-    Facts,
-    Grant,
-    create_authority,
-    create_request,
-    describe,
-)
-from vfbandits.service.pki import approve as approve_request
-from vfbandits.service.pki_documents import Request
-from vfbandits.service.pki_files import read_file
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vfbandits.service.pki import Facts
 
 pki_app = typer.Typer(
     name="pki",
@@ -38,11 +28,11 @@ pki_app = typer.Typer(
 class RoleName(StrEnum):
     """What a certificate is for."""
 
-    active = ACTIVE
-    passive = PASSIVE
-    application = APPLICATION
-    operator = OPERATOR
-    generator = GENERATOR
+    active = "active"
+    passive = "passive"
+    application = "application"
+    operator = "operator"
+    generator = "generator"
 
 
 def init(
@@ -50,15 +40,19 @@ def init(
     federation: Annotated[str, typer.Option(help="Name of the federation.")],
     folder: Annotated[Path, typer.Option("--dir", help="Folder for the authority, 0700.")],
     passphrase_env: PassphraseVariable = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make the authority of a federation: the organiser's key and certificate."""
+    from vfbandits.service.pki import create_authority
+
+    output = Output(as_json=as_json)
     authority = create_authority(folder, federation, passphrase=passphrase_in(passphrase_env))
-    say(f"made the authority of {federation}: {authority.certificate_path}")
-    say("its private key stays here, whoever has it decides who is in the federation")
-    _show(describe(authority.certificate_path, datetime.now(UTC)))
+    output.say(f"made the authority of {federation}: {authority.certificate_path}")
+    output.say("its private key stays here, whoever has it decides who is in the federation")
+    _show(authority.certificate_path, output)
 
 
-def request(
+def request(  # noqa: PLR0913  (one argument for each flag)
     *,
     federation: Annotated[str, typer.Option(help="Name of the federation.")],
     name: Annotated[str, typer.Option(help="Your name in it.")],
@@ -74,8 +68,12 @@ def request(
     reuse_keys: Annotated[
         bool, typer.Option("--reuse-keys", help="Write the request again for keys you have.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make your private keys, which stay here, and a request for the organiser."""
+    from vfbandits.service.pki import create_request
+
+    output = Output(as_json=as_json)
     digest, columns = _scaling(scaling)
     if width is not None and columns and width != columns:
         raise SettingError(f"the scaling gives {columns} features, --width says {width}")
@@ -88,8 +86,8 @@ def request(
         scaling=digest,
         reuse_keys=reuse_keys,
     )
-    say(f"wrote {path}: send it to the organiser, and read the fingerprint to them")
-    _show(describe(path, datetime.now(UTC)))
+    output.say(f"wrote {path}: send it to the organiser, and read the fingerprint to them")
+    _show(path, output)
 
 
 def approve(  # noqa: PLR0913  (one argument for each flag)
@@ -114,29 +112,39 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
         str | None, typer.Option(help="What the owner read to you; refuses any other.")
     ] = None,
     passphrase_env: PassphraseVariable = None,
+    as_json: AsJson = False,
 ) -> None:
     """Certify the keys in a request, for the name and role that it states."""
+    from vfbandits.service.pki import Grant
+    from vfbandits.service.pki import approve as approve_request
+
+    output = Output(as_json=as_json)
     if fingerprint is not None:
         _refuse_other(fingerprint, request)
     grant = Grant(days, tuple(dns or ()), tuple(ip or ()), renew)
     approval = approve_request(
         request, folder, out=out, grant=grant, passphrase=passphrase_in(passphrase_env)
     )
-    _show(describe(approval.certificate_path, datetime.now(UTC)))
+    to_send = (approval.certificate_path, approval.member_path, approval.authority_path)
+    _show(approval.certificate_path, output, send=to_send)
     if fingerprint is None and not renew:  # a renewed key was compared before
-        say("compare the fingerprint with the owner's, on the telephone, before you use this")
-    say("send these back to the owner, none is secret:")
-    for path in (approval.certificate_path, approval.member_path, approval.authority_path):
-        say(f"  {path}")
+        output.say(
+            "compare the fingerprint with the owner's, on the telephone, before you use this"
+        )
+    output.say("send these back to the owner, none is secret:")
+    for path in to_send:
+        output.say(f"  {path}")
 
 
 def show(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Certificate, request, member or roster.")
     ],
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Print what a public file says."""
-    _show(describe(file, datetime.now(UTC)))
+    _show(file, Output(as_json=as_json))
 
 
 for command in (init, request, approve, show):
@@ -149,11 +157,17 @@ def _scaling(text: str | None) -> tuple[str, int]:
         return "", 0
     if len(text) == 64 and not Path(text).exists():
         return text, 0
+    from vfbandits.features.scaling import Scaling
+
     scaling = Scaling.load(text)
     return scaling.digest, scaling.width
 
 
 def _refuse_other(fingerprint: str, path: Path) -> None:
+    from vfbandits.protocol.identity import spell_digest
+    from vfbandits.service.pki_documents import Request
+    from vfbandits.service.pki_files import read_file
+
     came = Request.from_bytes(read_file(path, "a request")).key_digest
     if "".join(fingerprint.replace(":", "").split()).lower() != came:
         raise IdentityError(
@@ -161,10 +175,20 @@ def _refuse_other(fingerprint: str, path: Path) -> None:
         )
 
 
-def _show(facts: Facts) -> None:
+def _show(file: Path, output: Output, *, send: tuple[Path, ...] = ()) -> None:
+    from vfbandits.service.pki import describe
+
+    facts = describe(file, datetime.now(UTC))
+    document = {"file": file, "kind": facts.kind, "facts": dict(facts.rows)}
+    output.show({**document, "send": send} if send else document, lambda: [_table(facts)])
+
+
+def _table(facts: "Facts") -> "Table":
+    from rich.table import Table
+
     table = Table(title=facts.kind, title_justify="left", box=None, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for what, value in facts.rows:
         table.add_row(what, value)
-    Console().print(table)
+    return table

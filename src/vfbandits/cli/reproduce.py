@@ -1,37 +1,31 @@
 """``vfb reproduce``: the paper's figures, each beside the paper's claims."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from vfbandits.cli.criteo_rounds import featurised
-from vfbandits.features.extra import require_extras
-from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
-from vfbandits.reproduce.claim import Verdict
-from vfbandits.reproduce.figure import Figure
-from vfbandits.reproduce.machine import machine_line, versions_line
-from vfbandits.reproduce.page import write_page
-from vfbandits.reproduce.rows import Settings
-from vfbandits.reproduce.runner import Headway, Outcome
-from vfbandits.reproduce.runner import reproduce as run_figures
-from vfbandits.simulate.engine import Engine
-from vfbandits.simulate.on_ray import RayEngine
-from vfbandits.simulate.output import prepare_folder
-from vfbandits.simulate.processes import available_processors, local_engine
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import COMPUTING, OUTPUT
+from vfbandits.cli.progress import progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vfbandits.reproduce.figure import Figure
+    from vfbandits.reproduce.rows import Settings
+    from vfbandits.reproduce.runner import Headway, Outcome
+    from vfbandits.simulate.engine import Engine
 
 CRITEO = "fig6c_criteo"
 OWNERS = "owners"
-COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNCHECKED: "yellow"}
+COLOURS = {"pass": "green", "fail": "red", "not checkable here": "yellow"}
 
 
 class EngineName(StrEnum):
@@ -47,20 +41,28 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         typer.Argument(help="all, or names of figures; list shows them.", show_default=False),
     ],
     *,
-    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out"),
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sizes, about a minute in all.")
     ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run finished cells again as well.")
     ] = False,
-    engine: Annotated[EngineName, typer.Option(help="Where cells are run.")] = EngineName.local,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where cells are run.", rich_help_panel=COMPUTING)
+    ] = EngineName.local,
     processes: Annotated[
-        int | None, typer.Option(help="Cells at a time.", show_default="all processors")
+        int | None,
+        typer.Option(
+            help="Cells at a time.", show_default="all processors", rich_help_panel=COMPUTING
+        ),
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(help="Of a Ray cluster, host:port.", show_default="one started here"),
+        typer.Option(
+            help="Of a Ray cluster, host:port.",
+            show_default="one started here",
+            rich_help_panel=COMPUTING,
+        ),
     ] = None,
     criteo: Annotated[
         Path | None,
@@ -73,18 +75,34 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
     figures: Annotated[
         Path | None, typer.Option(help="Folder of figures.", show_default="the paper's")
     ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
+    ] = Path("out"),
     date: Annotated[
-        str | None, typer.Option(help="What the page gives as its date.", show_default="now")
+        str | None,
+        typer.Option(
+            help="What the page gives as its date.", show_default="now", rich_help_panel=OUTPUT
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make the paper's figures again, and say of each claim whether it holds.
 
     Writes rows (CSV), images, and one page, index.html, with all of it. A run that was stopped
     goes on where it was: finished cells are not run again.
     """
+    from vfbandits.features.extra import require_extras
+    from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
+    from vfbandits.reproduce.machine import machine_line, versions_line
+    from vfbandits.reproduce.page import write_page
+    from vfbandits.reproduce.runner import reproduce as run_figures
+    from vfbandits.simulate.output import prepare_folder
+    from vfbandits.simulate.processes import available_processors
+
+    output = Output(as_json=as_json)
     found = find_figures(experiments_folder() if figures is None else figures)
     if what == ["list"]:
-        Console().print(as_list(found))
+        output.show({"figures": list_object(found)}, lambda: [as_list(found)])
         return
     chosen = choose_figures(found, what)
     more = sorted({extra for figure in chosen for extra in figure.extras})
@@ -115,13 +133,23 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         versions=versions_line(),
         quick=quick,
     )
-    console = Console()
-    console.print(as_table(outcomes))
-    console.print(f"wrote {out / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+    page = out / "index.html"
+    output.show({"claims": claim_objects(outcomes), "page": page}, lambda: [as_table(outcomes)])
+    output.say(f"wrote {page}")
 
 
-def as_list(figures: Sequence[Figure]) -> Table:
+def list_object(figures: "Sequence[Figure]") -> list[dict[str, str]]:
+    """Names and titles, as ``--json`` prints them."""
+    return [
+        {"figure": one.short_name, "folder": one.name, "paper": one.paper, "title": one.title}
+        for one in figures
+    ]
+
+
+def as_list(figures: "Sequence[Figure]") -> "Table":
     """Names and titles, for the terminal."""
+    from rich.table import Table
+
     table = Table()
     for header in ("figure", "folder", "in the paper", "what it shows"):
         table.add_column(header)
@@ -130,8 +158,20 @@ def as_list(figures: Sequence[Figure]) -> Table:
     return table
 
 
-def as_table(outcomes: Sequence[Outcome]) -> Table:
+def claim_objects(outcomes: "Sequence[Outcome]") -> list[dict[str, object]]:
+    """Every claim with its verdict, as ``--json`` prints them."""
+    return [
+        {"figure": outcome.figure.short_name, **asdict(claim)}
+        for outcome in outcomes
+        for claim in outcome.claims
+    ]
+
+
+def as_table(outcomes: "Sequence[Outcome]") -> "Table":
     """Every claim with its verdict, for the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(show_lines=True)
     for header in ("verdict", "figure", "the paper says", "measured"):
         table.add_column(header)
@@ -143,36 +183,26 @@ def as_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _engine(name: EngineName, processes: int, ray_address: str | None) -> Engine:
+def _engine(name: EngineName, processes: int, ray_address: str | None) -> "Engine":
+    from vfbandits.simulate.on_ray import RayEngine
+    from vfbandits.simulate.processes import local_engine
+
     return RayEngine(ray_address) if name is EngineName.ray else local_engine(processes)
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Headway], None]]:
-    """A bar over all cells; each counts by its weight, so that the time left is worth reading."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("gone,"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task("cells", total=None)
+def _progress() -> "Iterator[Callable[[Headway], None]]":
+    """Over all cells; each counts by its weight, so that the time left is worth reading."""
+    with progress("") as tell:
         begun: list[float] = []
 
-        def tell(headway: Headway) -> None:
+        def tell_headway(headway: "Headway") -> None:
             # What was finished before this run took no time in it.
             begun.append(headway.work)
-            bar.update(
-                task,
-                description=f"{headway.cells} of {headway.of_cells} cells",
-                completed=headway.work - begun[0],
+            tell(
+                headway.work - begun[0],
                 total=headway.of_work - begun[0],
+                note=f"{headway.cells} of {headway.of_cells} cells",
             )
 
-        yield tell
+        yield tell_headway

@@ -10,8 +10,6 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.who import who
-from vfbandits.features.extra import require
-from vfbandits.service.event_loop import run
 from vfbandits.service.process_role import Role
 
 serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation as a process.")
@@ -51,9 +49,12 @@ def active(
 
     Logs go to the standard error, one JSON object a line.  SIGTERM finishes the rounds in flight.
     """
+    from vfbandits.features.extra import require
+
     require("grpc", extra="rpc", to="serving")
-    from vfbandits.service.log import log_refused_peers, start_logging  # noqa: PLC0415  (an extra)
-    from vfbandits.service.settings import load_active  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.event_loop import run
+    from vfbandits.service.log import log_refused_peers, start_logging
+    from vfbandits.service.settings import load_active
 
     settings = load_active(config)
     if insecure:
@@ -69,16 +70,16 @@ def active(
     ):
         if role is not Role.BOTH:
             require("uvicorn", extra="http", to="serving over HTTP")
-            from vfbandits.web.roles import run_role  # noqa: PLC0415  (an extra)
+            from vfbandits.web.roles import run_role
 
             run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
         elif settings.http is None:
-            from vfbandits.service.run import run_active  # noqa: PLC0415  (gRPC must come later)
+            from vfbandits.service.run import run_active  # not before the log
 
             run(run_active(settings, on_ready=_say_ready))
         else:
             require("uvicorn", extra="http", to="serving over HTTP")
-            from vfbandits.web.serve import run_served  # noqa: PLC0415  (an extra)
+            from vfbandits.web.serve import run_served
 
             run(run_served(settings, on_ready=_say_ready))
 
@@ -99,10 +100,13 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 
     Needs no port.  Whatever breaks the connection, it dials again by itself.
     """
+    from vfbandits.features.extra import require
+
     require("grpc", extra="rpc", to="serving")
-    from vfbandits.service.log import start_logging  # noqa: PLC0415  (an extra, and slow to import)
-    from vfbandits.service.run import run_passive  # noqa: PLC0415  (slow to import)
-    from vfbandits.service.settings import load_passive  # noqa: PLC0415  (slow to import)
+    from vfbandits.service.event_loop import run
+    from vfbandits.service.log import start_logging
+    from vfbandits.service.run import run_passive
+    from vfbandits.service.settings import load_passive
 
     settings = load_passive(config)
     if insecure:

@@ -1,24 +1,30 @@
 """``vfb simulate``: regret of any set of contestants in the paper's synthetic world."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PlotFormat, PolicyName
-from vfbandits.cli.policy_flags import policies_from
+from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import COMPUTING, FEDERATION, LEARNING, OUTPUT, WORLD
+from vfbandits.cli.policy_flags import (
+    Beta,
+    Epsilon,
+    Exponent,
+    PosteriorScale,
+    Scale,
+    policies_from,
+)
 from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
-from vfbandits.simulate.contestant import PAPER_RATIOS, Contestant, Features, line_up
-from vfbandits.simulate.output import prepare_folder, spell, spell_ratio, write_result
-from vfbandits.simulate.pool import run_study
-from vfbandits.simulate.processes import available_processors
-from vfbandits.simulate.result import StudyResult
-from vfbandits.simulate.study import Study
-from vfbandits.simulate.study_file import read_study
-from vfbandits.store.table import load_document
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vfbandits.simulate.contestant import Contestant, Features
+    from vfbandits.simulate.result import StudyResult
+    from vfbandits.simulate.study import Study
 
 
 def simulate(  # noqa: PLR0913  (one argument for each flag)
@@ -26,40 +32,73 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
         Path | None, typer.Argument(help="A study as TOML; flags overrule its keys.")
     ] = None,
     *,
-    rounds: Annotated[int | None, typer.Option(help="In each run.", show_default="5000")] = None,
-    arms: Annotated[int | None, typer.Option(help="In each round.", show_default="10")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="In each run.", show_default="5000", rich_help_panel=WORLD)
+    ] = None,
+    arms: Annotated[
+        int | None, typer.Option(help="In each round.", show_default="10", rich_help_panel=WORLD)
+    ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Features, split evenly.", show_default="100")
-    ] = None,
-    participants: Annotated[
-        int | None, typer.Option(help="Called p1, p2, …; p1 is the active one.", show_default="5")
-    ] = None,
-    widths: Annotated[
-        str | None, typer.Option(help="Instead of the two before, as 20,30,50.")
-    ] = None,
-    layout: Annotated[
-        LayoutName | None, typer.Option(help="Where the arm enters.", show_default="per_arm")
+        int | None,
+        typer.Option(help="Features, split evenly.", show_default="100", rich_help_panel=WORLD),
     ] = None,
     arm_dim: Annotated[
-        int | None, typer.Option(help="Features of an arm, layout outer.", show_default="5")
+        int | None,
+        typer.Option(
+            help="Features of an arm, layout outer.", show_default="5", rich_help_panel=WORLD
+        ),
     ] = None,
     noise: Annotated[
-        float | None, typer.Option(help="Standard deviation of rewards.", show_default="0.05")
-    ] = None,
-    ridge: Annotated[float | None, typer.Option(help="Prior weight λ.", show_default="1")] = None,
-    discount: Annotated[
-        float | None, typer.Option(help="Forgetting factor; 1 forgets nothing.", show_default="1")
-    ] = None,
-    floor: Annotated[
-        float | None, typer.Option(help="Share of uniform exploration.", show_default="0")
+        float | None,
+        typer.Option(
+            help="Standard deviation of rewards.", show_default="0.05", rich_help_panel=WORLD
+        ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="How many, each with a world of its own.", show_default="5")
+        int | None,
+        typer.Option(
+            help="How many, each with a world of its own.",
+            show_default="5",
+            rich_help_panel=WORLD,
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The first of them.", show_default="0")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The first of them.", show_default="0", rich_help_panel=WORLD),
+    ] = None,
+    participants: Annotated[
+        int | None,
+        typer.Option(
+            help="Called p1, p2, …; p1 is the active one.",
+            show_default="5",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    widths: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --dim and --participants, as 20,30,50.", rich_help_panel=FEDERATION
+        ),
+    ] = None,
+    mask: Annotated[
+        MaskName | None,
+        typer.Option(help="Family of masks.", show_default="blockwise", rich_help_panel=FEDERATION),
+    ] = None,
+    aggregation: Annotated[
+        AggregationName | None,
+        typer.Option(
+            help="secure needs dense masks and 3 participants.",
+            show_default="plain",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
     policy: Annotated[
         list[PolicyName] | None,
-        typer.Option(help="May come more than once.", show_default="linucb, lints"),
+        typer.Option(
+            help="May come more than once.",
+            show_default="linucb, lints",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
     partial: Annotated[
         list[str] | None,
@@ -67,43 +106,61 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
             help="A partial bandit for each policy: a ratio, or participants as p1,p2. "
             "May come more than once.",
             show_default="0.2, 0.8",
+            rich_help_panel=LEARNING,
         ),
     ] = None,
-    mask: Annotated[
-        MaskName | None, typer.Option(help="Family of masks.", show_default="blockwise")
+    layout: Annotated[
+        LayoutName | None,
+        typer.Option(
+            help="Where the arm enters.", show_default="per_arm", rich_help_panel=LEARNING
+        ),
     ] = None,
-    aggregation: Annotated[
-        AggregationName | None,
-        typer.Option(help="secure needs dense masks and 3 participants.", show_default="plain"),
+    ridge: Annotated[
+        float | None,
+        typer.Option(help="Prior weight λ.", show_default="1", rich_help_panel=LEARNING),
     ] = None,
-    beta: Annotated[
-        float | None, typer.Option(help="linucb: width multiplier.", show_default="0.5")
+    discount: Annotated[
+        float | None,
+        typer.Option(
+            help="Forgetting factor; 1 forgets nothing.",
+            show_default="1",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
-    posterior_scale: Annotated[
-        float | None, typer.Option(help="lints: scale of the draw.", show_default="0.01")
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of uniform exploration.", show_default="0", rich_help_panel=LEARNING
+        ),
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="lingreedy: share of random rounds.", show_default="0")
-    ] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="inverse_gap: gamma = scale·n^exponent.", show_default="10")
-    ] = None,
-    exponent: Annotated[
-        float | None, typer.Option(help="inverse_gap: see --scale.", show_default="0.5")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("out/simulate"),
+    beta: Beta = None,
+    posterior_scale: PosteriorScale = None,
+    epsilon: Epsilon = None,
+    scale: Scale = None,
+    exponent: Exponent = None,
     processes: Annotated[
-        int | None, typer.Option(help="Runs at a time.", show_default="all processors")
+        int | None,
+        typer.Option(
+            help="Runs at a time.", show_default="all processors", rich_help_panel=COMPUTING
+        ),
     ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
+    ] = Path("out/simulate"),
     plot_format: Annotated[
-        PlotFormat, typer.Option("--format", help="Of the plot; none draws none.")
+        PlotFormat,
+        typer.Option("--format", help="Of the plot; none draws none.", rich_help_panel=OUTPUT),
     ] = PlotFormat.png,
+    as_json: AsJson = False,
 ) -> None:
     """Compare central, masked and partial bandits by regret, with several seeds.
 
     Writes a plot with confidence bands, a table, all rows as CSV, and a study.toml that makes the
     same run again. Without a file and without flags it is the paper's synthetic experiment.
     """
+    from vfbandits.simulate.study_file import read_study
+    from vfbandits.store.table import load_document
+
     flags: dict[str, object] = {
         "rounds": rounds,
         "arms": arms,
@@ -134,13 +191,19 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     document = {} if file is None else load_document(file)
     _overrule(document, {key: value for key, value in flags.items() if value is not None})
     study = read_study(document, contestants=contestants)
-    run_and_write(study, out, processes=processes, plot_format=plot_format)
+    run_and_write(
+        study, out, processes=processes, plot_format=plot_format, output=Output(as_json=as_json)
+    )
 
 
 def run_and_write(
-    study: Study, out: Path, *, processes: int | None, plot_format: PlotFormat
-) -> StudyResult:
+    study: "Study", out: Path, *, processes: int | None, plot_format: PlotFormat, output: Output
+) -> "StudyResult":
     """Run a study, print its table and write its files."""
+    from vfbandits.simulate.output import prepare_folder, write_result
+    from vfbandits.simulate.pool import run_study
+    from vfbandits.simulate.processes import available_processors
+
     prepare_folder(out, plot_format=plot_format)
     total = len(study.contestants) * study.n_seeds
     with progress("runs", total=total) as tell:
@@ -149,15 +212,30 @@ def run_and_write(
             processes=available_processors() if processes is None else processes,
             on_run=lambda done, _: tell(done),
         )
-    console = Console()
-    console.print(as_table(result))
-    for path in write_result(result, out, plot_format=plot_format):
-        console.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+    paths = write_result(result, out, plot_format=plot_format)
+    output.show(as_object(result, paths), lambda: [as_table(result)])
+    for path in paths:
+        output.say(f"wrote {path}")
     return result
 
 
-def as_table(result: StudyResult) -> Table:
+def as_object(result: "StudyResult", paths: list[Path]) -> dict[str, object]:
+    """Final regrets and the files, as ``--json`` prints them."""
+    study = result.study
+    return {
+        "rounds": study.horizon,
+        "seeds": study.n_seeds,
+        "contestants": result.table(),
+        "written": paths,
+    }
+
+
+def as_table(result: "StudyResult") -> "Table":
     """Final regrets, for the terminal."""
+    from rich.table import Table
+
+    from vfbandits.simulate.output import spell, spell_ratio
+
     study = result.study
     table = Table(
         title=f"Cumulative regret after {study.horizon} rounds, {study.n_seeds} seeds, 95 % "
@@ -177,8 +255,10 @@ def _contestants(
     partial: list[str] | None,
     masking: dict[str, MaskName | AggregationName | None],
     parameters: dict[str, float | None],
-) -> tuple[Contestant, ...] | None:
+) -> "tuple[Contestant, ...] | None":
     """Contestants as flags want them; None if no flag says anything about them."""
+    from vfbandits.simulate.contestant import PAPER_RATIOS, line_up
+
     how = {key: choice.value for key, choice in masking.items() if choice is not None}
     said = [value for value in parameters.values() if value is not None]
     if not (names or partial or how or said):
@@ -202,7 +282,7 @@ def _overrule(document: dict[str, object], flags: dict[str, object]) -> None:
     document.update(flags)
 
 
-def _features(text: str) -> Features:
+def _features(text: str) -> "Features":
     try:
         return float(text)
     except ValueError:

@@ -1,0 +1,69 @@
+"""What a command prints: tables and lines for people, or one JSON object for programs."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vfbandits.cli.panels import OUTPUT
+from vfbandits.cli.say import say
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="One JSON object on stdout, and nothing else.",
+                 rich_help_panel=OUTPUT),
+]  # fmt: skip
+
+
+class Output:
+    """The standard output of one command.
+
+    With ``as_json`` it gets the document of ``show`` and nothing else; without, everything but
+    the document.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def say(self, line: str) -> None:
+        """A line for people."""
+        if not self._as_json:
+            say(line)
+
+    def show(
+        self, document: Mapping[str, object], for_people: "Callable[[], Sequence[RenderableType]]"
+    ) -> None:
+        """The result: the document, or the tables and texts that say the same to people."""
+        if self._as_json:
+            typer.echo(json.dumps(plain(document), allow_nan=False))
+            return
+        from rich.console import Console
+
+        console = Console()
+        for item in for_people():
+            console.print(item, highlight=False)
+
+
+def plain(value: object) -> object:
+    """``value`` in terms of JSON: what is no number there, such as infinity, is null.
+
+    >>> plain({"out": Path("a"), "gain": float("nan"), "rows": (1, 2)})
+    {'out': 'a', 'gain': None, 'rows': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Path | datetime):
+        return str(value) if isinstance(value, Path) else value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,15 @@
+"""Headings under which ``--help`` lists commands and options."""
+
+TRY = "Try it"
+EXPERIMENTS = "Experiments"
+RUN = "Run a federation"
+LOOK_AFTER = "Look after it"
+
+WORLD = "World"
+FEDERATION = "Federation"
+LEARNING = "Learning"
+POLICY = "Parameters of the policy"
+LOG = "The log"
+ESTIMATION = "Estimation"
+COMPUTING = "Where it runs"
+OUTPUT = "Output"

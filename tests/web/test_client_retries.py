@@ -1,5 +1,6 @@
 """When a call is sent again, and what that does: nothing twice."""
 
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -135,14 +136,31 @@ def test_a_server_that_hangs_is_given_up_in_time(contract, open_client):
     assert time.monotonic() - begin < 0.9
 
 
-def test_where_nobody_listens_nobody_is_reached(open_client):
-    address = f"http://127.0.0.1:{free_port()}"
+def test_where_nobody_listens_it_tries_for_as_long_as_it_was_given_and_says_how_long(open_client):
+    address, begin = f"http://127.0.0.1:{free_port()}", time.monotonic()
     with (
-        open_client(base_url=address) as client,
-        pytest.raises(ApiUnreachable, match="ConnectError after 4 tries") as caught,
+        open_client(base_url=address, timeout_s=1.0) as client,
+        pytest.raises(ApiUnreachable) as caught,
     ):
         client.rank("ann", ["tea"])
+    took = time.monotonic() - begin
     assert isinstance(caught.value, ConnectionError)
+    said = re.fullmatch(
+        r"wanted an answer to POST /v1/rank within 1 s, got ConnectError after (\d+) tries in "
+        r"(\S+) s",
+        str(caught.value),
+    )
+    assert int(said[1]) > 4
+    assert 0.7 <= float(said[2]) <= took + 0.01
+
+
+def test_the_number_of_tries_can_be_bounded(open_client):
+    address = f"http://127.0.0.1:{free_port()}"
+    with (
+        open_client(base_url=address, retries=2, timeout_s=60.0) as client,
+        pytest.raises(ApiUnreachable, match="ConnectError after 3 tries in 0"),
+    ):
+        client.rank("ann", ["tea"])
 
 
 def test_a_server_that_comes_back_in_time_is_reached(open_client):
@@ -156,7 +174,7 @@ def test_a_server_that_comes_back_in_time_is_reached(open_client):
     thread = threading.Thread(target=come_back)
     thread.start()
     try:
-        with open_client(base_url=f"http://127.0.0.1:{port}", retries=10) as client:
+        with open_client(base_url=f"http://127.0.0.1:{port}", timeout_s=60.0) as client:
             client.change_config(holdback=0.1)  # it never left, so it may be sent again
             assert client.rank("ann", ["tea"]).arm == "tea"
     finally:

@@ -37,7 +37,7 @@ class AsyncClient:
         key: str | None = None,
         campaign: str = "default",
         timeout_s: float = 5.0,
-        retries: int = 3,
+        retries: int | None = None,
         verify: Verify = None,
         cert: Certificate = None,
         transport: httpx2.AsyncBaseTransport | None = None,

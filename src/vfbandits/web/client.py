@@ -21,7 +21,8 @@ class Client:
     It keeps connections open: use one for the life of the process, in as many threads as there
     are.  Calls raise ``ApiError`` if the server refuses and ``ApiUnreachable`` if it cannot be
     reached.  Within ``timeout_s``, which is for the whole call, one that was lost or put off is
-    sent again up to ``retries`` times; since every event has an id, nothing is done twice.
+    sent again, ever later, and up to ``retries`` times if that is a number; since every event has
+    an id, nothing is done twice.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class Client:
         key: str | None = None,
         campaign: str = "default",
         timeout_s: float = 5.0,
-        retries: int = 3,
+        retries: int | None = None,
         verify: Verify = None,
         cert: Certificate = None,
         transport: httpx2.BaseTransport | None = None,

@@ -41,7 +41,7 @@ class Connection:
     base_url: str
     key: str | None = field(default=None, repr=False)
     timeout_s: float = 5.0
-    retries: int = 3
+    retries: int | None = None
     verify: Verify = field(default=None, repr=False)
     cert: Certificate = field(default=None, repr=False)
 
@@ -53,7 +53,7 @@ class Connection:
             raise SettingError("a key is printable ASCII without spaces, got another")
         if not (self.timeout_s > 0.0 and math.isfinite(self.timeout_s)):
             raise SettingError(f"timeout_s must be positive and finite, got {self.timeout_s}")
-        if self.retries < 0:
+        if self.retries is not None and self.retries < 0:
             raise SettingError(f"retries must not be negative, got {self.retries}")
 
     def headers(self) -> dict[str, str]:

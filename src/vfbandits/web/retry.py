@@ -1,4 +1,4 @@
-"""When a call is sent again: a few times, ever later, and never where it could be done twice.
+"""When a call is sent again: ever later, in time, and never where it could be done twice.
 
 Event ids are idempotency keys, so a rank or a reward whose answer was lost can be sent again: the
 server gives the same answer and changes nothing.
@@ -25,13 +25,17 @@ _random = secrets.SystemRandom()
 
 
 class Tries:
-    """The tries of one call: at most ``retries`` after the first, all within ``timeout_s``."""
+    """The tries of one call, all within ``timeout_s``: at most ``retries`` after the first.
 
-    def __init__(self, call: Call[object], *, retries: int, timeout_s: float) -> None:
+    None for ``retries`` stands for as many as there is time for.
+    """
+
+    def __init__(self, call: Call[object], *, retries: int | None, timeout_s: float) -> None:
         self._call = call
         self._retries = retries
         self._timeout_s = timeout_s
-        self._end = time.monotonic() + timeout_s
+        self._begun = time.monotonic()
+        self._end = self._begun + timeout_s
         self._n_failed = 0
 
     def left_s(self) -> float:
@@ -56,13 +60,15 @@ class Tries:
         return pause_s
 
     def _pause(self, wanted_s: float | None) -> float | None:
-        if self._n_failed >= self._retries:
+        if self._retries is not None and self._n_failed >= self._retries:
             return None
+        left_s = self._end - time.monotonic()
         longest_s = min(FIRST_PAUSE_S * 2.0**self._n_failed, LONGEST_PAUSE_S)
         # All who were turned away at once must not come back at once.
         jitter_s = longest_s * _random.uniform(0.5, 1.0)
-        pause_s = jitter_s if wanted_s is None else wanted_s + jitter_s
-        if time.monotonic() + pause_s >= self._end:
+        # The last tries come closer together, so that the time is used up; none if it is over.
+        pause_s = min(jitter_s, left_s / 2.0) if wanted_s is None else wanted_s + jitter_s
+        if pause_s >= left_s or left_s < FIRST_PAUSE_S:
             return None
         self._n_failed += 1
         return pause_s
@@ -72,7 +78,7 @@ class Tries:
         n_tries = f"{self._n_failed + 1} {'try' if self._n_failed == 0 else 'tries'}"
         return ApiUnreachable(
             f"wanted an answer to {tried} within {self._timeout_s:g} s, "
-            f"got {type(error).__name__} after {n_tries}"
+            f"got {type(error).__name__} after {n_tries} in {time.monotonic() - self._begun:.2f} s"
         )
 
 

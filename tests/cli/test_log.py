@@ -9,6 +9,7 @@ from logged_runs import Run
 from typer.testing import CliRunner
 
 from vfbandits.cli.log import log_app
+from vfbandits.cli.main import app
 from vfbandits.store.key import read_key, write_key
 
 
@@ -80,6 +81,47 @@ def test_export_writes_a_table_while_the_writer_is_at_work(place, tmp_path):
     done = vfb_log(place, "export", "--out", tmp_path / "all.parquet", "--unrewarded", "0")
     assert "wrote 20 decisions" in done.stdout
     assert "left out" not in done.stdout
+
+
+def vfb_evaluate(path, *words):
+    words = ["evaluate", str(path), "--resamples", "20", "--json", *map(str, words)]
+    return CliRunner().invoke(app, words)
+
+
+def test_what_export_writes_is_what_evaluate_reads(place, tmp_path):
+    Run(place).visit(60, "save")
+    path = tmp_path / "log.parquet"
+    assert vfb_log(place, "export", "--out", path).exit_code == 0
+    done = vfb_evaluate(path)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["rounds"], found["layout"]) == (len(pl.read_parquet(path)), "disjoint")
+    assert all(one["value"] is not None for one in found["estimates"])
+
+
+def test_without_contexts_evaluate_says_what_to_do_and_takes_features_from_a_table(tmp_path):
+    place, path = OnSqlite(tmp_path), tmp_path / "log.parquet"
+    Run(place).visit(60, "save")
+    done = vfb_log(place, "export", "--out", path, "--no-contexts")
+    assert "there are no contexts in it: vfb evaluate needs them" in done.stdout
+    done = vfb_evaluate(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "export it again with vfb log export --contexts, or give features" in done.stderr
+    ids = pl.read_parquet(path)["decision_id"].unique().to_list()
+    table = {"decision_id": ids, "f": [float(n % 3) for n in range(len(ids))]}
+    pl.DataFrame(table).write_parquet(tmp_path / "shop.parquet")
+    done = vfb_evaluate(path, "--table", f"shop={tmp_path}/shop.parquet", "--key", "decision_id")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_log_of_chosen_contexts_only_says_why_it_cannot_be_judged(tmp_path):
+    place, path = OnSqlite(tmp_path), tmp_path / "log.parquet"
+    Run(place, "per_arm").visit(30, "save")
+    done = vfb_log(place, "export", "--out", path)
+    assert "x_0" not in pl.read_parquet(path).columns
+    assert "there are no contexts in it" in done.stdout
+    assert vfb_log(place, "export", "--out", path, "--contexts").exit_code == 0
+    assert "has the chosen arm's context only" in vfb_evaluate(path).stderr
 
 
 def test_compact_is_refused_while_the_writer_has_it_open_and_works_afterwards(place):

@@ -181,6 +181,21 @@ def test_an_estimate_does_not_depend_on_which_others_are_asked_for():
         assert run([name]) == [together[name]]
 
 
+@pytest.mark.parametrize(("usual", "others"), [(0.0, 0), (1.0, 0), (1.0, 3), (-2.0, 9)])
+def test_rewards_that_are_nearly_all_the_same_are_a_reason_to_doubt(usual, others):
+    """SNIPS would say "1 to 1": the value of rounds that happen to be alike."""
+    rewards = np.full(400, usual)
+    rewards[:others] = 5.0
+    (told,) = doubts_about_weights(np.ones(400), rewards)
+    said = "rewards other than" if others else "no round of weight has a reward other than"
+    assert told.startswith(f"{said} {usual:g}")
+
+
+def test_rewards_that_differ_are_no_reason_to_doubt():
+    rewards = np.r_[np.ones(390), np.zeros(10)]
+    assert doubts_about_weights(np.ones(400), rewards) == ()
+
+
 def test_doubts_are_told(world):
     log, _ = world.sample(60, np.random.default_rng(0))
     make = lambda: vfb.Bandit(vfb.LinGreedy(), dim=3, layout="disjoint", seed=0)  # noqa: E731
@@ -243,7 +258,7 @@ def test_a_model_that_is_no_better_than_the_mean_is_told():
 
 def test_good_weights_raise_no_doubt():
     weights = np.random.default_rng(0).choice([0.5, 1.5], size=500)
-    assert doubts_about_weights(weights, np.ones(500)) == ()
+    assert doubts_about_weights(weights, np.arange(500.0) % 7) == ()
 
 
 def test_a_replay_without_a_match_has_no_value_and_no_interval():

@@ -51,6 +51,9 @@ def test_there_is_one_row_for_each_decision_with_its_reward(place, tmp_path):
     assert set(table["user"]) == {"ann"}
     assert table["contributors"].to_list()[0] == ["all"]
     assert (table["rewarded_at"] >= table["at"]).all()
+    assert [name for name in table.columns if name.startswith("x_")] == ["x_0", "x_1", "x_2"]
+    made, table = exported(place, tmp_path / "log.parquet", contexts=False)
+    assert made.context is None
     assert not [name for name in table.columns if name.startswith("x_")]
 
 

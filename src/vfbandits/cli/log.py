@@ -76,8 +76,13 @@ def export(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
     contexts: Annotated[
-        bool, typer.Option("--contexts", help="With the masked contexts, as columns.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--contexts/--no-contexts",
+            help="With the masked contexts, as columns.",
+            show_default="where vfb evaluate can use them",
+        ),
+    ] = None,
     unrewarded: Annotated[
         float | None,
         typer.Option(
@@ -92,7 +97,8 @@ def export(
 ) -> None:
     """Write one row for each decision with its reward, as `vfb evaluate` reads it.
 
-    A server may be running.  The file is not encrypted, and for its owner only.
+    Masked contexts are among the columns in layout disjoint.  A server may be running.  The file
+    is not encrypted, and for its owner only.
     """
     from vfbandits.evaluate.export import export_log
     from vfbandits.features.extra import require
@@ -323,6 +329,11 @@ def _remarks(made: "Export", *, is_filled: bool) -> list[str]:
         lines.append(f"{made.retracted} decisions whose reward was taken back were left out")
     if made.without_probability:
         lines.append(f"{made.without_probability} rows have no probability: vfb evaluate needs it")
+    if made.context is None:
+        lines.append(
+            "there are no contexts in it: vfb evaluate needs them, which a journal of layout "
+            "disjoint has, or --table with features of your own"
+        )
     if made.context == "chosen_":
         lines.append(
             "the journal has the chosen arm's context only, in columns chosen_*: not enough to "

@@ -64,13 +64,19 @@ def _few_rewards(rewards: Vector, weights: Vector) -> tuple[str, ...]:
     """Rewards in rounds that carry weight: at least half of what a unit of weight is carried by.
 
     A target that plays one arm most of the time and any arm now and then gives every reward some
-    weight; if the heavy rounds have none, the interval is narrow and wrong.
+    weight; if the heavy rounds all have the same reward, be it none or the best, the interval is
+    narrow and wrong.
     """
     total = float(weights.sum())
     typical = float(weights @ weights) / total if total else 0.0
-    count = int(((rewards != 0.0) & (weights >= 0.5 * typical)).sum())
+    heavy = rewards[weights >= 0.5 * typical]
+    values, counts = np.unique(heavy, return_counts=True)
+    usual = float(values[counts.argmax()]) if heavy.size else 0.0
+    count = int((heavy != usual).sum())
     if count >= FEW_REWARDS:
         return ()
     if not count:
-        return ("no round of weight has a reward other than 0: the interval is too narrow",)
-    return (f"rewards other than 0 in rounds of weight: only {count}",)
+        return (
+            f"no round of weight has a reward other than {usual:g}: the interval is too narrow",
+        )
+    return (f"rewards other than {usual:g} in rounds of weight: only {count}",)

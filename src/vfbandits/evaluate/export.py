@@ -12,7 +12,7 @@ held           true while the decision waits to be activated: nobody was shown i
 reward_id      what the application called the reward; null if nobody sent it
 reports        rewards that came and were not learnt, each with ``reward_id``, ``value``,
                ``why`` and ``at``
-x_0, x_1 …     if asked for: the masked context
+x_0, x_1 …     the masked context
 =============  =======================================================================
 
 Contexts are carried to the masks in force at the end, so that all rows are alike.  In layout
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS_AT_ONCE = 20_000
+USABLE = "x_"  # begins the names of columns that ``vfb evaluate`` takes for contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,13 @@ def export_log(
     reader: JournalReader,
     out: Path,
     *,
-    contexts: bool = False,
+    contexts: bool | None = None,
     unrewarded: float | None = None,
 ) -> Export:
     """Write a Parquet file, whole or not at all, for its owner only.
 
-    Decisions without a reward are left out, or get ``unrewarded``.
+    Contexts are written or not; None writes those that ``vfb evaluate`` can use, of layout
+    "disjoint".  Decisions without a reward are left out, or get ``unrewarded``.
     """
     index = _index(reader)
     frames = _Frames(reader, index, contexts=contexts, unrewarded=unrewarded)
@@ -100,7 +102,7 @@ def export_log(
         without_reward=index.n_decisions - len(index.rewards) - len(index.retracted),
         retracted=len(index.retracted),
         without_probability=frames.n_without_probability,
-        context=frames.prefix if contexts else None,
+        context=frames.prefix,
     )
 
 
@@ -137,11 +139,19 @@ class _Frames:
     """The rows of the table, some thousands at a time."""
 
     def __init__(
-        self, reader: JournalReader, index: _Index, *, contexts: bool, unrewarded: float | None
+        self,
+        reader: JournalReader,
+        index: _Index,
+        *,
+        contexts: bool | None,
+        unrewarded: float | None,
     ) -> None:
         self.n_rows = self.n_without_probability = 0
         self._reader, self._index, self._unrewarded = reader, index, unrewarded
-        self._contexts = _Contexts.of(reader, index) if contexts else None
+        self._contexts: _Contexts | None = None
+        if contexts or (contexts is None and reader.latest_snapshot() is not None):
+            found = _Contexts.of(reader, index)
+            self._contexts = found if contexts or found.prefix == USABLE else None
 
     @property
     def prefix(self) -> str | None:
@@ -240,7 +250,7 @@ class _Contexts:
         layout, is_disjoint = bandit.layout, bandit.layout.layout == "disjoint"
         lift = build_learner(layout, bandit.settings).lift
         return cls(
-            "x_" if is_disjoint else "chosen_",
+            USABLE if is_disjoint else "chosen_",
             bandit.dim if is_disjoint else 0,
             int(layout.intercept and is_disjoint),
             [position for position, _ in index.moves],

@@ -120,12 +120,27 @@ def _context_columns(table: Table, columns: LogFormat) -> list[str]:
         table.need(columns.context)
         return list(columns.context)
     found = [name for name in table.names if name.startswith(columns.context)]
-    if not found:
+    if not found and not columns.tables:
         raise SettingError(
             f"{table.path.name} must have context columns that begin with "
-            f"{columns.context!r}, got {', '.join(table.names)}"
+            f"{columns.context!r}, got {', '.join(table.names)}{_way_out(table)}"
         )
     return found
+
+
+def _way_out(table: Table) -> str:
+    """What to do about a file of ``vfb log export`` that has no contexts for us."""
+    if not {"decision_id", "contributors"} <= set(table.names):
+        return ""
+    if any(name.startswith("chosen_") for name in table.names):
+        return (
+            "; a journal of this layout has the chosen arm's context only, so give features of "
+            "your own: --table NAME=FILE --key user"
+        )
+    return (
+        "; export it again with vfb log export --contexts, or give features of your own: "
+        "--table NAME=FILE --key user"
+    )
 
 
 def _own_columns(table: Table, columns: LogFormat, own: list[str]) -> "pl.LazyFrame":

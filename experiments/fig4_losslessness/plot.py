@@ -8,7 +8,7 @@ from vfbandits.reproduce.config import whole_numbers
 from vfbandits.reproduce.curves import Curves, curves_of, draw_band, dress
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.simulate.plot import CENTRAL, FEDERATED, LineStyle
+from vfbandits.simulate.plot import CENTRAL, FEDERATED, LineStyle, spread_words
 
 NAMES = {"linucb": ("LinUCB", "VFUCB"), "lints": ("LinTS", "VFTS")}
 STYLES = {
@@ -29,7 +29,7 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
     n_seeds = len(whole_numbers(config, "seeds"))
     canvas.suptitle(
         f"d = {config['dim']}, K = {config['arms']}, T = {config['horizon']}: "
-        f"mean of {n_seeds} seeds, 95 % bands",
+        f"{spread_words(n_seeds)}",
         fontsize=11,
     )
     caption = (

@@ -13,6 +13,7 @@ from vfbandits.reproduce.curves import kept_rounds
 from vfbandits.reproduce.rows import Row, Settings
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
+from vfbandits.simulate.steps import counted
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.world import WorldSettings, even_widths
 from vfbandits.store.policy_table import policy_from
@@ -93,7 +94,7 @@ def _play(study: Study, contestant: Contestant, seed: int, kept: NDArray[np.intp
     player = study.player(contestant, seed)
     arms, scores, losses, norms = [], [], [], []
     wanted = set(kept.tolist())
-    for turn, given in enumerate(study.world_of(seed).rounds(study.horizon), start=1):
+    for turn, given in enumerate(counted(study.world_of(seed).rounds(study.horizon)), start=1):
         decision = player.decide(given)
         player.reward(decision, float(given.rewards[decision.index]))
         arms.append(decision.index)

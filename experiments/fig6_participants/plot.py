@@ -7,7 +7,7 @@ from vfbandits.reproduce.config import number, numbers, whole, whole_numbers
 from vfbandits.reproduce.curves import Curves, curves_of, draw_band, dress
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.simulate.plot import CENTRAL, LineStyle
+from vfbandits.simulate.plot import CENTRAL, LineStyle, spread_words
 
 NAMES = {"linucb": ("LinUCB", "VFUCB"), "lints": ("LinTS", "VFTS")}
 PARTIAL = (LineStyle("#D55E00", (0, (1, 1.2))), LineStyle("#009E73", (0, (6, 1.5, 1, 1.5))))
@@ -20,7 +20,7 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
         Drawing(
             "participants",
             "Cumulative regret with 20 %, 80 % and all of the features, log scale, 0.05 read as "
-            f"standard deviation; mean of {len(whole_numbers(config, 'seeds'))} seeds, 95 % bands.",
+            f"standard deviation; {spread_words(len(whole_numbers(config, 'seeds')))}.",
             _regrets(rows, config),
         ),
         Drawing(

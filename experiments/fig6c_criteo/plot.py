@@ -7,6 +7,7 @@ from vfbandits.reproduce.config import numbers, whole_numbers, words
 from vfbandits.reproduce.curves import dress
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.rows import Row, Settings
+from vfbandits.simulate.plot import MIN_SEEDS_OF_BAND, spread_words
 from vfbandits.simulate.result import half_widths
 
 COLOURS = {"addition": "#D55E00", "product": "#0072B2"}
@@ -21,7 +22,10 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
     for panel, source in zip(panels, sources, strict=True):
         for context in words(config, "contexts"):
             values = np.array([_values(rows, source, context, ratio) for ratio in ratios])
-            halves = half_widths(values.T)
+            few = values.shape[1] < MIN_SEEDS_OF_BAND
+            halves = None if few else half_widths(values.T)
+            if few:
+                panel.plot(ratios, values, ".", color=COLOURS[context], alpha=0.45)
             panel.errorbar(
                 ratios,
                 values.mean(axis=1),
@@ -39,7 +43,7 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
         panel.legend(frameon=False)
     caption = (
         "Relative CTR of LinUCB against a random policy, over the share of user features that it "
-        f"gets; mean of {len(whole_numbers(config, 'seeds'))} seeds with 95 % intervals. Outer "
+        f"gets; {spread_words(len(whole_numbers(config, 'seeds')))}. Outer "
         "addition is the paper's context, outer product is what personalises."
     )
     return [Drawing("criteo", caption, canvas)]

@@ -9,7 +9,7 @@ from vfbandits.reproduce.config import whole_numbers, words
 from vfbandits.reproduce.curves import dress
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.simulate.result import half_widths
+from vfbandits.simulate.plot import LineStyle, draw_spread, spread_words
 
 STYLES = {"linucb": ("LinUCB", "#0072B2", "o"), "lints": ("LinTS", "#D55E00", "s")}
 COLUMNS = 3
@@ -25,12 +25,8 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
         counts = sorted({int(str(row["owners"])) for row in rows if row["set"] == name})
         for policy, (label, colour, marker) in STYLES.items():
             values = np.array([_values(rows, name, policy, count) for count in counts])
-            mean, halves = values.mean(axis=1), half_widths(values.T)
-            panel.plot(counts, mean, color=colour, marker=marker, label=label)
-            if halves is not None:
-                panel.fill_between(
-                    counts, mean - halves, mean + halves, color=colour, alpha=0.2, linewidth=0
-                )
+            draw_spread(panel, np.array(counts), values.T, LineStyle(colour, "-"), -np.inf)
+            panel.plot(counts, values.mean(axis=1), color=colour, marker=marker, label=label)
         dress(panel, name.replace("_", " "), "participants", "relative CTR")
         panel.set_xticks(counts)
         panel.set_ylim(bottom=0.0)
@@ -39,8 +35,8 @@ def draw(rows: list[Row], config: Settings) -> list[Drawing]:
         panel.set_visible(False)
     caption = (
         "Relative CTR (mean reward over that of uniform random play) as owners join one at a "
-        f"time, behind blockwise masks; mean of {len(whole_numbers(config, 'seeds'))} shuffles, "
-        "95 % bands."
+        f"time, behind blockwise masks; {spread_words(len(whole_numbers(config, 'seeds')))}, each "
+        "of which shuffles the rows."
     )
     return [Drawing("owners", caption, canvas)]
 

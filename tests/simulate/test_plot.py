@@ -17,7 +17,7 @@ from vfbandits.simulate.result import StudyResult, half_widths
 from vfbandits.simulate.study import Study
 
 
-def result(n_seeds=3, contestants=None):
+def result(n_seeds=5, contestants=None):
     contestants = contestants or (*line_up(vfb.LinUCB()), *line_up(vfb.LinTS()))
     study = Study(contestants=contestants, horizon=40, n_seeds=n_seeds)
     rng = np.random.default_rng(0)
@@ -92,9 +92,24 @@ def test_one_seed_has_lines_and_no_bands():
         assert not panel.collections
 
 
+@pytest.mark.parametrize("n_seeds", [2, 4])
+def test_few_seeds_are_drawn_as_runs_and_not_as_a_band(n_seeds):
+    """With two seeds the interval is 12.7 standard errors to either side: it says nothing."""
+    drawn = result(n_seeds=n_seeds, contestants=(Contestant("a", vfb.LinUCB()),))
+    figure = draw(drawn)
+    (panel,) = figure.axes
+    assert not panel.collections
+    *runs, mean = panel.lines
+    assert_array_equal([run.get_ydata() for run in runs], drawn.curves[0])
+    assert_array_equal(mean.get_ydata(), drawn.curves[0].mean(axis=0))
+    assert max(run.get_linewidth() for run in runs) < mean.get_linewidth()
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["a"]
+    assert f"mean and runs of {n_seeds} seeds" in figure.get_suptitle()
+
+
 def test_a_band_that_would_reach_below_zero_ends_at_a_positive_number():
-    wide = result(n_seeds=2, contestants=(Contestant("a", vfb.LinUCB()),))
-    wide.curves[0][:] = [[1.0] * 40, [9.0] * 40]
+    wide = result(contestants=(Contestant("a", vfb.LinUCB()),))
+    wide.curves[0][:] = np.array([[1.0, 1.0, 1.0, 1.0, 99.0]]).T
     heights = draw(wide).axes[0].collections[0].get_paths()[0].vertices[:, 1]
     assert heights.min() > 0.0
 

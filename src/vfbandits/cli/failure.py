@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
 import typer
 
 from vfbandits.errors import VFBanditsError
 
 P = ParamSpec("P")
+
+
+INTERRUPTED = 130  # as shells count it: 128 and the number of SIGINT
+
+
+def stop(line: str) -> NoReturn:
+    """End a command that Ctrl-C interrupted, with one line that says what is kept."""
+    typer.echo(line, err=True)
+    raise typer.Exit(INTERRUPTED)
 
 
 def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
@@ -29,6 +38,8 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
                 raise
             _say(what)
             raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            stop("stopped")
 
     return wrapped
 

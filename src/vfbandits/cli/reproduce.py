@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.criteo_rounds import featurised
+from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import COMPUTING, OUTPUT
 from vfbandits.cli.progress import progress
@@ -115,16 +116,21 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         overrules[CRITEO] = {"rounds": str(featurised(criteo, out / "criteo-rounds"))}
     if data is not None:
         overrules[OWNERS] = {"data": str(data.absolute())}
-    with _progress() as tell:
-        outcomes = run_figures(
-            chosen,
-            out,
-            engine=runner,
-            quick=quick,
-            fresh=fresh,
-            overrules=overrules,
-            on_cell=tell,
-        )
+    last: list[Headway] = []
+    try:
+        with _progress(last) as tell:
+            outcomes = run_figures(
+                chosen,
+                out,
+                engine=runner,
+                quick=quick,
+                fresh=fresh,
+                overrules=overrules,
+                on_cell=tell,
+            )
+    except KeyboardInterrupt:
+        kept = f"{last[-1].cells} of {last[-1].of_cells}" if last else "no"
+        stop(f"stopped: {kept} cells are kept in {out}, the same command goes on from there")
     write_page(
         outcomes,
         out / "index.html",
@@ -191,18 +197,19 @@ def _engine(name: EngineName, processes: int, ray_address: str | None) -> "Engin
 
 
 @contextmanager
-def _progress() -> "Iterator[Callable[[Headway], None]]":
+def _progress(seen: "list[Headway]") -> "Iterator[Callable[[Headway], None]]":
     """Over all cells; each counts by its weight, so that the time left is worth reading."""
     with progress("") as tell:
-        begun: list[float] = []
 
         def tell_headway(headway: "Headway") -> None:
+            seen[1:] = [headway]
+            first = seen[0] if len(seen) > 1 else headway
+            played = f", {headway.rounds:,} rounds" if headway.rounds else ""
             # What was finished before this run took no time in it.
-            begun.append(headway.work)
             tell(
-                headway.work - begun[0],
-                total=headway.of_work - begun[0],
-                note=f"{headway.cells} of {headway.of_cells} cells",
+                headway.work - first.work,
+                total=headway.of_work - first.work,
+                note=f"{headway.cells} of {headway.of_cells} cells{played}",
             )
 
         yield tell_headway

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import COMPUTING, FEDERATION, LEARNING, OUTPUT, WORLD
 from vfbandits.cli.policy_flags import (
@@ -155,8 +156,9 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Compare central, masked and partial bandits by regret, with several seeds.
 
-    Writes a plot with confidence bands, a table, all rows as CSV, and a study.toml that makes the
-    same run again. Without a file and without flags it is the paper's synthetic experiment.
+    Writes a plot (bands of confidence from five seeds on, else the runs), a table, all rows as
+    CSV, and a study.toml that makes the same run again. Without a file and without flags it is
+    the paper's synthetic experiment.
     """
     from vfbandits.simulate.study_file import read_study
     from vfbandits.store.table import load_document
@@ -205,12 +207,19 @@ def run_and_write(
     from vfbandits.simulate.processes import available_processors
 
     prepare_folder(out, plot_format=plot_format)
-    total = len(study.contestants) * study.n_seeds
-    with progress("runs", total=total) as tell:
-        result = run_study(
-            study,
-            processes=available_processors() if processes is None else processes,
-            on_run=lambda done, _: tell(done),
+    total, done = len(study.contestants) * study.n_seeds, [0]
+    try:
+        with progress("rounds", total=total * study.horizon) as tell:
+            result = run_study(
+                study,
+                processes=available_processors() if processes is None else processes,
+                on_run=lambda number, _: done.append(number),
+                on_step=lambda rounds: tell(rounds, note=f"{done[-1]} of {total} runs"),
+            )
+    except KeyboardInterrupt:
+        stop(
+            f"stopped after {done[-1]} of {total} runs: nothing was written, and the next run "
+            "begins at the first"
         )
     paths = write_result(result, out, plot_format=plot_format)
     output.show(as_object(result, paths), lambda: [as_table(result)])

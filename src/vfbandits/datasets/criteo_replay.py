@@ -20,6 +20,7 @@ from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.datasets.criteo_player import Context, CriteoPlayer, part_of_features
 from vfbandits.datasets.criteo_table import CriteoTable
 from vfbandits.datasets.logged import LoggedRounds
+from vfbandits.simulate.steps import counted
 
 PAPER_POLICY = LinUCB(beta=0.6)
 
@@ -100,7 +101,7 @@ def replay(
     """Let a fresh bandit meet the log."""
     player: CriteoPlayer | None = None
     n_rounds = n_matched = n_clicks = 0
-    for given in logged:
+    for given in counted(logged):
         player = player or CriteoPlayer(
             policy, len(given.user), arm_features, context=context, seed=seed
         )

@@ -10,7 +10,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import SettingError
 from vfbandits.reproduce.config import whole
 from vfbandits.reproduce.rows import Row, Settings, Value
-from vfbandits.simulate.plot import LineStyle
+from vfbandits.simulate.plot import LineStyle, draw_spread
 from vfbandits.simulate.result import half_widths
 
 if TYPE_CHECKING:
@@ -86,8 +86,13 @@ def _short(value: float) -> str:
 
 
 def draw_band(panel: "Axes", curves: Curves, style: LineStyle, label: str) -> None:
-    """Mean of the seeds, and the band of its 95 % confidence interval."""
+    """Mean of the seeds, and the band of its 95 % confidence interval or, if few, the runs."""
     mean = curves.mean
+    positive = mean[mean > 0.0]
+    # A log scale has no zero: bands that reach it end at half the smallest mean.
+    is_log = panel.get_yscale() == "log" and positive.size
+    least = float(positive.min()) / 2.0 if is_log else -np.inf
+    draw_spread(panel, curves.rounds, curves.values, style, least)
     panel.plot(
         curves.rounds,
         mean,
@@ -97,15 +102,6 @@ def draw_band(panel: "Axes", curves: Curves, style: LineStyle, label: str) -> No
         zorder=style.layer,
         label=label,
     )
-    halves = half_widths(curves.values)
-    if halves is not None:
-        positive = mean[mean > 0.0]
-        # A log scale has no zero: bands that reach it end at half the smallest mean.
-        least = positive.min() / 2.0 if positive.size else -np.inf
-        low = np.maximum(mean - halves, least) if panel.get_yscale() == "log" else mean - halves
-        panel.fill_between(
-            curves.rounds, low, mean + halves, color=style.colour, alpha=0.18, linewidth=0, zorder=1
-        )
 
 
 def dress(panel: "Axes", title: str, xlabel: str, ylabel: str) -> None:

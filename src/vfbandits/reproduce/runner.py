@@ -19,12 +19,17 @@ from vfbandits.simulate.processes import ProcessEngine
 
 @dataclass(frozen=True, slots=True)
 class Headway:
-    """How far a run is; ``work`` counts cells by their weights, for an estimate of time left."""
+    """How far a run is; ``work`` counts cells by their weights, for an estimate of time left.
+
+    ``rounds`` are those that cells have played in this run, finished or not.  They move ``work``
+    between cells, at the rate of those that are finished.
+    """
 
     cells: int
     of_cells: int
     work: float
     of_work: float
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +114,49 @@ class _Results:
         self._cells = cells
         self._on_cell = on_cell
         self.done: dict[str, CellResult] = {}
+        self._before = 0.0  # work that was done when this run began
+        self._rounds_before = self._rounds = self._rounds_at_last = 0
+        self._told = 0.0
 
     def resume(self) -> None:
         for cell in self._cells:
             result = read_cell(cell, self._folder(cell))
             if result is not None:
                 self.done[cell.digest] = result
+        self._before = self._finished()
 
     def run(self, engine: Engine, wanted: Callable[[Cell], bool]) -> None:
         cells = [c for c in self._cells if wanted(c) and c.digest not in self.done]
         # The longest first, so that no process is left alone with one at the end.
         cells.sort(key=lambda cell: -cell.weight)
-        for position, result in engine.run(run_cell, cells):
+        self._rounds_before = self._rounds
+        for position, result in engine.run(run_cell, cells, on_step=self._step):
             write_cell(cells[position], result, self._folder(cells[position]))
             self.done[cells[position].digest] = result
+            self._rounds_at_last = self._rounds
             self.tell()
+
+    def _step(self, rounds: int) -> None:
+        if self._rounds_before + rounds > self._rounds:
+            self._rounds = self._rounds_before + rounds
+            self.tell()
+
+    def _finished(self) -> float:
+        return sum(cell.weight for cell in self._cells if cell.digest in self.done)
 
     def _folder(self, cell: Cell) -> Path:
         return self._out / cell.figure / "cells"
 
     def tell(self) -> None:
-        if self._on_cell is not None:
-            work = sum(cell.weight for cell in self._cells if cell.digest in self.done)
-            of_work = sum(cell.weight for cell in self._cells)
-            self._on_cell(Headway(len(self.done), len(self._cells), work, of_work))
+        if self._on_cell is None:
+            return
+        work, of_work = self._finished(), sum(cell.weight for cell in self._cells)
+        if self._rounds_at_last:
+            rate = (work - self._before) / self._rounds_at_last
+            guess = work + rate * (self._rounds - self._rounds_at_last)
+            self._told = max(self._told, min(guess, of_work))
+        self._told = max(self._told, work)
+        self._on_cell(Headway(len(self.done), len(self._cells), self._told, of_work, self._rounds))
 
 
 def _finish(figure: Figure, config: Settings, folder: Path, results: list[CellResult]) -> Outcome:

@@ -5,21 +5,31 @@ So results do not depend on the engine, on how many processes it has, or on thei
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
+from vfbandits.simulate.steps import counting_into
 from vfbandits.simulate.threads import one_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+OnStep: TypeAlias = Callable[[int], None]
 
 
 class Engine(Protocol):
     """Runs tasks, several at once where it can."""
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """Positions of tasks with their results, as they are done."""
+        """Positions of tasks with their results, as they are done.
+
+        ``on_step`` is told now and then how many rounds all tasks have ``counted``, if the engine
+        can know it.
+        """
         ...
 
 
@@ -31,11 +41,25 @@ class HereEngine:
     """
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """In order."""
+        total = 0
+
+        def count(number: int) -> None:
+            nonlocal total
+            total += number
+            if on_step is not None:
+                on_step(total)
+
         for position, task in enumerate(tasks):
-            yield position, in_one_thread(function, task)
+            with counting_into(count):
+                result = in_one_thread(function, task)
+            yield position, result
 
 
 def in_one_thread(function: Callable[[Task], Result], task: Task) -> Result:

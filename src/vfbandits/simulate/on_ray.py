@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from vfbandits.errors import SettingError
-from vfbandits.simulate.engine import Result, Task, in_one_thread
+from vfbandits.simulate.engine import OnStep, Result, Task, in_one_thread
 
 RETRIES = 10
 CONNECT_TIMEOUT_S = 5.0
@@ -31,9 +31,14 @@ class RayEngine:
         self.address = address
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """As they are done."""
+        """As they are done; rounds within tasks are not counted over a network."""
+        del on_step
         if self.address is not None:
             _refuse_unless_somebody_listens(self.address)
         try:

@@ -1,5 +1,9 @@
 """Regret curves with confidence bands, drawn as the paper draws them: regret on a log scale.
 
+With few seeds a confidence interval is wider than the plot (with two it is 12.7 standard errors to
+either side), and so the runs themselves are drawn instead, as thin lines.
+
+
 Colours are Okabe and Ito's, which colour-blind readers can tell apart, and every line has a dash
 pattern of its own, for print.  A masked bandit decides as its central twin does, so the two lines
 coincide: the central one is wide and light, the masked one thin, dashed and on top.
@@ -12,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vfbandits.core.arrays import Matrix
+from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import SettingError, VFBanditsError
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.result import StudyResult, half_widths
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
+MIN_SEEDS_OF_BAND = 5
 
 Line: TypeAlias = tuple[Contestant, Matrix]
 Dashes: TypeAlias = str | tuple[float, tuple[float, ...]]
@@ -117,22 +122,53 @@ def styles(contestants: list[Contestant]) -> list[LineStyle]:
 def _draw_line(
     panel: "Axes", rounds: NDArray[np.intp], curves: Matrix, style: LineStyle, smallest: float
 ) -> None:
-    """Mean of the seeds, and the band of its confidence interval."""
-    mean = curves.mean(axis=0)
+    """The spread of the seeds, and on top of it their mean."""
+    draw_spread(panel, rounds, curves, style, smallest)
     panel.plot(
         rounds,
-        mean,
+        curves.mean(axis=0),
         color=style.colour,
         linestyle=style.dashes,
         linewidth=style.width,
         zorder=style.layer,
     )
+
+
+def draw_spread(
+    panel: "Axes",
+    rounds: NDArray[np.intp] | Vector,
+    curves: Matrix,
+    style: LineStyle,
+    smallest: float,
+) -> None:
+    """How far the seeds, rows of ``curves``, lie apart; nothing is drawn below ``smallest``.
+
+    The band of a 95 % confidence interval of their mean, or each run if they are few.
+    """
     halves = half_widths(curves)
-    if halves is not None:
-        low = np.maximum(mean - halves, smallest)
-        panel.fill_between(
-            rounds, low, mean + halves, color=style.colour, alpha=0.18, linewidth=0, zorder=1
-        )
+    if halves is None:
+        return
+    if len(curves) < MIN_SEEDS_OF_BAND:
+        for run in curves:
+            panel.plot(rounds, run, color=style.colour, alpha=0.45, linewidth=0.7, zorder=1)
+        return
+    mean = curves.mean(axis=0)
+    low = np.maximum(mean - halves, smallest)
+    panel.fill_between(
+        rounds, low, mean + halves, color=style.colour, alpha=0.18, linewidth=0, zorder=1
+    )
+
+
+def spread_words(n_seeds: int) -> str:
+    """What a plot shows besides the mean, for its title.
+
+    >>> spread_words(5), spread_words(2), spread_words(1)
+    ('mean and 95 % interval of 5 seeds', 'mean and runs of 2 seeds', '')
+    """
+    if n_seeds < 2:
+        return ""
+    what = "95 % interval" if n_seeds >= MIN_SEEDS_OF_BAND else "runs"
+    return f"mean and {what} of {n_seeds} seeds"
 
 
 def _dress(panel: "Axes", family: str, horizon: int) -> None:
@@ -162,6 +198,7 @@ def _smallest_positive(result: StudyResult) -> float:
 
 def _title(result: StudyResult) -> str:
     study = result.study
-    band = f", mean and 95 % interval of {study.n_seeds} seeds" if study.n_seeds > 1 else ""
+    spread = spread_words(study.n_seeds)
+    band = f", {spread}" if spread else ""
     size = f"{study.world.split.dim} features of {len(study.world.widths)} participants"
     return f"Cumulative regret{band}\n{size}, {study.world.n_arms} arms"

@@ -5,13 +5,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.sharedctypes import Synchronized
 
 from vfbandits.core.settings import whole
 from vfbandits.errors import VFBanditsError
-from vfbandits.simulate.engine import Engine, HereEngine, Result, Task, in_one_thread
+from vfbandits.simulate.engine import Engine, HereEngine, OnStep, Result, Task, in_one_thread
+from vfbandits.simulate.steps import count_into
+
+LOOK_S = 0.2
 
 
 def available_processors() -> int:
@@ -33,32 +37,61 @@ class ProcessEngine:
         self.processes = whole(processes, "processes")
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        *,
+        on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """As they are done; what has not begun is given up when the caller stops asking."""
+        """As they are done; the processes end when the caller stops asking, whatever they do."""
         if not tasks:
             return
+        context = multiprocessing.get_context("spawn")
+        steps = context.Value("q", 0)
+        others = set(multiprocessing.active_children())
         pool = ProcessPoolExecutor(
             # No more processes than tasks: one takes seconds to start.
             min(self.processes, len(tasks)),
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_end_with_parent,
+            mp_context=context,
+            initializer=_begin,
+            initargs=(steps,),
         )
+        pending: set[Future[Result]] = set()
         try:
             with _interrupts_ignored():
                 futures: dict[Future[Result], int] = {
                     pool.submit(in_one_thread, function, task): position
                     for position, task in enumerate(tasks)
                 }
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            pending = set(futures)
+            while pending:
+                done, pending = wait(pending, LOOK_S, return_when=FIRST_COMPLETED)
+                if on_step is not None:
+                    on_step(steps.value)
+                for future in done:
+                    yield futures[future], future.result()
         except BrokenProcessPool as error:
             raise VFBanditsError(
                 "a process of the pool ended before its task did, perhaps for want of memory; "
                 "try fewer processes"
             ) from error
         finally:
+            if pending:
+                # A task may be minutes from its end, and nobody will ask for its result.
+                for process in set(multiprocessing.active_children()) - others:
+                    process.terminate()
             pool.shutdown(cancel_futures=True)
+
+
+def _begin(steps: "Synchronized[int]") -> None:
+    """What a process of the pool does first."""
+
+    def count(number: int) -> None:
+        with steps.get_lock():
+            steps.value += number
+
+    count_into(count)
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:

@@ -16,6 +16,7 @@ from vfbandits.core.arrays import Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.decision import Decision
 from vfbandits.core.round import Federation
+from vfbandits.simulate.steps import counted
 from vfbandits.simulate.world import WorldRound
 
 MOST_POINTS = 500
@@ -71,7 +72,7 @@ class FederatedPlayer:
 def cumulative_regret(player: Player, rounds: Iterable[WorldRound]) -> Vector:
     """Σ (best expected reward − the chosen arm's), after each round; noise does not enter."""
     losses: list[float] = []
-    for given in rounds:
+    for given in counted(rounds):
         decision = player.decide(given)
         player.reward(decision, float(given.rewards[decision.index]))
         losses.append(float(given.expected.max() - given.expected[decision.index]))

@@ -69,7 +69,9 @@ def folder(tmp_path_factory):
     pl.DataFrame({**log, "x_a": rng.standard_normal(100)}).write_csv(folder / "log.csv")
     table = {"user": [f"u{n}" for n in range(9)], "age": rng.random(9)}
     pl.DataFrame(table).write_csv(folder / "features.csv")
-    Run(OnSqlite(folder)).visit(10)
+    (folder / "second").mkdir()
+    for place in (folder, folder / "second"):
+        Run(OnSqlite(place)).visit(10)
     return folder
 
 
@@ -119,6 +121,8 @@ CASES = {
     ("preflight",): (["--config", "{}/members/shop/shop.toml"], 1, "findings"),
     ("keys", "list"): (["--file", "{}/keys.json"], 0, "keys"),
     ("log", "verify"): (["{}/log.db"], 0, "is_whole"),
+    ("log", "repair"): (["{}/log.db"], 0, "faults"),
+    ("log", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
 }
 
 

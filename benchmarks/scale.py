@@ -80,6 +80,13 @@ class Seen:
         """Decisions in a round, the median turn's."""
         return median(cost.per_round for cost in self.costs)
 
+    @property
+    def cpu_us(self) -> dict[str, float]:
+        """CPU of each process for a decision, the median turn's."""
+        return {
+            name: median(cost.each_us(name) for cost in self.costs) for name in self.costs[0].cpu_s
+        }
+
     def share_of(self, other: "Seen") -> float:
         """Our leader's CPU for a decision over that of the other's, the median turn's."""
         return median(
@@ -96,10 +103,7 @@ class Seen:
             "fastest_turn_per_s": max(rates),
             "p50_us": 1e6 * median(cost.p50_s for cost in self.costs),
             "per_round": self.per_round,
-            "cpu_us": {
-                name: median(cost.each_us(name) for cost in self.costs)
-                for name in self.costs[0].cpu_s
-            },
+            "cpu_us": self.cpu_us,
         }
 
 
@@ -176,23 +180,23 @@ def show(console: Console, bars: list[Bar], seen: Mapping[str, Mapping[str, Seen
         measured = "" if bar.measured is None else f"{bar.measured:.2f}"
         table.add_row(bar.name, f"{bar.sense} {bar.bound:g}", measured, bar.verdict, bar.detail)
     console.print(table)
-    heads = ("load", "contestant", "decisions/s", "turns", "p50 ms", "in a round")
-    rates = Table(*heads, "CPU µs a decision, by process")
+    names = list(
+        dict.fromkeys(n for both in seen.values() for s in both.values() for n in s.cpu_us)
+    )
+    rates = Table("load", "contestant", "a second", "turns", "p50 ms", "in a round")
+    spent = Table("CPU µs a decision", "contestant", *names)
     for what, both in seen.items():
         for who, each in both.items():
             facts = each.figures()
-            costs = facts["cpu_us"]
-            spent = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items())  # type: ignore[attr-defined]
+            turns = f"{facts['slowest_turn_per_s']:,.0f} to {facts['fastest_turn_per_s']:,.0f}"
+            p50_ms = f"{median(cost.p50_s for cost in each.costs) * 1e3:.1f}"
             rates.add_row(
-                what,
-                who,
-                f"{facts['per_s']:,.0f}",
-                f"{facts['slowest_turn_per_s']:,.0f} to {facts['fastest_turn_per_s']:,.0f}",
-                f"{facts['p50_us'] / 1e3:.1f}",  # type: ignore[operator]
-                f"{each.per_round:.1f}",
-                spent,
+                what, who, f"{facts['per_s']:,.0f}", turns, p50_ms, f"{each.per_round:.1f}"
             )
+            costs = each.cpu_us
+            spent.add_row(what, who, *(f"{costs[n]:,.0f}" if n in costs else "" for n in names))
     console.print(rates)
+    console.print(spent)
 
 
 def _load(load: Load, what: str) -> Load:

@@ -162,6 +162,9 @@ def test_a_reward_outside_the_bounds_is_422_on_both_ways_and_alone_in_a_batch(tm
         ("/v1/rank", RANK, {"content-type": None}, 415),
         ("/v1/events/never/reward", b'{"value": 1}', {"content-type": None}, 415),
         ("/v1/rank", b'{"user": "ann", "arms": ["tea", "tea"]}', {}, 422),
+        ("/v1/rank", b'{"user": "ann", "user": "bob", "arms": ["tea"]}', {}, 422),
+        ("/v1/rank", b'{"user": "ann", "\\u0075ser": "bob", "arms": ["tea"]}', {}, 422),
+        ("/v1/events/never/reward", b'{"value": 1, "value": 2}', {}, 422),
     ],
 )
 def test_what_is_wrong_is_told_in_the_same_words(tmp_path, path, body, headers, status):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 import msgspec
 import structlog
@@ -23,13 +22,21 @@ from vfbandits.web.guard import caller_of, require
 from vfbandits.web.limits import Limits
 from vfbandits.web.problem import problem_of
 from vfbandits.web.refusals import Unavailable, Unsupported
+from vfbandits.web.unique_keys import (
+    count_rank,
+    count_ranks,
+    refuse_repeated_keys,
+    texts_of_rank,
+    texts_of_ranks,
+    texts_of_reward,
+    texts_of_rewards,
+)
 
 JSON = "application/json"
 # Reasons that tell a stranger nothing: they are given to everybody.
 PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the log"})
 NOT_READY = "not ready: the log of the process, or a key that may read, gives the reason"
 _DECIDING = ("rank", "reward")
-S = TypeVar("S", bound=msgspec.Struct)
 
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -75,12 +82,16 @@ class Handlers:
 
     def asked_in(self, campaign: Served, body: bytes) -> Asked:
         """What a body of ``/v1/rank`` asks."""
-        return asked_of(_rank(body), layout=campaign.layout)
+        request = _rank(body)
+        refuse_repeated_keys(body, texts_of_rank(request), count_again=count_rank)
+        return asked_of(request, layout=campaign.layout)
 
     async def rank_batch(self, request: Request) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
         campaign = self._campaign(request, "rank")
-        batch = await _body(request, _ranks)
+        body = await _raw(request)
+        batch = _ranks(body)
+        refuse_repeated_keys(body, texts_of_ranks(batch.requests), count_again=count_ranks)
         self._charge(request, len(batch.requests))
         answers = await _rank_read(
             campaign, [_read(one, campaign.layout) for one in batch.requests]
@@ -100,13 +111,16 @@ class Handlers:
     async def reward_bytes(self, campaign: Served, event_id: str, body: bytes) -> bytes:
         """The answer to a body of ``/v1/events/{event_id}/reward``."""
         reward = _reward(body)
+        refuse_repeated_keys(body, texts_of_reward(reward))
         status = await campaign.reward(event_id, reward.value, reward_id=reward.reward_id)
         return _encode(types.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
 
     async def reward_batch(self, request: Request) -> Response:
         """POST /v1/rewards/batch: in their order, and durable together."""
         campaign = self._campaign(request, "reward")
-        batch = await _body(request, _rewards)
+        body = await _raw(request)
+        batch = _rewards(body)
+        refuse_repeated_keys(body, texts_of_rewards(batch.rewards))
         self._charge(request, len(batch.rewards))
         results = await asyncio.gather(*(_rewarded(campaign, one) for one in batch.rewards))
         return _json(types.BatchRewardResponse(results))
@@ -141,7 +155,9 @@ class Handlers:
     async def change_config(self, request: Request) -> Response:
         """PATCH /v1/config."""
         campaign = self._campaign(request, "admin")
-        change = await _body(request, _change)
+        body = await _raw(request)
+        change = _change(body)
+        refuse_repeated_keys(body)
         settings = await campaign.configure(
             {name: value for name, value in msgspec.structs.asdict(change).items()
              if value is not msgspec.UNSET}
@@ -297,10 +313,6 @@ def refuse_unless_json(content_type: str) -> None:
 async def _raw(request: Request) -> bytes:
     refuse_unless_json(request.headers.get("content-type", ""))
     return await request.body()
-
-
-async def _body(request: Request, decode: Callable[[bytes], S]) -> S:
-    return decode(await _raw(request))
 
 
 def _json(answer: msgspec.Struct, *, status: int = 200) -> Response:

@@ -148,6 +148,20 @@ def test_components_have_the_names_of_the_structs():
         assert {each.__name__ for each in (operation.request, operation.response) if each} <= names
 
 
+def test_an_arm_is_text_or_an_object_and_never_both():
+    """A generator takes ``anyOf`` of text and an object for an object, and sends {} for "tea"."""
+    schemas = DOCUMENT["components"]["schemas"]
+    union = schemas["ArmOrId"]
+    assert "anyOf" not in union
+    text, arm = union["oneOf"]
+    assert text["type"] == "string"
+    assert arm == {"$ref": "#/components/schemas/Arm"}
+    assert schemas["Arm"]["type"] == "object"
+    assert schemas["RankRequest"]["properties"]["arms"]["items"] == {
+        "$ref": "#/components/schemas/ArmOrId"
+    }
+
+
 def test_no_union_is_anonymous():
     for trail, table in inside(DOCUMENT):
         if "anyOf" in table or "oneOf" in table:

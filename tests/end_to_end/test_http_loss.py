@@ -27,6 +27,7 @@ def test_lost_records_are_refused_until_they_are_accepted_which_is_recorded(tmp_
     with HttpWorld(tmp_path) as world:
         local = world.local
         with world.client() as client:
+            client.timeout = 60.0
             for number in range(30):
                 assert world.rank(client, event_id=f"e{number}").status_code == 200
         local.kill("shop")

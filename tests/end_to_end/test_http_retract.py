@@ -55,6 +55,7 @@ def _patient(monkeypatch):
 @pytest.mark.timeout(600)
 def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path):
     with HttpWorld(tmp_path, top="snapshot_every = 5\n") as world, world.client() as client:
+        client.timeout = LIMIT_S
         learn(world, client, "good", 1.0)
         before = norm(client)
         with pytest.raises(RewardError, match="reward_max"):

@@ -297,7 +297,9 @@ class Campaign:
         """Take back the reward that an event has taught, durably; returns it."""
         await self._catch_up()
         async with self._turns[event_id]:
-            return await self.model.retract(event_id, by=by)
+            value = await self.model.retract(event_id, by=by)
+        self.log.warning("reward_retracted", campaign=self.name, event_id=event_id, by=by)
+        return value
 
     def _tidy(self) -> None:
         """Let go of events that had their reward before their wait was over."""

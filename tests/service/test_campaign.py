@@ -9,7 +9,14 @@ import pytest
 from campaign_world import ARMS, World
 
 import vfbandits as vfb
-from vfbandits.errors import ArmError, ConflictError, RewardError, SettingError, UnknownEventError
+from vfbandits.errors import (
+    ArmError,
+    ConflictError,
+    RecordError,
+    RewardError,
+    SettingError,
+    UnknownEventError,
+)
 from vfbandits.service.deciding import Asked
 from vfbandits.web.types import RankResponse
 
@@ -384,3 +391,24 @@ async def rows(world, user):
     request = Asked(user, ARMS)
     async with world.source.contexts(request) as contexts:
         return contexts.rows
+
+
+def test_a_damaged_record_fails_the_event_that_it_belongs_to_and_no_other():
+    async def main():
+        world = World()
+        campaign = world.open()
+        names = ["a", "b", "c"]
+        before = await campaign.rank_many([asked(name) for name in names])
+        world.disk.records[1] = b"torn"
+        again = await campaign.rank_many([asked(name) for name in [*names, "new"]])
+        assert [again[0], again[2]] == [before[0], before[2]]
+        assert isinstance(again[1], RecordError)
+        assert isinstance(again[3], bytes)
+        found = await asyncio.gather(
+            *(campaign.history(name) for name in names), return_exceptions=True
+        )
+        assert [type(one).__name__ for one in found] == ["History", "RecordError", "History"]
+        assert await campaign.reward("b", 1.0) == "learnt"  # the model has what it needs
+        await campaign.model.close()
+
+    asyncio.run(main())

@@ -17,6 +17,7 @@ import structlog
 from vfbandits.errors import (
     ConflictError,
     JournalError,
+    RecordError,
     UnknownDecisionError,
     UnknownEventError,
     VFBanditsError,
@@ -129,7 +130,16 @@ class Campaign:
     async def _rank_known(self, asked: dict[str, Asked]) -> dict[str, Told]:
         """The answers that these got before; those that did not are decided."""
         await self._catch_up()
-        found = await self.model.find_many(list(asked))
+        try:
+            found = await self.model.find_many(list(asked))
+        except RecordError as error:
+            if len(asked) == 1:
+                return dict.fromkeys(asked, error)
+            # One of them has a damaged record: the others are answered all the same.
+            alone = [self._rank_known({name: one}) for name, one in asked.items()]
+            return {
+                name: told for each in await asyncio.gather(*alone) for name, told in each.items()
+            }
         pasts = {name: History.of(found[name]) for name in asked}
         answers = {name: _answer_in(past) for name, past in pasts.items() if past is not None}
         new = {name: one for name, one in asked.items() if name not in answers}

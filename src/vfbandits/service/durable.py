@@ -102,9 +102,8 @@ class DurableBandit:
         self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found]] = Grouped.in_thread(
-            self._find_all
-        )
+        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found] | RecordError]
+        self._lookup = Grouped.in_thread(self._find_all)
         self._log_probabilities = log_probabilities
         self._clock = clock
         self._is_closed = False
@@ -415,18 +414,32 @@ class DurableBandit:
         return (await self.find_many([decision_id]))[decision_id]
 
     async def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Event]]:
-        """All that the log has of several decisions; returns when that is durable."""
+        """All that the log has of several decisions; returns when that is durable.
+
+        A damaged record of one of them is a RecordError; what others ask for is not affected.
+        """
         self._refuse_unless_well()
         await self._commit.flush()
         found = await self._lookup.ask(tuple(ids))
+        if isinstance(found, RecordError):
+            raise found
         return {decision_id: [event for _, event in found[decision_id]] for decision_id in ids}
 
     def _find_all(
         self, questions: Sequence[tuple[DecisionId, ...]]
-    ) -> list[dict[DecisionId, Found]]:
-        """What the log has, for all that ask at once; each takes its own out of it."""
-        found = self._journal.find_many(tuple(dict.fromkeys(chain.from_iterable(questions))))
+    ) -> list[dict[DecisionId, Found] | RecordError]:
+        """What the log has, for all that ask in a batch; each takes its own out of it."""
+        try:
+            found = self._journal.find_many(tuple(dict.fromkeys(chain.from_iterable(questions))))
+        except RecordError:
+            return [self._find_alone(ids) for ids in questions]
         return [found] * len(questions)
+
+    def _find_alone(self, ids: tuple[DecisionId, ...]) -> dict[DecisionId, Found] | RecordError:
+        try:
+            return self._journal.find_many(ids)
+        except RecordError as error:
+            return error
 
     async def moves(self) -> list[Moved]:
         """The changes of masks that the log still has, in order."""

@@ -106,7 +106,9 @@ def test_a_snapshot_is_restored_bit_for_bit_in_either_format(n_arms, seed, root)
                 assert_array_equal(again.state_of(arm).pack()[1][name], array)
 
 
-@pytest.mark.parametrize("how", ["update", "update_many", "downdate", "refactor", "move", "refill"])
+@pytest.mark.parametrize(
+    "how", ["root", "update", "update_many", "downdate", "refactor", "move", "refill"]
+)
 @pytest.mark.parametrize("root", [False, True])
 def test_what_a_snapshot_holds_does_not_change_with_later_rewards(how, root):
     bandit = taught(3, per_arm=2)
@@ -131,6 +133,11 @@ def test_what_a_snapshot_holds_does_not_change_with_later_rewards(how, root):
                 getattr(state, how)()
     for name, array in snapshot.arrays.items():
         assert_array_equal(array, before[name])
+    again = vfb.Bandit.restore(bandit.snapshot())  # and the next one holds what was learnt since
+    for arm, state in bandit.states.items():
+        assert again.state_of(arm).pack()[0] == state.pack()[0]
+        for name, array in state.pack()[1].items():
+            assert_array_equal(again.state_of(arm).pack()[1][name], array)
 
 
 def test_a_snapshot_copies_nothing_and_an_update_only_what_it_changes():

@@ -32,7 +32,19 @@ from vfbandits.core.snapshot import AnyArray, Record, stored
 from vfbandits.errors import NumericalError, SettingError
 
 Form: TypeAlias = InverseForm | RootForm
+Lent: TypeAlias = tuple[tuple[object, ...], tuple[AnyArray, ...]]
 
+FACTS = (
+    "form",
+    "largest_reward",
+    "length",
+    "log_det_A",
+    "n_repairs",
+    "n_updates",
+    "scale",
+    "since_refill",
+)
+ARRAYS = ("A", "b", "form", "theta")
 GUARD_EVERY = 1_000
 GUARD_LIMIT = 1e-8
 REFACTOR_EVERY = 10_000
@@ -61,8 +73,8 @@ class State:
     __slots__ = (
         "A",
         "_compiled",
-        "_is_lent",
         "_length",
+        "_lent",
         "_max_square",
         "_one_reward",
         "_refill_every",
@@ -98,7 +110,7 @@ class State:
         self._one_reward = 0.5 / math.sqrt(settings.ridge)
         self._max_square = settings.max_square * (1.0 + LIMIT_SLACK)
         self._length = 0.0  # of theta
-        self._is_lent = False
+        self._lent: Lent | None = None
 
     @property
     def Lambda(self) -> Matrix:  # noqa: N802  (the paper's name, also on disk)
@@ -130,6 +142,7 @@ class State:
         """The square-root form; the first call switches the state over to it."""
         if isinstance(self.form, RootForm):
             return self.form
+        self._own()
         root = RootForm(self.dim, self.settings.ridge)
         self._factor_of(root)  # A stays: a decision changes nothing that was learnt
         self.form = root
@@ -142,7 +155,7 @@ class State:
         same, from a journal of before, is learnt with the weight that brings it to that length.
         """
         self.largest_reward = max(self.largest_reward, abs(reward))
-        if self._is_lent:
+        if self._lent is not None:
             self._own()
         if self.settings.discount < 1.0:
             self.scale *= self.settings.discount
@@ -200,11 +213,11 @@ class State:
 
     def _own(self) -> None:
         """New arrays, if a snapshot holds these: what it holds stays as it was."""
-        if self._is_lent:
+        if self._lent is not None:
             self.A, self.b = self.A.copy(order="F"), self.b.copy()
             self.theta = self.theta.copy()
             self.form.load(self.form.array.copy(order="F"))
-            self._is_lent = False
+            self._lent = None
 
     def _update_batch(self, X: Matrix, rewards: Vector) -> None:
         self._own()
@@ -255,6 +268,7 @@ class State:
         except NumericalError as error:
             raise SettingError(_NOT_LEARNT) from error
         self.A, self.b, self.form, self.log_det_A = A, b, form, log_det_A
+        self._lent = None
         self.n_updates -= 1
         self.since_refill -= 1
         self._derive_theta()
@@ -352,12 +366,31 @@ class State:
         if due or not self.residual() <= GUARD_LIMIT:
             self.refactor()
 
-    def pack(self, *, lend: bool = False) -> tuple[dict[str, object], dict[str, AnyArray]]:
-        """Header and arrays from which ``unpack`` makes the very same state, bit for bit.
+    def lend(self) -> Lent:
+        """What ``FACTS`` and ``ARRAYS`` name, and nobody changes any more: for many states.
 
-        The arrays change with the next reward, unless the state is asked to ``lend`` them.
+        Arrays are flat, in the order in which they are in memory.  A state that has learnt nothing
+        since it was asked before gives the same again.
         """
-        self._is_lent = self._is_lent or lend
+        if self._lent is not None:
+            return self._lent
+        form = self.form
+        facts = (
+            form.name,
+            self.largest_reward,
+            self._length,
+            self.log_det_A,
+            self.n_repairs,
+            self.n_updates,
+            self.scale,
+            self.since_refill,
+        )
+        arrays = (self.A.T.reshape(-1), self.b, form.array.T.reshape(-1), self.theta)
+        self._lent = facts, arrays
+        return self._lent
+
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray]]:
+        """Header and arrays from which ``unpack`` makes the very same state, bit for bit."""
         header: dict[str, object] = {
             "dim": self.dim,
             "form": self.form.name,

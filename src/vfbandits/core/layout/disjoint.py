@@ -16,20 +16,8 @@ from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record
-from vfbandits.core.state import State
+from vfbandits.core.state import ARRAYS, FACTS, State
 from vfbandits.errors import ArmError, SettingError, SnapshotError
-
-_ARRAYS = ("A", "b", "form", "theta")
-_FACTS = (
-    "form",
-    "largest_reward",
-    "length",
-    "log_det_A",
-    "n_repairs",
-    "n_updates",
-    "scale",
-    "since_refill",
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,25 +140,24 @@ class DisjointLearner:
 
         Nothing is copied: a state makes itself new arrays before it next learns.
         """
-        arms: list[object] = []
-        rows: dict[str, list[AnyArray]] = {name: [] for name in _ARRAYS}
-        for arm, state in self._states.items():
-            header, arrays = state.pack(lend=True)
-            arms.append((arm, *[header[name] for name in _FACTS]))
-            for name in _ARRAYS:
-                rows[name].append(arrays[name].ravel(order="K"))
+        lent = [(arm, *state.lend()) for arm, state in self._states.items()]
+        arms: list[object] = [(arm, *facts) for arm, facts, _ in lent]
+        columns = zip(*[arrays for _, _, arrays in lent], strict=True)
+        rows: dict[str, AnyArray | list[AnyArray]] = {
+            name: list(column) for name, column in zip(ARRAYS, columns, strict=False)
+        }
         counts = {
             "n_updates": self._n_updates,
             "n_repairs": self.n_repairs,
             "n_dropped": self.n_dropped,
         }
-        return {"arms": arms, **counts}, {name: each for name, each in rows.items() if each}
+        return {"arms": arms, **counts}, rows
 
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
         """Take the states that ``pack`` gave, also those of version 0.1.0."""
         self._states = OrderedDict()
         dim = self._fresh.dim
-        shapes = {name: (dim, dim) if name in ("A", "form") else (dim,) for name in _ARRAYS}
+        shapes = {name: (dim, dim) if name in ("A", "form") else (dim,) for name in ARRAYS}
         for position, item in enumerate(record.items("arms")):
             arm, facts = _facts_of(item, position, dim)
             parts = {
@@ -220,8 +207,8 @@ class DisjointLearner:
 def _facts_of(item: object, position: int, dim: int) -> tuple[ArmId, Record]:
     """An arm and its state's header, from a row of facts or a header of version 0.1.0."""
     match item:
-        case [int() | str() as arm, *facts] if len(facts) == len(_FACTS):
-            return arm, Record({"dim": dim, **dict(zip(_FACTS, facts, strict=True))})
+        case [int() | str() as arm, *facts] if len(facts) == len(FACTS):
+            return arm, Record({"dim": dim, **dict(zip(FACTS, facts, strict=True))})
         case {"arm": int() | str() as arm, **header}:
             return arm, Record({str(name): value for name, value in header.items()})
     raise SnapshotError(f"the snapshot needs an arm's header at {position}")

@@ -70,6 +70,7 @@ class Campaign:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
+        self.arm_expiry_s: float | None = None
         self.log: Logger = structlog.get_logger()
         self.model = model
         self._observers: tuple[Observer, ...] = ()
@@ -320,6 +321,20 @@ class Campaign:
         entries = self.model.book.entries
         self._due = [(e.due, str(key)) for key, e in entries.items() if e.due is not None]
         heapq.heapify(self._due)
+
+    async def expire_arms(self) -> int:
+        """Let the models of arms go that were not shown for ``arm_expiry_s``; returns how many.
+
+        A record of the journal says which, so that a replay lets go of the same.  A reward that
+        comes for one of them later is learnt from the prior on.
+        """
+        if self.arm_expiry_s is None:
+            return 0
+        now = self._clock()
+        old = self.model.book.arms_not_shown_since(now - self.arm_expiry_s, most=AT_ONCE)
+        if old:
+            await self.model.drop_arms(old, at=now)
+        return len(old)
 
     async def settle(self) -> int:
         """End the waits that are over: learn sums and defaults; returns how many ended."""

@@ -76,6 +76,8 @@ class Campaigns:
             try:
                 while await campaign.settle():
                     pass
+                while await campaign.expire_arms():
+                    pass
                 if self._snapshot_every <= campaign.model.since_snapshot:
                     await campaign.model.snapshot()
                 self._repairs.look(campaign.name, campaign.model.bandit)

@@ -41,6 +41,7 @@ from vfbandits.service.showing import Kept, Showing, decided_of
 from vfbandits.store.book import Book
 from vfbandits.store.events import (
     Activated,
+    ArmsDropped,
     Configured,
     Decided,
     Event,
@@ -398,6 +399,14 @@ class DurableBandit:
         self._model.bandit.forget(key)
         self._model.book.close(key)
         await self._log(Forgotten(key))
+
+    async def drop_arms(self, arms: Sequence[ArmId], *, at: float) -> None:
+        """Let the models of these arms go (layout "disjoint"); returns when that is durable."""
+        self._refuse_unless_well()
+        event = ArmsDropped(tuple(arms), at)
+        with self._or_break_off(SettingError):
+            self._model.drop_arms(event)
+        await self._log(event)
 
     async def flush(self) -> None:
         """Wait until all that was said so far is durable."""

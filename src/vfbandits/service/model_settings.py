@@ -6,9 +6,12 @@ from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.registry import POLICIES
+from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Roster
 from vfbandits.store.policy_table import policy_from
 from vfbandits.store.table import Table
+
+DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,21 @@ class ModelSettings:
     floor: float = 0.0
     seed: int | None = None
     max_arms: int = MAX_ARMS
+    arm_expiry_days: float | None = None
+
+    @property
+    def arm_expiry_s(self) -> float | None:
+        """For how long an arm's own model is kept that is not shown; None for ever."""
+        return None if self.arm_expiry_days is None else self.arm_expiry_days * DAY_S
 
     def build(self, roster: Roster, *, seed: int | None = None) -> Bandit:
         """A bandit that has learnt nothing, for the roster's layout and width."""
         terms = roster.terms
+        if self.arm_expiry_days is not None and terms.layout != "disjoint":
+            raise ConfigError(
+                "arm_expiry_days goes with layout 'disjoint', where arms have models of their own, "
+                f"got layout {terms.layout!r}"
+            )
         return Bandit(
             self.policy,
             dim=roster.split.dim,
@@ -45,6 +59,10 @@ def model_from(table: Table) -> ModelSettings:
     if name not in POLICIES:
         raise table.wrong("policy", f"one of {', '.join(POLICIES)}", name)
     seed = table.whole("seed", -1)
+    expires = table.has("arm_expiry_days")
+    days = table.number("arm_expiry_days", 1.0)
+    if not days > 0.0:
+        raise table.wrong("arm_expiry_days", "a number of days above 0", days)
     parameters = table.rest(tuple(POLICIES[name].__dataclass_fields__))
     settings = ModelSettings(
         policy_from(name, parameters),
@@ -53,6 +71,7 @@ def model_from(table: Table) -> ModelSettings:
         floor=table.number("floor", 0.0),
         seed=None if seed < 0 else seed,
         max_arms=table.whole("max_arms", MAX_ARMS),
+        arm_expiry_days=days if expires else None,
     )
     table.close()
     return settings

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.snapshot import Record
 from vfbandits.errors import SnapshotError
-from vfbandits.store.events import Activated, Configured, Decided, Event, Reported
+from vfbandits.store.events import Activated, ArmsDropped, Configured, Decided, Event, Reported
 
 COUNTED = "counted"
 LOGGED = "logged"
@@ -48,8 +49,10 @@ class Book:
     0
     """
 
-    def __init__(self, *, most: int) -> None:
+    def __init__(self, *, most: int, max_arms: int = MAX_ARMS) -> None:
         self.most = most
+        self.max_arms = max_arms
+        self.arms_shown: OrderedDict[ArmId, float] = OrderedDict()
         self.entries: OrderedDict[DecisionId, Entry] = OrderedDict()
         self.settings = b""
         self.n_settings = 0
@@ -62,6 +65,8 @@ class Book:
             entry = Entry(event.arm, event.group, event.at, event.due, event.held)
             self.entries[event.decision_id] = entry
             self.n_decided += 1
+            if event.model is not None:
+                self._show(event.model, event.at)
             if len(self.entries) > self.most:
                 self.entries.popitem(last=False)
         elif isinstance(event, Activated):
@@ -74,9 +79,28 @@ class Book:
                 reported.reports[event.reward_id] = event.value
             elif reported is not None and event.why == LOGGED:
                 reported.logged = True
+        elif isinstance(event, ArmsDropped):
+            for arm in event.arms:
+                self.arms_shown.pop(arm, None)
         elif isinstance(event, Configured):
             self.settings = event.settings
             self.n_settings += 1
+
+    def _show(self, arm: ArmId, at: float) -> None:
+        """An arm that has a model of its own, or may get one, was shown."""
+        self.arms_shown[arm] = at
+        self.arms_shown.move_to_end(arm)
+        if len(self.arms_shown) > self.max_arms:
+            self.arms_shown.popitem(last=False)
+
+    def arms_not_shown_since(self, at: float, *, most: int) -> tuple[ArmId, ...]:
+        """Arms of layout "disjoint" that were last shown before ``at``, at most so many."""
+        old: list[ArmId] = []
+        for arm, shown_at in self.arms_shown.items():
+            if shown_at >= at or len(old) == most:
+                break
+            old.append(arm)
+        return tuple(old)
 
     def learnt(self, decision_id: DecisionId) -> None:
         """The model has the event's reward."""
@@ -97,6 +121,7 @@ class Book:
             "settings": base64.b64encode(self.settings).decode(),
             "n_settings": self.n_settings,
             "n_learnt": self.n_learnt,
+            "arms_shown": list(self.arms_shown.items()),
             "entries": [
                 (key, e.arm, e.group, e.at, e.due, e.held, e.logged, tuple(e.reports.items()))
                 for key, e in self.entries.items()
@@ -108,6 +133,12 @@ class Book:
         self.settings = _from_base64(record, "settings")
         self.n_settings = record.integer("n_settings")
         self.n_learnt = record.integer("n_learnt")
+        for shown in record.items("arms_shown") if record.has("arms_shown") else ():
+            match shown:
+                case [int() | str() as arm, at]:
+                    self.arms_shown[arm] = _number(at)
+                case _:
+                    raise SnapshotError("the book needs arms with times, got others")
         for packed in record.items("entries"):
             key, entry = _entry(packed)
             self.entries[key] = entry

@@ -150,6 +150,17 @@ class Retracted:
 
 
 @dataclass(frozen=True, slots=True)
+class ArmsDropped:
+    """Models of arms that were not shown for long were let go (layout "disjoint").
+
+    A reward that comes for one of them later starts it from the prior.
+    """
+
+    arms: tuple[ArmId, ...]
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class LossAccepted:
     """The journal was opened although acknowledged records were missing.
 
@@ -187,6 +198,7 @@ Event: TypeAlias = (
     | Reported
     | Configured
     | Retracted
+    | ArmsDropped
     | LossAccepted
     | SetAside
 )

@@ -19,7 +19,16 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SettingError, SnapshotError, VFBanditsError
 from vfbandits.store.book import Book
-from vfbandits.store.events import Decided, Event, Forgotten, Moved, Retracted, Rewarded, SetAside
+from vfbandits.store.events import (
+    ArmsDropped,
+    Decided,
+    Event,
+    Forgotten,
+    Moved,
+    Retracted,
+    Rewarded,
+    SetAside,
+)
 from vfbandits.store.journal import Damage, Journal
 
 MakeMove: TypeAlias = Callable[[Matrix], Move]
@@ -41,7 +50,7 @@ class Model:
         self, bandit: Bandit, *, epoch: int = 0, note: bytes = b"", make_move: MakeMove = remask
     ) -> None:
         self.bandit = bandit
-        self.book = Book(most=bandit.options["max_open"])
+        self.book = Book(most=bandit.options["max_open"], max_arms=bandit.options["max_arms"])
         self.epoch = epoch
         self.note = note
         self.position = 0
@@ -69,6 +78,11 @@ class Model:
         """Carry everything over to the masks of the event."""
         self.bandit.move(move)
         self.epoch, self.note = event.epoch, event.note
+
+    def drop_arms(self, event: ArmsDropped) -> None:
+        """Let the models of these arms go."""
+        self.bandit.drop_arms(event.arms)
+        self.book.apply(event)
 
     def snapshot(self) -> Snapshot:
         """The model as it is now: later changes do not show in it."""
@@ -117,6 +131,8 @@ class Model:
                     raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
                 self.bandit.retract(Observation(event.x, event.model), event.value)
                 self.book.retracted()
+            case ArmsDropped():
+                self.drop_arms(event)
             case Forgotten():
                 self.bandit.forget(event.decision_id)
                 self.book.close(event.decision_id)

@@ -25,6 +25,7 @@ from vfbandits.core.decision import ArmId, DecisionId
 from vfbandits.errors import JournalError, RecordError
 from vfbandits.store.events import (
     Activated,
+    ArmsDropped,
     Configured,
     Decided,
     Event,
@@ -43,7 +44,7 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT = np.dtype("<f8")
 _REWARD = struct.Struct("<d")
 _DECIDED, _REWARDED, _MOVED, _FORGOTTEN, _ACTIVATED, _REPORTED, _CONFIGURED = range(1, 8)
-_RETRACTED, _LOSS_ACCEPTED, _SET_ASIDE = range(8, 11)
+_RETRACTED, _LOSS_ACCEPTED, _SET_ASIDE, _ARMS_DROPPED = range(8, 12)
 LOSS_ACCEPTED = _LOSS_ACCEPTED
 
 
@@ -131,6 +132,9 @@ def _spell_rare(event: object) -> tuple[int, str, bytes, bytes]:
         )
         floats = _REWARD.pack(float(event.value)) + event.x.astype(_FLOAT, copy=False).tobytes()
         return _RETRACTED, fields, floats, b""
+    if isinstance(event, ArmsDropped):
+        arms = ",".join(map(_spell_id, event.arms))
+        return _ARMS_DROPPED, f"[{_spell_number(event.at)},[{arms}]]", b"", b""
     return _spell_mending(event)
 
 
@@ -226,6 +230,13 @@ def _rare(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event
         of = None if model is None else _id(model)
         value, x = float(floats[0]), floats[1:]
         return Retracted(_id(name), value, x, of, _whole(epoch), _number(at), _text(by))
+    if kind == _ARMS_DROPPED:
+        at, arms = fields
+        return ArmsDropped(_ids(arms), _number(at))
+    return _mending(kind, fields)
+
+
+def _mending(kind: int, fields: list[object]) -> Event:
     if kind == _LOSS_ACCEPTED:
         expected, ended, why, by, at = fields
         return LossAccepted(_whole(expected), _whole(ended), _text(why), _text(by), _number(at))
@@ -285,6 +296,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a name is text, got {type(value).__name__}")
     return value
+
+
+def _ids(values: object) -> tuple[ArmId, ...]:
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"ids are a list, got {type(values).__name__}")
+    return tuple(_id(value) for value in values)
 
 
 def _texts(values: object) -> tuple[str, ...]:

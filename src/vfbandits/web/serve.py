@@ -157,6 +157,8 @@ class ServedActive:
             )
             for plan in self._settings.campaigns
         ]
+        for campaign, plan in zip(campaigns, self._settings.campaigns, strict=True):
+            campaign.arm_expiry_s = plan.model.arm_expiry_s
         for campaign in campaigns:
             campaign.log = self._log
         every = self._settings.snapshot_every

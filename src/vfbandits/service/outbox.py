@@ -2,31 +2,71 @@
 
 A pad covers one message, for ever.  Two things make sure of it.  Rounds are *reserved* a thousand
 at a time, on the disk before the first of them is used: after a crash, every round up to the
-reservation counts as used.  And messages are kept, so that a retry finds the bytes; they survive
-a killed process, and if a power cut takes one, the retry is declined and nothing is sent twice.
+reservation counts as used.  And stamps only grow: the database refuses a message whose stamp is
+not after that of the last one, also when that one was forgotten long ago, and it refuses to take a
+reservation back, whatever process asks it to.
+
+The newest messages are kept, so that a retry finds the bytes: ``MAX_KEPT`` of them, or as many as
+fit into ``MAX_KEPT_BYTES``, which is four of the largest.  The active participant has two rounds
+open at a time.  They survive a killed process, and if a power cut takes one, the retry is declined
+and nothing is sent twice.
 """
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vfbandits.core.pads import Stamp
-from vfbandits.errors import JournalError
+from vfbandits.errors import ConfigError, JournalError
 
+OUTBOX = "outbox.db"
 RESERVE = 1_000
-MOST_KEPT = 256
-MOST_KEPT_BYTES = 256 << 20
-
+MAX_KEPT = 256
+MAX_KEPT_BYTES = 256 << 20
+MAX_ROUND = (1 << 63) - 1
 VERSION = 2
 
+# Whoever opens the file, by whatever way: a reservation and the last stamp never decrease.
 _TABLES = """
-CREATE TABLE IF NOT EXISTS reserved (round INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS sent (
+CREATE TABLE reservation (
+    id INTEGER PRIMARY KEY CHECK (id = 1), round INTEGER NOT NULL
+) STRICT;
+CREATE TABLE last (
+    id INTEGER PRIMARY KEY CHECK (id = 1), round INTEGER NOT NULL, attempt INTEGER NOT NULL
+) STRICT;
+CREATE TABLE sent (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     epoch INTEGER NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    senders TEXT NOT NULL, asked BLOB NOT NULL, message BLOB NOT NULL,
-    UNIQUE (epoch, round, attempt)
-);
+    senders TEXT NOT NULL, asked BLOB NOT NULL, message BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX sent_by_stamp ON sent (round, attempt);
+INSERT INTO reservation VALUES (1, 0);
+INSERT INTO last VALUES (1, 0, 0);
+CREATE TRIGGER reservation_never_decreases BEFORE UPDATE ON reservation
+WHEN NEW.round < OLD.round OR NEW.id <> OLD.id
+BEGIN SELECT raise(ABORT, 'a reservation never decreases'); END;
+CREATE TRIGGER reservation_stays BEFORE DELETE ON reservation
+BEGIN SELECT raise(ABORT, 'a reservation is never taken back'); END;
+CREATE TRIGGER reservation_is_one BEFORE INSERT ON reservation
+BEGIN SELECT raise(ABORT, 'a reservation is never replaced'); END;
+CREATE TRIGGER last_is_one BEFORE INSERT ON last
+BEGIN SELECT raise(ABORT, 'the last stamp is never replaced'); END;
+CREATE TRIGGER last_never_decreases BEFORE UPDATE ON last
+WHEN (NEW.round, NEW.attempt) < (OLD.round, OLD.attempt) OR NEW.id <> OLD.id
+BEGIN SELECT raise(ABORT, 'the last stamp never decreases'); END;
+CREATE TRIGGER last_stays BEFORE DELETE ON last
+BEGIN SELECT raise(ABORT, 'the last stamp is never taken back'); END;
+CREATE TRIGGER sent_is_reserved BEFORE INSERT ON sent
+WHEN NEW.round > (SELECT round FROM reservation)
+BEGIN SELECT raise(ABORT, 'its round was not reserved'); END;
+CREATE TRIGGER sent_once BEFORE INSERT ON sent
+WHEN (NEW.round, NEW.attempt) <= (SELECT round, attempt FROM last)
+BEGIN SELECT raise(ABORT, 'a message under this stamp or a later one was sent already'); END;
+CREATE TRIGGER sent_is_last AFTER INSERT ON sent
+BEGIN UPDATE last SET round = NEW.round, attempt = NEW.attempt; END;
+CREATE TRIGGER sent_stays BEFORE UPDATE ON sent
+BEGIN SELECT raise(ABORT, 'what was sent never changes'); END;
 """
 
 
@@ -42,6 +82,9 @@ class Sent:
 class Outbox:
     """Sent messages by their stamp.
 
+    ``noted`` is a round up to which rounds were certainly reserved, from another file than this
+    one; ``on_reserve`` is called with each reservation, once it is on the disk.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     outbox = Outbox(Path(folder) / "outbox.db")
@@ -52,8 +95,15 @@ class Outbox:
     (('bank', 'news'), b'bytes')
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        noted: int = 0,
+        on_reserve: Callable[[int], None] | None = None,
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._on_reserve = on_reserve
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
             path.chmod(0o600)
@@ -61,42 +111,66 @@ class Outbox:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._make_tables()
-            row = self._db.execute("SELECT max(round) FROM reserved").fetchone()
+            self._count, self._size = self._db.execute(
+                "SELECT count(*), coalesce(sum(length(message)), 0) FROM sent"
+            ).fetchone()
+            self._reserved = self._reservation()
         except sqlite3.Error as error:
             raise JournalError(f"the outbox {path} cannot be opened: {error}") from error
-        self._reserved = int(row[0] or 0)
+        if self._reserved < noted:
+            self._db.close()
+            raise ConfigError(old_copy(path, f"it knows of rounds up to {self._reserved}", noted))
         self.next_round = self._reserved + 1
 
     def _make_tables(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version < VERSION:
-            # Messages of an older protocol are of no use to anybody; its reservation holds.
-            self._db.execute("DROP TABLE IF EXISTS sent")
-        self._db.executescript(_TABLES)
+        if version > VERSION:
+            raise sqlite3.DatabaseError(f"it is of version {version}, wanted {VERSION}")
+        if version == VERSION:
+            return
+        self._db.execute("PRAGMA synchronous = FULL")
+        old = self._db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'reserved'").fetchone()
+        # Messages of an older protocol are of no use to anybody; its reservation holds.
+        self._db.executescript(f"BEGIN IMMEDIATE; DROP TABLE IF EXISTS sent; {_TABLES}")
+        if old is not None:
+            self._db.execute(
+                "UPDATE reservation SET round = (SELECT coalesce(max(round), 0) FROM reserved)"
+            )
+            self._db.execute("DROP TABLE reserved")
         self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
+        self._db.execute("PRAGMA synchronous = NORMAL")
 
     def keep(self, stamp: Stamp, senders: tuple[str, ...], message: bytes, *, asked: bytes) -> None:
-        """Write down a message before it is sent."""
+        """Write down a message before it is sent; refuses a stamp that may have been used."""
+        if stamp.round < self.next_round:
+            raise JournalError(
+                f"rounds up to {self.next_round - 1} count as used, got a message under {stamp}; "
+                "nothing sent"
+            )
         try:
             if stamp.round > self._reserved:
-                self._reserve(stamp.round + RESERVE)
+                self._reserve(min(stamp.round + RESERVE, MAX_ROUND))
             self._db.execute(
                 "INSERT INTO sent (epoch, round, attempt, senders, asked, message) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (stamp.epoch, stamp.round, stamp.attempt, "\n".join(senders), asked, message),
             )
-            self._forget_old()
+            self._count += 1
+            self._size += len(message)
+            if self._count > 2 * MAX_KEPT or self._size > MAX_KEPT_BYTES:
+                self._forget_old()
         except sqlite3.IntegrityError as error:
-            raise JournalError(f"a message under {stamp} was sent already") from error
+            raise JournalError(f"{stamp}: {error}; nothing sent") from error
         except sqlite3.Error as error:
             raise JournalError(f"the outbox cannot be written: {error}; nothing sent") from error
 
     def find(self, stamp: Stamp) -> Sent | None:
         """The message that was sent under this stamp."""
         row = self._db.execute(
-            "SELECT senders, asked, message FROM sent "
-            "WHERE epoch = ? AND round = ? AND attempt = ?",
-            (stamp.epoch, stamp.round, stamp.attempt),
+            "SELECT senders, asked, message FROM sent WHERE round = ? AND attempt = ? "
+            "AND epoch = ?",
+            (stamp.round, stamp.attempt, stamp.epoch),
         ).fetchone()
         return None if row is None else Sent(tuple(row[0].split("\n")), row[1], row[2])
 
@@ -104,21 +178,38 @@ class Outbox:
         """Give the file back."""
         self._db.close()
 
+    def _reservation(self) -> int:
+        (number,) = self._db.execute("SELECT round FROM reservation").fetchone()
+        return int(number)
+
     def _reserve(self, round_number: int) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("DELETE FROM reserved")
-        self._db.execute("INSERT INTO reserved VALUES (?)", (round_number,))
-        self._db.execute("COMMIT")
-        # A full checkpoint waits until log and database are on the disk.
+        # With FULL a commit returns when the write-ahead log is on the disk.
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA wal_checkpoint(FULL)")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._reserved = round_number
+        try:
+            self._db.execute("UPDATE reservation SET round = max(round, ?)", (round_number,))
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
+        self._reserved = self._reservation()
+        if self._on_reserve is not None:
+            self._on_reserve(self._reserved)
 
     def _forget_old(self) -> None:
-        count, size, newest = self._db.execute(
-            "SELECT count(*), total(length(message)), max(place) FROM sent"
-        ).fetchone()
-        if count > 2 * MOST_KEPT or size > MOST_KEPT_BYTES:
-            keep = MOST_KEPT if size <= MOST_KEPT_BYTES else 4
-            self._db.execute("DELETE FROM sent WHERE place <= ?", (newest - keep,))
+        """Forget the oldest, until those that are left are as few and as small as promised."""
+        rows = self._db.execute("SELECT place, length(message) FROM sent ORDER BY place").fetchall()
+        count, size, last = len(rows), sum(length for _, length in rows), 0
+        for place, length in rows:
+            if count <= MAX_KEPT and size <= MAX_KEPT_BYTES:
+                break
+            count, size, last = count - 1, size - length, place
+        self._db.execute("DELETE FROM sent WHERE place <= ?", (last,))
+        self._count, self._size = count, size
+
+
+def old_copy(path: Path, got: str, wanted: int) -> str:
+    """What is wrong with an outbox that does not know all pads that were used."""
+    return (
+        f"{path} must know of all rounds up to {wanted}, {got}: it is an old copy, or was lost.  "
+        "Which pads were used is not known any more, and a pad must not cover two messages.  Put "
+        "no old copy back: remove this participant and add it again with new keys (vfb pki request "
+        "in an empty folder)"
+    )

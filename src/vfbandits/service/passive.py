@@ -35,6 +35,7 @@ from vfbandits.service.log import Logger, note
 from vfbandits.service.outbox import Outbox
 from vfbandits.service.settings import Backoff
 from vfbandits.service.shares import ShareFiles
+from vfbandits.service.state_lock import StateLock
 from vfbandits.transport.channel import Dialer
 from vfbandits.transport.rpc.codec import decode_to_active, encode
 
@@ -46,7 +47,7 @@ T = TypeVar("T")
 class PassiveService:
     """A role, its files and its features, on a channel."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (one argument for each thing that it owns)
         self,
         role: PassiveParticipant,
         dialer: Dialer,
@@ -56,7 +57,9 @@ class PassiveService:
         outbox: Outbox | None,
         log: Logger,
         backoff: Backoff,
+        lock: StateLock | None = None,
     ) -> None:
+        self._lock = lock
         self._role = role
         self._dialer = dialer
         self._features = features
@@ -88,6 +91,10 @@ class PassiveService:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._idly(asyncio.sleep(waits.next(refused=refused)))
         await self._dialer.close()
+        if self._outbox is not None:
+            self._outbox.close()
+        if self._lock is not None:
+            self._lock.release()
         self._log.info("stopped", answered=self._answered)
 
     def stop(self) -> None:

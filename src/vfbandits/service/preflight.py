@@ -12,6 +12,7 @@ from vfbandits.service.preflight_roster import check_own_entry, check_roster
 from vfbandits.service.preflight_state import (
     check_envelopes,
     check_journal,
+    check_lock,
     check_outbox,
     check_own_share,
     check_shares,
@@ -60,6 +61,8 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
             check_http(report, settings.http, now)
     if isinstance(settings, PassiveSettings) and roster is not None:
         check_outbox(report, settings.place, roster)
+    if place.role == PASSIVE:
+        check_lock(report, place)
     if place.role == ACTIVE:
         check_port(report, place)
     elif check_reach(report, place, roster, timeout_s) and not is_participant:

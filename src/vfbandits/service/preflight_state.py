@@ -16,11 +16,13 @@ from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
 from vfbandits.service.campaign_settings import DEFAULT
 from vfbandits.service.change import SEATS, load_envelopes
+from vfbandits.service.outbox import OUTBOX
 from vfbandits.service.pki_files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.service.report import Report
-from vfbandits.service.run import FIRST_EPOCH, missing_share, witness_of
+from vfbandits.service.run import FIRST_EPOCH, missing_outbox, missing_share, witness_of
 from vfbandits.service.settings import ActiveSettings, Place
 from vfbandits.service.shares import ShareFiles
+from vfbandits.service.state_lock import LOCK
 from vfbandits.store.journal import JournalReader
 from vfbandits.store.key import read_key
 from vfbandits.store.open_journal import open_reader
@@ -179,16 +181,32 @@ def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: 
 
 def check_outbox(report: Report, place: Place, roster: Roster) -> None:
     """With secure sums, the file of what was sent under pads."""
-    path = place.state / "outbox.db"
+    path = place.state / OUTBOX
     if roster.terms.aggregation != "secure":
         return
     if not path.exists():
-        report.ok("outbox", "will be made at the first start")
+        head = noted_in(place.state / LOCK)
+        was_reserved = head is not None and head.position > 0
+        if was_reserved or any((place.state / "shares").glob("epoch-*.share")):
+            report.problem("outbox", missing_outbox(path))
+        else:
+            report.ok("outbox", "will be made at the first start")
         return
     # An old copy does not know every pad that was used, and a pad must not cover two messages.
     with report.blaming("outbox", "Join anew with new keys, and put no old copy back"):
         _pragmas(path, "schema_version")
         report.ok("outbox", f"{path} can be opened")
+
+
+def check_lock(report: Report, place: Place) -> None:
+    """No other process uses a passive participant's state folder."""
+    path = place.state / LOCK
+    if not place.state.is_dir() or not path.is_file():
+        return
+    try:
+        _refuse_if_locked(path)
+    except JournalError as error:
+        report.warn("state", f"{error}: is vfb serve passive running?  A second one is refused")
 
 
 def _refuse_if_locked(lock: Path) -> None:

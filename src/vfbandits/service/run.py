@@ -24,12 +24,13 @@ from vfbandits.service.durable import DurableBandit
 from vfbandits.service.fleeting import FleetingBandit
 from vfbandits.service.log import Logger, logger_for
 from vfbandits.service.model import Model
-from vfbandits.service.outbox import Outbox
+from vfbandits.service.outbox import OUTBOX, Outbox
 from vfbandits.service.passive import PassiveService
 from vfbandits.service.pki import Identity
 from vfbandits.service.pki_files import read_certificate, read_file
 from vfbandits.service.settings import ActiveSettings, PassiveSettings, Place
 from vfbandits.service.shares import ShareFiles
+from vfbandits.service.state_lock import LOCK, StateLock
 from vfbandits.service.supervised import Supervisor
 from vfbandits.service.warm_up import warm_up_all
 from vfbandits.store.journal import Journal
@@ -124,10 +125,22 @@ def listener_of(place: Place, service: ActiveService) -> RpcListener:
 
 
 def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
-    """A passive participant, ready to dial."""
+    """A passive participant, ready to dial; its state folder is locked from now on."""
     place = settings.place
     identity = Identity.load(place.identity, place.name)
     place.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = StateLock(place.state)
+    try:
+        return _passive_of(settings, identity, lock, log)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _passive_of(
+    settings: PassiveSettings, identity: Identity, lock: StateLock, log: Logger
+) -> PassiveService:
+    place = settings.place
     shares = ShareFiles(place.state / "shares")
     held = shares.load()
     # Of two rosters, the one of the older share is in force until the active participant says so.
@@ -136,8 +149,7 @@ def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
     member = _own_member(place, roster)
     features = open_features(settings.features)
     _refuse_other_features(features, member)
-    secure = roster.terms.aggregation == "secure"
-    outbox = Outbox(place.state / "outbox.db") if secure else None
+    outbox = _open_outbox(place, held, lock) if roster.terms.aggregation == "secure" else None
     role = PassiveParticipant(
         place.name,
         signed,
@@ -161,6 +173,25 @@ def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
         outbox=outbox,
         log=log,
         backoff=settings.backoff,
+        lock=lock,
+    )
+
+
+def _open_outbox(place: Place, held: Collection[int], lock: StateLock) -> Outbox:
+    """The outbox is made at the first start, before the first share comes, and never again."""
+    path, noted = place.state / OUTBOX, lock.noted()
+    if not path.is_file() and (held or noted):
+        raise ConfigError(missing_outbox(path))
+    return Outbox(path, noted=noted, on_reserve=lock.note)
+
+
+def missing_outbox(path: Path) -> str:
+    """What is wrong if there is no outbox, though something may have been sent."""
+    return (
+        f"{path} is not there, while {path.parent / 'shares'} or {path.parent / LOCK} is from an "
+        "earlier start: which pads were used is not known any more, and a pad must not cover two "
+        "messages.  Put no old copy back: remove this participant and add it again with new keys "
+        "(vfb pki request in an empty folder)"
     )
 
 

@@ -18,7 +18,9 @@ from vfbandits.store.events import (
     Forgotten,
     LossAccepted,
     Moved,
+    Recalled,
     Reported,
+    Resized,
     Retracted,
     Rewarded,
     SetAside,
@@ -230,6 +232,14 @@ EVERY_KIND = [
     LossAccepted(9, 7, "2 records are missing", "ops@shop", 6.0),
     SetAside("its checksum is wrong", 12, "ops@shop", 7.0),
     SetAside("it is missing", None, "ops@shop"),
+]
+
+OUT_OF_MEMORY = [
+    Rewarded("b", 1.5, 4.0, "r", Recalled(3, np.array([0.1, -1e-300]), 7)),
+    Rewarded("c", 1.5, 4.0, None, Recalled(4, np.array([2.0]))),
+    Activated("e", 71.0, 3.0, 8),
+    Forgotten("d", 9),
+    Resized(50_000),
 ]
 
 

@@ -110,7 +110,6 @@ def test_a_new_log_gets_a_snapshot_that_pins_what_shapes_learning():
         ({"ridge": 2.0}, "begun with ridge 1.0, which shapes what is learnt, got 2.0"),
         ({"discount": 0.9}, "begun with discount 1.0"),
         ({"layout": "disjoint"}, "begun with layout 'per_arm'"),
-        ({"max_open": 7}, "begun with max_open 100000"),
         ({"max_settled": 7}, "begun with max_settled 10000"),
     ],
 )

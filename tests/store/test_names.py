@@ -2,10 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from journals import ALL_KINDS, KEY
+from journals import ALL_KINDS, KEY, OUT_OF_MEMORY
 
 from vfbandits.store.codec import Codec
-from vfbandits.store.events import Configured, Moved
+from vfbandits.store.events import Configured, Moved, Resized
 from vfbandits.store.key import JournalKey
 from vfbandits.store.names import Names, decision_of, sorted_out
 
@@ -38,8 +38,9 @@ def test_the_number_depends_on_the_log_and_on_its_key():
 
 def test_the_numbers_of_events_are_those_of_their_decisions():
     names = Names(b"secret")
-    for event, number in zip(ALL_KINDS, names.of_events(ALL_KINDS), strict=True):
-        if isinstance(event, Moved | Configured):
+    events = [*ALL_KINDS, *OUT_OF_MEMORY]
+    for event, number in zip(events, names.of_events(events), strict=True):
+        if isinstance(event, Moved | Configured | Resized):
             assert (decision_of(event), number) == (None, None)
         else:
             assert (decision_of(event), number) == (event.decision_id, names.of(event.decision_id))

@@ -16,7 +16,9 @@ from vfbandits.store.events import (
     Decided,
     Forgotten,
     Moved,
+    Recalled,
     Reported,
+    Resized,
     Rewarded,
 )
 from vfbandits.store.record import VERSION, decode, encode, is_whole
@@ -26,6 +28,8 @@ floats = st.floats(allow_nan=False, allow_infinity=False)
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 vectors = hnp.arrays(np.float64, st.integers(0, 9), elements=finite)
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=finite)
+contexts = hnp.arrays(np.float64, st.integers(1, 9), elements=finite)
+recalled = st.builds(Recalled, st.integers(1, 2**40), contexts, st.none() | ids)
 events = st.one_of(
     st.builds(
         Decided,
@@ -46,7 +50,10 @@ events = st.one_of(
         note=st.binary(),
     ),
     st.builds(Rewarded, ids, floats, floats, st.none() | st.text()),
-    st.builds(Activated, ids, st.none() | floats, floats),
+    st.builds(Rewarded, ids, floats, floats, st.none() | st.text(), recalled),
+    st.builds(Resized, st.integers(1, 2**40)),
+    st.builds(Forgotten, ids, st.integers(0, 2**40)),
+    st.builds(Activated, ids, st.none() | floats, floats, st.integers(0, 2**40)),
     st.builds(Reported, ids, floats, st.text(), st.text(), floats),
     st.builds(Configured, st.binary(), floats),
     st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
@@ -55,11 +62,13 @@ events = st.one_of(
 
 
 def values(event):
-    parts = [getattr(event, name) for name in type(event).__slots__]
-    return [
-        (part.shape, part.tobytes()) if isinstance(part, np.ndarray) else (type(part), part)
-        for part in parts
-    ]
+    found = []
+    for part in (getattr(event, name) for name in type(event).__slots__):
+        if isinstance(part, np.ndarray):
+            found.append((part.shape, part.tobytes()))
+        else:
+            found.append((type(part), values(part) if isinstance(part, Recalled) else part))
+    return found
 
 
 @given(event=events)
@@ -140,6 +149,11 @@ def test_a_record_of_a_newer_version_is_whole_but_refused():
         sealed(kind=6, fields=b'["a","r","late",0]'),
         sealed(kind=6, fields=b'["a",1,"late",0]', floats=bytes(8)),
         sealed(kind=7, fields=b"[]"),
+        sealed(kind=2, fields=b'["a",0,"r",3,null]', floats=bytes(8)),
+        sealed(kind=2, fields=b'["a",0,"r",3]', floats=bytes(16)),
+        sealed(kind=2, fields=b'["a",0,"r"]', floats=bytes(16)),
+        sealed(kind=4, fields=b'["a",0.5]'),
+        sealed(kind=16, fields=b"[true]"),
     ],
 )
 def test_a_whole_record_that_is_no_event_is_refused(record):

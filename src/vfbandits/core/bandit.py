@@ -357,9 +357,35 @@ class Bandit:
         self._ledger.enter(decision_id, own)
         self._n_decisions = number + 1
 
+    def knows(self, decision: Decision | DecisionId) -> bool:
+        """Whether the decision is kept, open or settled; others are to be found elsewhere."""
+        key = _key(decision)
+        return key in self._ledger.open or key in self._ledger.settled
+
+    def reward_recalled(
+        self, decision_id: DecisionId, observation: Observation, value: float
+    ) -> None:
+        """Learn the reward of a decision that is no longer kept, as ``reward`` would have.
+
+        The caller answers for it that the reward was not learnt before.
+        """
+        if self.knows(decision_id):
+            raise SettingError(f"decision {decision_id!r} is still kept: wanted one that is not")
+        own, reward = self._own(observation), as_reward(value)
+        self._learner.learn(own, reward)
+        self._ledger.settle(decision_id, reward)
+
+    def resize(self, max_open: int) -> None:
+        """Keep so many open decisions from now on; the oldest go first."""
+        self._ledger.resize(max_open)
+
+    def lift(self, move: Move) -> Move:
+        """``move`` as it acts on what decisions leave behind to learn from."""
+        return self._learner.lift(move)
+
     def move(self, move: Move) -> None:
         """Carry all that was learnt, and the open decisions, to another mask or width."""
-        self._ledger.move(self._learner.lift(move).vector)
+        self._ledger.move(self.lift(move).vector)
         self._learner.move(move)
 
     def estimate_norm(self) -> float:

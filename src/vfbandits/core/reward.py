@@ -83,10 +83,16 @@ class Ledger:
 
     def settle(self, decision_id: DecisionId, reward: float) -> None:
         """Close a decision with the reward that was learnt."""
-        del self.open[decision_id]
+        self.open.pop(decision_id, None)
         self.settled[decision_id] = reward
         if len(self.settled) > self.max_settled:
             self.settled.popitem(last=False)
+
+    def resize(self, max_open: int) -> None:
+        """Keep so many open decisions from now on; the oldest go first."""
+        self.max_open = whole(max_open, "max_open")
+        while len(self.open) > self.max_open:
+            self.open.popitem(last=False)
 
     def forget(self, decision_id: DecisionId) -> None:
         """Drop an open decision whose reward will not come."""

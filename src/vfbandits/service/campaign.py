@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -36,7 +36,7 @@ from vfbandits.service.tracer import Attributes, NoTracer, Span, Tracer
 from vfbandits.service.turns import Turns
 from vfbandits.service.under_way import UnderWay
 from vfbandits.store.book import COUNTED, LOGGED, Entry, total
-from vfbandits.store.events import Activated, Configured, Decided, Reported
+from vfbandits.store.events import Activated, Configured, Decided, Event, Reported
 
 AT_ONCE = 1_000
 NO_TRACER = NoTracer()
@@ -53,6 +53,15 @@ class Arrivals(Protocol):
     async def drain(self) -> None:
         """Take in all that has arrived by now."""
         ...
+
+
+class Over(NamedTuple):
+    """An event whose wait is over; ``past`` is what the journal has of one that left memory."""
+
+    due: float
+    event_id: str
+    entry: Entry
+    past: History | None = None
 
 
 class Campaign:
@@ -98,8 +107,8 @@ class Campaign:
 
     @property
     def n_waiting(self) -> int:
-        """Events that wait for a reward."""
-        return len(self.model.book.entries)
+        """Events that wait for a reward, in memory or not."""
+        return self.model.book.n_pending
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -232,10 +241,8 @@ class Campaign:
         now = await self._now(at)
         entry = self.model.book.entries.get(event_id)
         if entry is None:
-            past = await self._past(event_id)
-            if past.held:
-                raise ConflictError(f"event {event_id!r} was not activated in time")
-            return False
+            async with self._turns[event_id]:
+                return await self._activate_recalled(event_id, now)
         if not entry.held:
             await self.model.flush()
             return False
@@ -244,6 +251,17 @@ class Campaign:
         due = now + self.settings.reward_wait_s
         heapq.heappush(self._due, (due, event_id))
         await self.model.record(Activated(event_id, due, now))
+        return True
+
+    async def _activate_recalled(self, event_id: str, now: float) -> bool:
+        """The same for an event that has left memory."""
+        past = await self._past(event_id)
+        if not past.held:
+            return False
+        if not past.is_open or (past.due is not None and now > past.due):
+            raise ConflictError(f"event {event_id!r} was not activated in time")
+        due = now + self.settings.reward_wait_s
+        await self.model.record(Activated(event_id, due, now, past.position))
         return True
 
     # --- rewards ----------------------------------------------------------------------------------
@@ -258,15 +276,35 @@ class Campaign:
         value = self.settings.as_reward(value)
         now = await self._now(at)
         entry = self.model.book.entries.get(event_id)
-        if entry is None or (entry.due is not None and now > entry.due):
-            return await self._reward_closed(event_id, value, reward_id, now)
+        if entry is not None and not _is_over(entry, now):
+            return await self._reward_open(event_id, value, reward_id, entry, now)
+        async with self._turns[event_id]:
+            past = await self._past(event_id)
+            entry = past.entry()
+            if past.is_open and not _is_over(entry, now):  # it has left memory
+                return await self._reward_open(event_id, value, reward_id, entry, now, past)
+            return await self._reward_closed(event_id, value, reward_id, past, now)
+
+    async def _reward_open(
+        self,
+        event_id: str,
+        value: float,
+        reward_id: str,
+        entry: Entry,
+        now: float,
+        past: History | None = None,
+    ) -> str:
+        """Take a reward that is waited for; ``past`` if the event has left memory."""
         if entry.held:
             raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
         if self.settings.mode == FROZEN or entry.logged:
-            return await self._reward_logged(event_id, value, reward_id, entry, now)
+            if past is not None:
+                return await self._reward_logged(event_id, value, reward_id, entry, now)
+            async with self._turns[event_id]:
+                return await self._reward_logged(event_id, value, reward_id, entry, now)
         if self.settings.aggregation == SUM or entry.reports:
             return await self._count(event_id, value, reward_id, entry, now)
-        await self.model.reward(event_id, value, reward_id=reward_id, at=now)
+        await self.model.reward(event_id, value, reward_id=reward_id, at=now, past=past)
         return self._tell(event_id, entry, "learnt", value)
 
     def as_reward(self, value: float) -> float:
@@ -286,22 +324,20 @@ class Campaign:
     async def _reward_logged(
         self, event_id: str, value: float, reward_id: str, entry: Entry, now: float
     ) -> str:
-        async with self._turns[event_id]:
-            if (await self._past(event_id)).has(reward_id, value):
-                return self._tell(event_id, entry, "repeated", value)
-            why = LOGGED if self.settings.mode == FROZEN else "ignored"
-            await self.model.record(Reported(event_id, value, reward_id, why, now))
+        if (await self._past(event_id)).has(reward_id, value):
+            return self._tell(event_id, entry, "repeated", value)
+        why = LOGGED if self.settings.mode == FROZEN else "ignored"
+        await self.model.record(Reported(event_id, value, reward_id, why, now))
         return self._tell(event_id, entry, why, value)
 
-    async def _reward_closed(self, event_id: str, value: float, reward_id: str, now: float) -> str:
-        async with self._turns[event_id]:
-            past = await self._past(event_id)
-            decided = past.decided
-            entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
-            if past.has(reward_id, value):
-                return self._tell(event_id, entry, "repeated", value)
-            why = "ignored" if past.due is None or now <= past.due else "late"
-            await self.model.record(Reported(event_id, value, reward_id, why, now))
+    async def _reward_closed(
+        self, event_id: str, value: float, reward_id: str, past: History, now: float
+    ) -> str:
+        entry = past.entry()
+        if past.has(reward_id, value):
+            return self._tell(event_id, entry, "repeated", value)
+        why = "ignored" if past.due is None or now <= past.due else "late"
+        await self.model.record(Reported(event_id, value, reward_id, why, now))
         return self._tell(event_id, entry, why, value)
 
     async def retract(self, event_id: str, *, by: str) -> float:
@@ -314,7 +350,7 @@ class Campaign:
 
     def _tidy(self) -> None:
         """Let go of events that had their reward before their wait was over."""
-        if len(self._due) > 2 * self.n_waiting + AT_ONCE:
+        if len(self._due) > 2 * len(self.model.book.entries) + AT_ONCE:
             self._gather_due()
 
     def _gather_due(self) -> None:
@@ -343,23 +379,73 @@ class Campaign:
         now = self._clock()
         if self.arrivals is not None:  # a reward that came in time may be on its way
             now = min(now, self.arrivals.complete_to)
-        over: list[tuple[str, Entry]] = []
-        while self._due and self._due[0][0] <= now and len(over) < AT_ONCE:
-            _, event_id = heapq.heappop(self._due)
-            entry = self.model.book.entries.get(event_id)
-            # Activation gives an event a later end, which stands in the heap as well.
-            if entry is not None and entry.due is not None and entry.due <= now:
-                over.append((event_id, entry))
-        ends = await asyncio.gather(*(self._end(*one) for one in over), return_exceptions=True)
+        # In the order in which they end, wherever they are kept: so it does not shape the model.
+        ready = sorted([*await self._over_in_journal(now), *self._over(now)], key=_by_end)
+        over, later = ready[:AT_ONCE], ready[AT_ONCE:]
+        for one in later:
+            if one.past is None:
+                heapq.heappush(self._due, (one.due, one.event_id))
+        ends = await asyncio.gather(*(self._end(one, now) for one in over), return_exceptions=True)
         is_broken, may_mend = self.model.broken_by is not None, self.model.has_failed
-        for (event_id, entry), error in zip(over, ends, strict=True):
+        for one, error in zip(over, ends, strict=True):
             if is_broken and isinstance(error, JournalError):
                 if not may_mend:
                     raise error
                 # Not the event's fault: it is open in the model that is built again.
             elif error is not None:
-                await self._give_up(event_id, entry, error)
+                await self._give_up(one.event_id, one.entry, error)
         return len(over)
+
+    def _over(self, now: float) -> list[Over]:
+        """Some events in memory whose waits are over."""
+        over: list[Over] = []
+        while self._due and self._due[0][0] <= now and len(over) < AT_ONCE:
+            _, event_id = heapq.heappop(self._due)
+            entry = self.model.book.entries.get(event_id)
+            # Activation gives an event a later end, which stands in the heap as well.
+            if entry is not None and entry.due is not None and entry.due <= now:
+                over.append(Over(entry.due, event_id, entry))
+        return over
+
+    async def _over_in_journal(self, now: float) -> list[Over]:
+        """Some events that have left memory whose waits are over."""
+        cold = self.model.book.cold
+        positions = cold.over(now, most=AT_ONCE)
+        if not positions:
+            return []
+        decided = {
+            position: str(event.decision_id)
+            for position, event in (await self._events_at(positions)).items()
+            if isinstance(event, Decided)
+        }
+        found = await self.model.find_placed([*dict.fromkeys(decided.values())])
+        over = []
+        for position in positions:
+            past = History.found(found[decided[position]]) if position in decided else None
+            if past is None or past.position != position or not past.is_open:
+                # It cannot be read, or another decision has its name now.
+                cold.set_aside(position)
+                facts = {"campaign": self.name, "position": position}
+                self.log.error("wait_lost", **facts)
+            elif past.due is not None:
+                over.append(Over(past.due, decided[position], past.entry(), past))
+        return over
+
+    async def _events_at(self, positions: Sequence[int]) -> dict[int, Event]:
+        """As far as the journal can be read: one damaged record must not hold up the others."""
+        try:
+            return await self.model.events_at(positions)
+        except JournalError:
+            if self.model.broken_by is not None:
+                raise
+        readable: dict[int, Event] = {}
+        for position in positions:
+            try:
+                readable |= await self.model.events_at([position])
+            except JournalError as error:
+                facts = {"campaign": self.name, "position": position, "reason": str(error)}
+                self.log.error("record_unreadable", **facts)
+        return readable
 
     async def _give_up(self, event_id: str, entry: Entry, error: BaseException) -> None:
         """An event cannot be ended as it should: it is forgotten, and the others go on."""
@@ -386,15 +472,27 @@ class Campaign:
         kept = self.model.book.settings
         return CampaignSettings.unpack(kept) if kept else self._first_settings
 
-    async def _end(self, event_id: str, entry: Entry) -> None:
+    async def _end(self, over: Over, now: float) -> None:
+        event_id, past = over.event_id, over.past
+        if past is None and event_id in self.model.book.entries:
+            await self._close(event_id, over.entry)
+            return
+        async with self._turns[event_id]:
+            if past is None:  # it has left memory a moment ago
+                past = await self._past(event_id)
+            due = self.model.book.cold.due(past.position)
+            if due is not None and due <= now:  # nobody was quicker
+                await self._close(event_id, past.entry(), past)
+
+    async def _close(self, event_id: str, entry: Entry, past: History | None = None) -> None:
         value, status = self.settings.default_reward, "default"
         if entry.reports:
             value, status = self.settings.within(total(entry.reports)), "summed"
         if value is None or entry.held or entry.logged or self.settings.mode == FROZEN:
             value, status = None, "forgotten"
-            await self.model.forget(event_id)
+            await self.model.forget(event_id, past=past)
         else:
-            await self.model.reward(event_id, value, reward_id=None)
+            await self.model.reward(event_id, value, reward_id=None, past=past)
         self._tell(event_id, entry, status, math.nan if value is None else value)
 
     def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> str:
@@ -431,7 +529,7 @@ class Campaign:
         self._observers = (*self._observers, *observers)
 
     async def _past(self, event_id: str) -> History:
-        past = History.of(await self.model.find(event_id))
+        past = History.found((await self.model.find_placed([event_id]))[event_id])
         if past is None:
             raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
         return past
@@ -446,6 +544,14 @@ class Campaign:
     async def _catch_up(self) -> None:
         if self.arrivals is not None:
             await self.arrivals.drain()
+
+
+def _by_end(over: Over) -> tuple[float, str]:
+    return over.due, over.event_id
+
+
+def _is_over(entry: Entry, now: float) -> bool:
+    return entry.due is not None and now > entry.due
 
 
 def _answer_in(past: History) -> Told:

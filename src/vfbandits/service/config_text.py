@@ -76,6 +76,7 @@ ridge = 1.0
 # discount = 1.0                 # below 1 it forgets
 # floor = 0.0                    # share of decisions taken at random
 # seed = 0                       # of the policy's randomness
+# max_pending = 100000           # decisions that wait for a reward in memory; more: in the journal
 
 [patience]
 deadline_s = 0.25                # a participant that takes longer counts as zeros

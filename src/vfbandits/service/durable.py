@@ -14,13 +14,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from vfbandits.core.arrays import Vector
 from vfbandits.core.bandit import ALONE, Bandit
 from vfbandits.core.decision import ArmId, Decision, DecisionId
+from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation, as_reward
 from vfbandits.errors import (
     ArmError,
@@ -38,6 +42,7 @@ from vfbandits.service.group_commit import GroupCommit
 from vfbandits.service.grouped import Grouped
 from vfbandits.service.history import History
 from vfbandits.service.showing import Kept, Showing, decided_of
+from vfbandits.service.turns import Turns
 from vfbandits.store.book import Book
 from vfbandits.store.events import (
     Activated,
@@ -47,6 +52,7 @@ from vfbandits.store.events import (
     Event,
     Forgotten,
     Moved,
+    Recalled,
     Reported,
     Retracted,
     Rewarded,
@@ -54,9 +60,12 @@ from vfbandits.store.events import (
 from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
 from vfbandits.store.names import Found
+from vfbandits.store.places import events_at
 from vfbandits.store.repair import read_whole
 
 MOVES_KEPT = 4
+LIFTS_KEPT = 16
+NO_OLDER_MOVES: Final = (float("inf"), list[tuple[int, Moved]]())
 _TEXT = {str}
 _log = logging.getLogger(__name__)
 
@@ -65,7 +74,8 @@ class DurableBandit:
     """A ``Bandit`` behind a log of events; make it with ``open``.
 
     ``has_failed`` says that the model in memory is not what the log says, while the log itself can
-    be written: ``rebuild`` folds it again.
+    be written: ``rebuild`` folds it again.  ``n_recalled`` counts the rewards that were learnt for
+    decisions which had left memory.
 
     Its methods belong to one event loop.  A caller that is cancelled while it waits takes nothing
     back: the event is committed all the same.
@@ -113,6 +123,12 @@ class DurableBandit:
         self._one_snapshot = asyncio.Lock()
         self._one_retraction = asyncio.Lock()
         self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
+        self.n_recalled = 0
+        self._turns: Turns = Turns()
+        self._lifts: dict[int, Move] = {}
+        self._one_read = asyncio.Lock()
+        self._older: tuple[float, list[tuple[int, Moved]]] = NO_OLDER_MOVES
+        self._follow_moves: list[list[tuple[int, Moved]]] = []
 
     @classmethod
     def open(
@@ -171,6 +187,11 @@ class DurableBandit:
         return self._model.book
 
     @property
+    def n_pending(self) -> int:
+        """Decisions that wait for a reward, in memory or not."""
+        return self._model.book.n_pending
+
+    @property
     def norm(self) -> float:
         """The length of theta; told even when nothing is taken any more."""
         return self._model.bandit.estimate_norm()
@@ -224,11 +245,6 @@ class DurableBandit:
     def n_rewards(self) -> int:
         """Rewards learnt since it was opened."""
         return self._model.book.n_learnt - self._replayed[1]
-
-    @property
-    def n_pending(self) -> int:
-        """Decisions that wait for a reward."""
-        return len(self._model.bandit.open_decisions)
 
     @property
     def commits(self) -> tuple[int, int]:
@@ -288,7 +304,7 @@ class DurableBandit:
         try:
             kept = self._plain(decision) if showing is None else showing.keep(decision)
             event = decided_of(bandit, decision, kept, user=user, epoch=epoch, at=at)
-            self._model.book.apply(event)
+            self._model.book.apply(event, self._commit.position + 1)
         except Exception as error:
             self._fail(error)
             raise
@@ -306,7 +322,7 @@ class DurableBandit:
         with self._or_break_off(SettingError, ContextError, ArmError):
             seen = Observation(event.x, event.model)
             self._model.bandit.recall(event.decision_id, seen, root=event.root)
-            self._model.book.apply(event)
+            self._model.book.apply(event, self._commit.position + 1)
         self._commit.add(event)
 
     async def reward(
@@ -316,15 +332,23 @@ class DurableBandit:
         *,
         reward_id: str | None = "",
         at: float | None = None,
+        past: History | None = None,
     ) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
         ``reward_id`` and ``at``, when it came, are only logged; the id is None for one that nobody
         sent.  False, and nothing is changed, when this very reward was learnt before; a different
         one is refused.  Both answers, too, wait until the first reward is durable.
+
+        A decision that is no longer in memory is found in the log, unless ``past`` is what the
+        log has of it, and carried to the masks in force.
         """
         self._refuse_unless_well()
         key = decision.id if isinstance(decision, Decision) else decision
+        if not self._model.bandit.knows(key):
+            came = self._clock() if at is None else at
+            new = Rewarded(key, as_reward(value), came, reward_id)
+            return await self._reward_recalled(new, past)
         try:
             with self._or_break_off(UnknownDecisionError, RewardError):
                 is_new = self._model.bandit.reward(key, value)
@@ -392,13 +416,96 @@ class DurableBandit:
             seen = self._model.bandit.carry(seen, self._model.make_move(moved.matrix))
         return seen
 
-    async def forget(self, decision: Decision | DecisionId) -> None:
-        """Drop an open decision whose reward will never come; returns when that is durable."""
+    async def forget(self, decision: Decision | DecisionId, *, past: History | None = None) -> None:
+        """Drop an open decision whose reward will never come; returns when that is durable.
+
+        ``past`` is what the log has of it, if that is known.
+        """
         self._refuse_unless_well()
         key = decision.id if isinstance(decision, Decision) else decision
-        self._model.bandit.forget(key)
-        self._model.book.close(key)
-        await self._log(Forgotten(key))
+        if self._model.bandit.knows(key):
+            self._model.bandit.forget(key)
+            self._model.book.close(key)
+            await self._log(Forgotten(key))
+            return
+        async with self._turns[key]:
+            past = await self._past(key, past)
+            if past is None or not past.is_open:
+                raise UnknownDecisionError(f"there is no open decision {key!r} to forget")
+            self._model.book.close(key, opened=past.position)
+            await self._log(Forgotten(key, past.position))
+
+    async def _reward_recalled(self, new: Rewarded, past: History | None) -> bool:
+        """Learn the reward of a decision that has left memory, from what the log has of it."""
+        key, value = new.decision_id, new.value
+        async with self._turns[key]:
+            past = await self._past(key, past)
+            if self._model.bandit.knows(key):  # somebody was quicker
+                return await self.reward(key, value, reward_id=new.reward_id, at=new.at)
+            if past is not None and past.learnt is not None:
+                if past.learnt != value:
+                    raise RewardError(
+                        f"decision {key!r} already has the reward {past.learnt}, got {value}; "
+                        "nothing was changed"
+                    )
+                return False
+            if past is None or not past.is_open:
+                raise UnknownDecisionError(
+                    f"a reward needs an open decision, got id {key!r}, which was never made, was "
+                    "forgotten, or is no longer in the log"
+                )
+            x = await self._carried_since(past)
+            self._refuse_unless_well()
+            recalled = Recalled(past.position, x, past.decided.model)
+            with self._or_break_off(SettingError, ContextError, ArmError, RewardError):
+                self._model.learn_recalled(key, recalled, value)
+            self.n_recalled += 1
+            await self._log(replace(new, recalled=recalled))
+        return True
+
+    async def _past(self, key: DecisionId, known: History | None) -> History | None:
+        """What the log has of a decision; ``known`` will do as long as it is pending."""
+        if known is not None and self._model.book.cold.due(known.position) is not None:
+            return known
+        return History.found((await self.find_placed([key]))[key])
+
+    async def _carried_since(self, past: History) -> Vector:
+        """The context of a decision, behind the masks in force when this returns."""
+        opened, moves = past.position, self._model.moves
+        if opened < self._model.moves_after:  # one whose wait has no end
+            async with self._one_read:
+                if opened < self._older[0]:
+                    await self._read_older_moves(opened)
+            moves = self._older[1]
+        x = past.decided.x
+        for position, moved in moves:
+            if position > opened:
+                x = self._lifted(position, moved).vector(x)
+        return x
+
+    async def _read_older_moves(self, after: int) -> None:
+        """Have all changes of masks behind this position at hand, from now on."""
+        arriving: list[tuple[int, Moved]] = []
+        self._follow_moves = [arriving]
+        await self._commit.flush()
+        read = await asyncio.to_thread(self._moves_behind, after)
+        last = read[-1][0] if read else 0
+        moves = read + [one for one in arriving if one[0] > last]
+        self._older, self._follow_moves = (after, moves), [moves]
+
+    def _lifted(self, position: int, moved: Moved) -> Move:
+        if position not in self._lifts:
+            if len(self._lifts) >= LIFTS_KEPT:
+                self._lifts.clear()
+            move = self._model.make_move(moved.matrix)
+            self._lifts[position] = self._model.bandit.lift(move)
+        return self._lifts[position]
+
+    def _moves_behind(self, position: int) -> list[tuple[int, Moved]]:
+        journal = self._journal
+        after = journal.compacted_to
+        events = chain(journal.remains(position), journal.read(max(after, position)))
+        return [(at, event) for at, event in events if isinstance(event, Moved)]
 
     async def drop_arms(self, arms: Sequence[ArmId], *, at: float) -> None:
         """Let the models of these arms go (layout "disjoint"); returns when that is durable."""
@@ -415,7 +522,7 @@ class DurableBandit:
     async def record(self, event: Activated | Reported | Configured) -> None:
         """Log what the book takes note of and the model does not learn from."""
         self._refuse_unless_well()
-        self._model.book.apply(event)
+        self._model.book.apply(event, self._commit.position + 1)
         await self._log(event)
 
     async def find(self, decision_id: DecisionId) -> list[Event]:
@@ -427,12 +534,22 @@ class DurableBandit:
 
         A damaged record of one of them is a RecordError; what others ask for is not affected.
         """
+        found = await self.find_placed(ids)
+        return {decision_id: [event for _, event in found[decision_id]] for decision_id in ids}
+
+    async def find_placed(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """As ``find_many``, each event with its position."""
         self._refuse_unless_well()
         await self._commit.flush()
         found = await self._lookup.ask(tuple(ids))
         if isinstance(found, RecordError):
             raise found
-        return {decision_id: [event for _, event in found[decision_id]] for decision_id in ids}
+        return {decision_id: found[decision_id] for decision_id in ids}
+
+    async def events_at(self, positions: Sequence[int]) -> dict[int, Event]:
+        """The events at these positions, in ascending order, as far as the log has them."""
+        await self._commit.flush()
+        return await asyncio.to_thread(events_at, self._journal, positions)
 
     def _find_all(
         self, questions: Sequence[tuple[DecisionId, ...]]
@@ -498,8 +615,10 @@ class DurableBandit:
         event = Moved(epoch, np.array(matrix, dtype=np.float64, order="C"), note)
         move = self._model.plan_move(event.matrix, epoch)
         with self._or_break_off():
-            self._model.move(move, event)
+            self._model.move(move, event, self._commit.position + 1)
         self.recent_moves.append(event)
+        for moves in self._follow_moves:
+            moves.append((self._commit.position + 1, event))
         await self._log(event)
 
     async def snapshot(self) -> int:
@@ -529,6 +648,8 @@ class DurableBandit:
             book = self._model.book
             self._replayed = (book.n_decided - counted[0], book.n_learnt - counted[1])
             self._commit.mend()
+            self._lifts.clear()
+            self._older, self._follow_moves = NO_OLDER_MOVES, []
             self.has_failed = False
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from vfbandits.errors import ConflictError
+from vfbandits.store.book import COUNTED, LOGGED, Entry
 from vfbandits.store.events import (
     Activated,
     Decided,
@@ -13,6 +14,7 @@ from vfbandits.store.events import (
     Retracted,
     Rewarded,
 )
+from vfbandits.store.names import Found
 
 HELD, WAITING, LEARNT, FORGOTTEN = "held", "waiting", "learnt", "forgotten"
 RETRACTED = "retracted"
@@ -23,12 +25,13 @@ class History:
     """All that the log has of an event.
 
     ``due`` is when the wait for a reward ends, or has ended; ``came`` are the rewards that were
-    sent, by their ids.
+    sent, by their ids.  ``position`` is that of the decision, where the journal was asked.
     """
 
     decided: Decided
     due: float | None
     held: bool
+    position: int = 0
     status: str = WAITING
     learnt: float | None = None
     came: dict[str, Reported | Rewarded] = field(default_factory=dict)
@@ -46,10 +49,40 @@ class History:
         for event in events:
             if isinstance(event, Decided):
                 status = HELD if event.held else WAITING
-                history = cls(event, event.due, event.held, status)
+                history = cls(event, event.due, event.held, status=status)
             elif history is not None:
                 history.add(event)
         return history
+
+    @classmethod
+    def found(cls, events: Found) -> "History | None":
+        """The same from what a journal has found, with the position of the decision."""
+        history = cls.of(event for _, event in events)
+        if history is not None:
+            history.position = max(at for at, event in events if isinstance(event, Decided))
+        return history
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a reward is still waited for, or an activation."""
+        return self.status in (HELD, WAITING)
+
+    def entry(self) -> Entry:
+        """The event as it would be in memory."""
+        decided, reports = self.decided, {}
+        for reward_id, event in self.came.items():
+            if isinstance(event, Reported) and event.why == COUNTED:
+                reports[reward_id] = event.value
+        return Entry(
+            decided.arm,
+            decided.group,
+            decided.at,
+            self.due,
+            self.held,
+            reports,
+            any(isinstance(e, Reported) and e.why == LOGGED for e in self.came.values()),
+            self.position,
+        )
 
     def add(self, event: Event) -> None:
         """What came next."""

@@ -12,11 +12,16 @@ from vfbandits.store.policy_table import policy_from
 from vfbandits.store.table import Table
 
 DAY_S = 86_400.0
+MAX_PENDING = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The bandit at the active participant; its width comes from the roster."""
+    """The bandit at the active participant; its width comes from the roster.
+
+    ``max_pending`` decisions that wait for a reward are kept in memory; the others are found in
+    the journal.
+    """
 
     policy: Policy
     ridge: float = 1.0
@@ -25,6 +30,7 @@ class ModelSettings:
     seed: int | None = None
     max_arms: int = MAX_ARMS
     arm_expiry_days: float | None = None
+    max_pending: int = MAX_PENDING
 
     @property
     def arm_expiry_s(self) -> float | None:
@@ -50,6 +56,7 @@ class ModelSettings:
             floor=self.floor,
             seed=self.seed if seed is None else seed,
             max_arms=self.max_arms,
+            max_open=self.max_pending,
         )
 
 
@@ -63,6 +70,9 @@ def model_from(table: Table) -> ModelSettings:
     days = table.number("arm_expiry_days", 1.0)
     if not days > 0.0:
         raise table.wrong("arm_expiry_days", "a number of days above 0", days)
+    max_pending = table.whole("max_pending", MAX_PENDING)
+    if max_pending < 1:
+        raise table.wrong("max_pending", "a whole number from 1", max_pending)
     parameters = table.rest(tuple(POLICIES[name].__dataclass_fields__))
     settings = ModelSettings(
         policy_from(name, parameters),
@@ -72,6 +82,7 @@ def model_from(table: Table) -> ModelSettings:
         seed=None if seed < 0 else seed,
         max_arms=table.whole("max_arms", MAX_ARMS),
         arm_expiry_days=days if expires else None,
+        max_pending=max_pending,
     )
     table.close()
     return settings

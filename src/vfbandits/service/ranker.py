@@ -141,8 +141,8 @@ class Ranker:
 
     @property
     def n_waiting(self) -> int:
-        """Events that wait for a reward."""
-        return len(self.model.book.entries)
+        """Events that wait for a reward, in the leader's memory or not."""
+        return self.model.book.n_pending
 
     def observe(self, observers: Iterable[Observer]) -> None:
         """Tell these as well, from now on."""

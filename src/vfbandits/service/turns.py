@@ -14,9 +14,9 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str | int, asyncio.Lock] = WeakValueDictionary()
 
-    def __getitem__(self, name: str) -> asyncio.Lock:
+    def __getitem__(self, name: str | int) -> asyncio.Lock:
         """The lock of this name."""
         lock = self._locks.get(name)
         if lock is None:

@@ -14,6 +14,7 @@ from vfbandits.core.decision import ArmId, DecisionId
 from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.snapshot import Record
 from vfbandits.errors import SnapshotError
+from vfbandits.store.cold import Cold
 from vfbandits.store.events import Activated, ArmsDropped, Configured, Decided, Event, Reported
 
 COUNTED = "counted"
@@ -24,6 +25,7 @@ LOGGED = "logged"
 class Entry:
     """One event that waits; ``reports`` are the rewards that count, by their ids.
 
+    ``position`` is that of its ``Decided`` in the journal.
     ``logged`` if one came while nothing was learnt: then none of this event ever is.
     """
 
@@ -34,18 +36,23 @@ class Entry:
     held: bool
     reports: dict[str, float] = field(default_factory=dict)
     logged: bool = False
+    position: int = 0
 
 
 class Book:
     """The events that wait, oldest first: at most ``most``, as the bandit keeps them.
 
+    Those that had to leave and whose wait ends some time are in ``cold``.
+
     >>> import numpy as np
-    >>> book = Book(most=10)
-    >>> book.apply(Decided("a", "tea", 0, np.ones(2), due=60.0))
-    >>> book.entries["a"].due
-    60.0
-    >>> book.close("a")
-    >>> len(book.entries)
+    >>> book = Book(most=1)
+    >>> for position, name in enumerate("ab", start=1):
+    ...     book.apply(Decided(name, "tea", 0, np.ones(2), due=60.0), position)
+    >>> book.entries["b"].due, book.cold.positions, book.n_pending
+    (60.0, [1], 2)
+    >>> book.close("b")
+    >>> book.close("a", opened=1)
+    >>> book.n_pending
     0
     """
 
@@ -54,24 +61,41 @@ class Book:
         self.max_arms = max_arms
         self.arms_shown: OrderedDict[ArmId, float] = OrderedDict()
         self.entries: OrderedDict[DecisionId, Entry] = OrderedDict()
+        self.cold = Cold()
         self.settings = b""
         self.n_settings = 0
         self.n_learnt = 0
         self.n_decided = 0  # since the model was loaded; not part of a snapshot
 
-    def apply(self, event: Event) -> None:
-        """Take note of an event; those that do not concern the book change nothing."""
+    @property
+    def n_pending(self) -> int:
+        """Events that wait, in memory or not."""
+        return len(self.entries) + len(self.cold)
+
+    @property
+    def first(self) -> int | None:
+        """Position of the oldest decision that waits."""
+        cold = self.cold.first
+        if cold is not None or not self.entries:
+            return cold
+        return next(iter(self.entries.values())).position
+
+    def apply(self, event: Event, position: int = 0) -> None:
+        """Take note of the event at ``position``; some do not concern the book."""
         if isinstance(event, Decided):
-            entry = Entry(event.arm, event.group, event.at, event.due, event.held)
-            self.entries[event.decision_id] = entry
+            self.entries[event.decision_id] = Entry(
+                event.arm, event.group, event.at, event.due, event.held, position=position
+            )
             self.n_decided += 1
             if event.model is not None:
                 self._show(event.model, event.at)
-            if len(self.entries) > self.most:
-                self.entries.popitem(last=False)
+            self._evict()
         elif isinstance(event, Activated):
             activated = self.entries.get(event.decision_id)
-            if activated is not None:
+            if event.opened:
+                if event.due is not None:
+                    self.cold.postpone(event.opened, event.due)
+            elif activated is not None:
                 activated.held, activated.due = False, event.due
         elif isinstance(event, Reported):
             reported = self.entries.get(event.decision_id)
@@ -102,18 +126,32 @@ class Book:
             old.append(arm)
         return tuple(old)
 
-    def learnt(self, decision_id: DecisionId) -> None:
-        """The model has the event's reward."""
+    def learnt(self, decision_id: DecisionId, *, opened: int = 0) -> None:
+        """The model has the event's reward; ``opened`` is where it began if it was not here."""
         self.n_learnt += 1
-        self.close(decision_id)
+        self.close(decision_id, opened=opened)
 
     def retracted(self) -> None:
         """A reward was taken back: that makes another version of the model."""
         self.n_learnt += 1
 
-    def close(self, decision_id: DecisionId) -> None:
+    def close(self, decision_id: DecisionId, *, opened: int = 0) -> None:
         """Nothing is waited for any more."""
-        self.entries.pop(decision_id, None)
+        if opened:
+            self.cold.close(opened)
+        else:
+            self.entries.pop(decision_id, None)
+
+    def resize(self, most: int) -> None:
+        """Keep so many from now on."""
+        self.most = most
+        self._evict()
+
+    def _evict(self) -> None:
+        while len(self.entries) > self.most:
+            _, entry = self.entries.popitem(last=False)
+            if entry.due is not None and entry.position:
+                self.cold.add(entry.position, entry.due)
 
     def pack(self) -> dict[str, object]:
         """For a snapshot."""
@@ -123,7 +161,10 @@ class Book:
             "n_learnt": self.n_learnt,
             "arms_shown": list(self.arms_shown.items()),
             "entries": [
-                (key, e.arm, e.group, e.at, e.due, e.held, e.logged, tuple(e.reports.items()))
+                (
+                    *(key, e.arm, e.group, e.at, e.due, e.held, e.logged),
+                    *(tuple(e.reports.items()), e.position),
+                )
                 for key, e in self.entries.items()
             ],
         }
@@ -155,11 +196,23 @@ def _entry(packed: object) -> tuple[DecisionId, Entry]:
             bool(held),
             bool(logged),
             reports,
+            *place,
         ]:
             if not isinstance(key, bool) and not isinstance(arm, bool):
                 when = None if due is None else _number(due)
-                return key, Entry(arm, group, _number(at), when, held, _reports(reports), logged)
+                came, position = _reports(reports), _position(place)
+                return key, Entry(arm, group, _number(at), when, held, came, logged, position)
     raise SnapshotError("an entry of the book needs an id, an arm, times and reports, got others")
+
+
+def _position(place: list[object]) -> int:
+    """Snapshots of version 0.1.0 have none."""
+    match place:
+        case []:
+            return 0
+        case [int(position)]:
+            return position
+    raise SnapshotError("an entry of the book needs a position, got another")
 
 
 def _reports(packed: object) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Make a log shorter: what a snapshot stands for may go, if the log is whole.
 
 Kept are the newest two snapshots, all events behind the older one, and before it the decisions
-that were still open then, with what had happened to them, and the changes of masks behind the
-first of them.  Settings are in the snapshots.  An accepted loss stays on record.
+that were still waited for then, in memory or not, with what had happened to them, and the changes
+of masks behind the first of them.  Settings are in the snapshots.  An accepted loss stays on
+record.  A decision whose wait has no end is waited for as long as it is in memory.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def compact(
 
 def _still_needed(journal: Journal, position: int) -> set[int]:
     model = Model.restore(position, journal.load_snapshot(position))
-    wanted = set(model.bandit.open_decisions)
+    wanted, cold = set(model.bandit.open_decisions), set(model.book.cold.positions)
     events: dict[DecisionId, list[int]] = {}
     moved: list[int] = []
     accepted: list[int] = []
@@ -59,6 +60,8 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
         if at > position:
             break
         decision_id = decision_of(event)
+        if isinstance(event, Decided) and at in cold:
+            wanted.add(event.decision_id)
         if isinstance(event, Moved):
             moved.append(at)
         elif isinstance(event, LossAccepted):

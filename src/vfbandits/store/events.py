@@ -67,17 +67,32 @@ class Decided:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recalled:
+    """What was learnt from where the decision was no longer in memory.
+
+    ``opened`` is the position of its ``Decided``; ``x`` and ``model`` are what that left to learn
+    from, carried to the masks in force.
+    """
+
+    opened: int
+    x: Vector = field(repr=False)
+    model: ArmId | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Rewarded:
     """A reward was learnt: it was the first for its decision, which was open.
 
     ``reward_id`` is what the application called it; None if nobody sent it: the default, or a sum.
+    ``recalled`` is None where the decision was in memory.
     """
 
     decision_id: DecisionId
     value: float
     at: float = 0.0
     reward_id: str | None = ""
+    recalled: Recalled | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,18 +110,26 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """An open decision was dropped; its reward will not be learnt."""
+    """An open decision was dropped; its reward will not be learnt.
+
+    ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
+    """
 
     decision_id: DecisionId
+    opened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """A decision that was held is shown now; its reward may come until ``due``."""
+    """A decision that was held is shown now; its reward may come until ``due``.
+
+    ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
+    """
 
     decision_id: DecisionId
     due: float | None
     at: float = 0.0
+    opened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +212,13 @@ class SetAside:
     at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """From here on ``max_pending`` decisions are kept in memory, and older ones are not."""
+
+    max_pending: int
+
+
 Event: TypeAlias = (
     Decided
     | Rewarded
@@ -201,4 +231,5 @@ Event: TypeAlias = (
     | ArmsDropped
     | LossAccepted
     | SetAside
+    | Resized
 )

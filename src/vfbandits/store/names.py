@@ -11,11 +11,19 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from vfbandits.core.decision import DecisionId
-from vfbandits.store.events import ArmsDropped, Configured, Event, LossAccepted, Moved, SetAside
+from vfbandits.store.events import (
+    ArmsDropped,
+    Configured,
+    Event,
+    LossAccepted,
+    Moved,
+    Resized,
+    SetAside,
+)
 
 Found: TypeAlias = list[tuple[int, Event]]
 _NUMBER = struct.Struct("<q")
-_OF_NO_DECISION = (Moved, ArmsDropped, Configured, LossAccepted, SetAside)
+_OF_NO_DECISION = (Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized)
 
 
 class Names:

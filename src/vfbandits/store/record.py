@@ -32,7 +32,9 @@ from vfbandits.store.events import (
     Forgotten,
     LossAccepted,
     Moved,
+    Recalled,
     Reported,
+    Resized,
     Retracted,
     Rewarded,
     SetAside,
@@ -46,6 +48,7 @@ _REWARD = struct.Struct("<d")
 _DECIDED, _REWARDED, _MOVED, _FORGOTTEN, _ACTIVATED, _REPORTED, _CONFIGURED = range(1, 8)
 _RETRACTED, _LOSS_ACCEPTED, _SET_ASIDE, _ARMS_DROPPED = range(8, 12)
 LOSS_ACCEPTED = _LOSS_ACCEPTED
+_RESIZED = 16
 
 
 def encode(event: Event) -> bytes:
@@ -102,34 +105,43 @@ def _parts(event: Event) -> tuple[int, str, bytes, bytes]:
         x = event.x.astype(_FLOAT, copy=False).tobytes()
         return _DECIDED, _spell_decided(event), x, event.note
     if isinstance(event, Rewarded):
-        reward_id = "null" if event.reward_id is None else _quote(_text(event.reward_id))
-        fields = f"[{_spell_id(event.decision_id)},{_spell_number(event.at)},{reward_id}]"
-        return _REWARDED, fields, _REWARD.pack(float(event.value)), b""
+        return _spell_rewarded(event)
     if isinstance(event, Moved):
         rows, columns = event.matrix.shape
         matrix = event.matrix.astype(_FLOAT, copy=False).tobytes()
         return _MOVED, f"[{_whole(event.epoch)},{rows},{columns}]", matrix, event.note
     if isinstance(event, Forgotten):
-        return _FORGOTTEN, f"[{_spell_id(event.decision_id)}]", b"", b""
+        fields = f"[{_spell_id(event.decision_id)}{_spell_opened(event.opened)}]"
+        return _FORGOTTEN, fields, b"", b""
     if isinstance(event, Configured):
         return _CONFIGURED, f"[{_spell_number(event.at)}]", b"", event.settings
     return _spell_rare(event)
 
 
+def _spell_rewarded(event: Rewarded) -> tuple[int, str, bytes, bytes]:
+    reward_id = "null" if event.reward_id is None else _quote(_text(event.reward_id))
+    fields = f"{_spell_id(event.decision_id)},{_spell_number(event.at)},{reward_id}"
+    value, recalled = _REWARD.pack(float(event.value)), event.recalled
+    if recalled is None:
+        return _REWARDED, f"[{fields}]", value, b""
+    model = "null" if recalled.model is None else _spell_id(recalled.model)
+    x = recalled.x.astype(_FLOAT, copy=False).tobytes()
+    return _REWARDED, f"[{fields},{_whole(recalled.opened)},{model}]", value + x, b""
+
+
 def _spell_rare(event: object) -> tuple[int, str, bytes, bytes]:
     if isinstance(event, Activated):
-        when = (_spell_due(event.due), _spell_number(event.at))
-        return _ACTIVATED, f"[{_spell_id(event.decision_id)},{','.join(when)}]", b"", b""
+        when = f"{_spell_due(event.due)},{_spell_number(event.at)}"
+        fields = f"[{_spell_id(event.decision_id)},{when}{_spell_opened(event.opened)}]"
+        return _ACTIVATED, fields, b"", b""
     if isinstance(event, Reported):
         words = (_quote(_text(event.reward_id)), _quote(_text(event.why)), _spell_number(event.at))
         fields = f"[{_spell_id(event.decision_id)},{','.join(words)}]"
         return _REPORTED, fields, _REWARD.pack(float(event.value)), b""
     if isinstance(event, Retracted):
         model = "null" if event.model is None else _spell_id(event.model)
-        when = (str(_whole(event.epoch)), _spell_number(event.at))
-        fields = (
-            f"[{_spell_id(event.decision_id)},{model},{','.join(when)},{_quote(_text(event.by))}]"
-        )
+        when = f"{_whole(event.epoch)},{_spell_number(event.at)}"
+        fields = f"[{_spell_id(event.decision_id)},{model},{when},{_quote(_text(event.by))}]"
         floats = _REWARD.pack(float(event.value)) + event.x.astype(_FLOAT, copy=False).tobytes()
         return _RETRACTED, fields, floats, b""
     if isinstance(event, ArmsDropped):
@@ -147,7 +159,13 @@ def _spell_mending(event: object) -> tuple[int, str, bytes, bytes]:
         covered = "null" if event.covered_by is None else str(_whole(event.covered_by))
         words = f"{_quote(_text(event.why))},{covered},{_quote(_text(event.by))}"
         return _SET_ASIDE, f"[{words},{_spell_number(event.at)}]", b"", b""
+    if isinstance(event, Resized):
+        return _RESIZED, f"[{_whole(event.max_pending)}]", b"", b""
     raise TypeError("an event is one of those in events.py")
+
+
+def _spell_opened(opened: int) -> str:
+    return f",{_whole(opened)}" if opened else ""
 
 
 def _spell_decided(event: Decided) -> str:
@@ -201,23 +219,23 @@ def _event(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Even
     if kind == _DECIDED:
         return _decided(fields, floats, rest)
     if kind == _REWARDED:
-        name, at, reward_id = fields
-        (value,) = floats
+        name, at, reward_id, *recalled = fields
         source = None if reward_id is None else _text(reward_id)
-        return Rewarded(_id(name), float(value), _number(at), source)
+        seen = _recalled(recalled, floats)
+        return Rewarded(_id(name), float(floats[0]), _number(at), source, seen)
     if kind == _MOVED:
         epoch, rows, columns = (_whole(field) for field in fields)
         return Moved(epoch, floats.reshape(rows, columns), rest)
     if kind == _FORGOTTEN:
-        (name,) = fields
-        return Forgotten(_id(name))
+        name, *opened = fields
+        return Forgotten(_id(name), _opened(opened))
     return _rare(kind, fields, floats, rest)
 
 
 def _rare(kind: int, fields: list[object], floats: Vector, rest: bytes) -> Event:
     if kind == _ACTIVATED:
-        name, due, at = fields
-        return Activated(_id(name), _due(due), _number(at))
+        name, due, at, *opened = fields
+        return Activated(_id(name), _due(due), _number(at), _opened(opened))
     if kind == _REPORTED:
         name, reward_id, why, at = fields
         (value,) = floats
@@ -244,7 +262,28 @@ def _mending(kind: int, fields: list[object]) -> Event:
         why, covered, by, at = fields
         snapshot = None if covered is None else _whole(covered)
         return SetAside(_text(why), snapshot, _text(by), _number(at))
+    if kind == _RESIZED:
+        (max_pending,) = fields
+        return Resized(_whole(max_pending))
     raise ValueError(f"there is no kind {kind}")
+
+
+def _opened(fields: list[object]) -> int:
+    if not fields:
+        return 0
+    (opened,) = fields
+    return _whole(opened)
+
+
+def _recalled(fields: list[object], floats: Vector) -> Recalled | None:
+    if not fields and len(floats) == 1:
+        return None
+    if not fields or len(floats) < 2:
+        raise ValueError(
+            f"a reward is one number, and a context if it was recalled, got {floats.shape}"
+        )
+    opened, model = fields
+    return Recalled(_whole(opened), floats[1:].copy(), None if model is None else _id(model))
 
 
 def _decided(fields: list[object], floats: Vector, rest: bytes) -> Decided:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
-from vfbandits.store.events import Event, Forgotten, Moved, SetAside
+from vfbandits.store.events import Event, Forgotten, Moved, Resized, SetAside
 from vfbandits.store.fold import MakeMove, Model, remask
 from vfbandits.store.journal import JournalReader
 
@@ -101,7 +101,7 @@ class _Check:
             self._compare(position, snapshots)
             on_step(position)
         at_end = self.model is not None and self.model.position == last
-        n_open = len(self.model.bandit.open_decisions) if self.model and at_end else None
+        n_open = self.model.book.n_pending if self.model and at_end else None
         if len(self.problems) >= MOST_PROBLEMS:
             self.problems[MOST_PROBLEMS - 1 :] = ["and more: reading was given up"]
         return Verification(
@@ -120,7 +120,7 @@ class _Check:
         if event is None:
             return
         self.counts[type(event).__name__] += 1
-        if not isinstance(event, Moved | Forgotten):
+        if not isinstance(event, Moved | Forgotten | Resized):
             self.times[1:] = [event.at]
 
     def _apply(self, position: int, event: Event | None) -> None:

@@ -20,8 +20,11 @@ class CampaignGauges:
     ----------
     name
         Of the campaign; it becomes a label.
-    waiting
-        Events that wait for a reward, held ones included.
+    waiting, waiting_in_memory, max_pending
+        Events that wait for a reward, held ones included; how many of them are in memory, and how
+        many may be: the others are found in the journal.
+    recalled
+        Rewards that were learnt, since the process began, for events that had left memory.
     log_position, unsnapshotted_events
         Of the last event in the log, and how many came after the last snapshot.
     commits, committed_events
@@ -38,6 +41,9 @@ class CampaignGauges:
 
     name: str
     waiting: int
+    waiting_in_memory: int
+    max_pending: int
+    recalled: int
     log_position: int
     unsnapshotted_events: int
     commits: int
@@ -96,7 +102,14 @@ class Readings:
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
 
 OF_CAMPAIGNS: Final[_Table] = (
-    ("vfb_events_waiting", "Events that wait for a reward.", "waiting"),
+    ("vfb_events_waiting", "Events that wait for a reward, in memory or not.", "waiting"),
+    ("vfb_events_waiting_in_memory", "Those of them in memory.", "waiting_in_memory"),
+    ("vfb_events_max_pending", "How many of them may be in memory.", "max_pending"),
+    (
+        "vfb_events_recalled_total",
+        "Rewards learnt for events that were found in the journal.",
+        "recalled",
+    ),
     ("vfb_log_position", "Position of the last event in the log.", "log_position"),
     (
         "vfb_log_unsnapshotted_events",

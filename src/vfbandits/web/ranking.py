@@ -150,6 +150,9 @@ def _gauges(ranker: Ranker) -> CampaignGauges:
     return CampaignGauges(
         ranker.name,
         waiting=ranker.n_waiting,
+        waiting_in_memory=len(model.book.entries),
+        max_pending=model.book.most,
+        recalled=0,
         log_position=model.position,
         unsnapshotted_events=0,
         commits=commits,

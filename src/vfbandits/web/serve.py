@@ -272,6 +272,9 @@ def _gauges(campaign: Campaign, *, lag_s: float) -> CampaignGauges:
     return CampaignGauges(
         campaign.name,
         waiting=campaign.n_waiting,
+        waiting_in_memory=len(model.book.entries),
+        max_pending=model.book.most,
+        recalled=model.n_recalled,
         log_position=model.position,
         unsnapshotted_events=model.since_snapshot,
         commits=commits,

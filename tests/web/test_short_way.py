@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from vfbandits.service.campaigns import Campaigns
 from vfbandits.service.http_settings import HttpSettings
+from vfbandits.service.supervised import Supervisor
 from vfbandits.service.tracer import NoTracer
 from vfbandits.web.app import Application, Parts, build_app
 from vfbandits.web.front import Front
@@ -371,12 +372,13 @@ def test_a_front_waits_and_then_hands_on_by_the_short_way_too(tmp_path):
 
     async def run():
         server = Server(tmp_path)
-        front = Front(HttpSettings("127.0.0.1:0", insecure=True), reason="waiting for the log")
+        settings = HttpSettings("127.0.0.1:0", insecure=True)
+        front = Front(settings, reason="waiting for the log", supervisor=Supervisor())
         port = await front.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         caller = Caller(reader, writer)
         async with asyncio.timeout(20.0):
-            early = await caller.post("/v1/rank", RANK)
+            early = await caller.post("/v1/rank", RANK, {"host": "127.0.0.1"})
             front.app = server.guard
             calls = [request("/v1/rank", RANK)] * 5
             writer.write(b"".join(calls))

@@ -13,6 +13,7 @@ import servers
 import vfbandits as vfb
 from vfbandits.store.events import (
     Activated,
+    ArmsDropped,
     Configured,
     Decided,
     Forgotten,
@@ -229,6 +230,7 @@ EVERY_KIND = [
     *ALL_KINDS,
     Retracted("a", 0.1 + 0.2, np.array([1.0, -0.5]), None, 4, 5.0, "ops@shop ü"),
     Retracted(1, -1.0, np.zeros(3), 7),
+    ArmsDropped(("tea", 7, "ü"), 8.0),
     LossAccepted(9, 7, "2 records are missing", "ops@shop", 6.0),
     SetAside("its checksum is wrong", 12, "ops@shop", 7.0),
     SetAside("it is missing", None, "ops@shop"),

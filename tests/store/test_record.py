@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from vfbandits.errors import JournalError
 from vfbandits.store.events import (
     Activated,
+    ArmsDropped,
     Configured,
     Decided,
     Forgotten,
@@ -58,6 +59,7 @@ events = st.one_of(
     st.builds(Configured, st.binary(), floats),
     st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
     st.builds(Forgotten, ids),
+    st.builds(ArmsDropped, st.lists(ids, max_size=4).map(tuple), floats),
 )
 
 

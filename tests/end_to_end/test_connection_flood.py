@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from http_world import HttpWorld
 
@@ -138,7 +138,7 @@ def test_callers_with_a_key_are_limited_by_address_and_the_last_gets_503(world):
         assert {client.get("/v1/config").status_code for client in clients} == {200}
         with world.client(headers=HEADERS) as late:
             assert late.get("/v1/config").status_code == 503
-        other = httpx.HTTPTransport(local_address="127.0.0.2")
+        other = httpx2.HTTPTransport(local_address="127.0.0.2")
         with world.client(headers=HEADERS, transport=other) as elsewhere:
             assert elsewhere.get("/v1/config").status_code == 200
             assert metrics(elsewhere)['vfb_http_connections_refused_total{reason="address"}'] == 1.0

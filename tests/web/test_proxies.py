@@ -4,7 +4,7 @@ import asyncio
 import gc
 from ipaddress import ip_network
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def ask(settings, *requests, app=None):
         server = HttpServer(guarded(app, settings, limits_of(settings)), settings)
         port = await server.start()
         try:
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                 return [await client.get(path, headers=headers) for path, headers in requests]
         finally:
             await server.stop()

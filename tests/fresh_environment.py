@@ -10,7 +10,7 @@ from typing import NamedTuple
 from extras_table import ROOT
 
 INSTALL_S = 280.0
-COMMAND_S = 120.0
+COMMAND_S = 400.0
 # What is set for our own environment and would reach into a fresh one.
 OURS = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "VFBANDITS_COMPILED")
 

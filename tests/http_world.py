@@ -10,7 +10,8 @@ from vfbandits.protocol.roster import Terms
 from vfbandits.service.local import LocalFederation, Plan
 from vfbandits.service.rehearsal import Town
 
-READY_S = 30.0
+READY_S = 60.0
+PATIENCE = "deadline_s = 1.0\n"  # four times the default: a busy machine is slow
 WIDTHS = {"shop": 3, "bank": 4}
 
 
@@ -40,7 +41,7 @@ class HttpWorld:
         served = f'[http]\naddress = "127.0.0.1:{self.http_port}"\n{http}\n{tables}'
         home = folder / "federation"
         home.mkdir()
-        plan = Plan(widths, terms, features, tables=served)
+        plan = Plan(widths, terms, features, tables=served, patience=PATIENCE)
         self.local = LocalFederation(home, plan, port=free_port())
         if top:  # keys that stand before the first table
             config = self.local.config("shop")

@@ -57,11 +57,17 @@ def all_connected(client):
 
 def decide_and_learn(client, town, *, status):
     """One decision in which everybody had a part, and its reward."""
-    body = {"user": town.users[0], "arms": list(town.arms), "event_id": "visit-1"}
-    wait_until(lambda: client.post("/v1/rank", json=body).status_code == 200, "a decision")
-    answer = client.post("/v1/rank", json=body).json()
-    assert answer["degraded"] is False
-    told = client.post("/v1/events/visit-1/reward", json={"value": 1.0})
+    asked = {"user": town.users[0], "arms": list(town.arms)}
+    answers = []
+
+    def is_complete():
+        answer = client.post("/v1/rank", json={**asked, "event_id": f"visit-{len(answers)}"})
+        answers.append(answer)
+        return answer.status_code == 200 and not answer.json()["degraded"]
+
+    wait_until(is_complete, "a decision in which nobody is missing")
+    path = f"/v1/events/{answers[-1].json()['event_id']}/reward"
+    told = client.post(path, json={"value": 1.0})
     assert (told.status_code, told.json()["status"]) == (200, status)
 
 

@@ -16,7 +16,7 @@ from vfbandits.service.run import server_name, tls_files
 from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 5, "post": 2, "gym": 3}
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def free_port():

@@ -32,7 +32,7 @@ def copied(original, tmp_path):
 
 
 def check(federation, name="shop", **options):
-    return preflight(federation.config(name), timeout_s=0.5, **options)
+    return preflight(federation.config(name), timeout_s=3.0, **options)
 
 
 def states(report, what):

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-START_S = 30.0
+START_S = 60.0
 UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
 
 
@@ -96,7 +96,7 @@ class Redis(Server):
 
     def answers(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as line:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5.0) as line:
                 line.sendall(b"PING\r\n")
                 return line.recv(64).startswith(b"-NOAUTH")
         except OSError:

@@ -63,7 +63,7 @@ def test_rotate_add_and_remove_decide_as_the_central_twin(tmp_path, mask, aggreg
             await change(federation, request_for(federation, 3, federation.roster))
             central.move(Widening(2))
             session.names = [*FIRST, "post"]
-            await session.wait_for("bank", "news", "post", timeout_s=5.0)
+            await session.wait_for("bank", "news", "post", timeout_s=30.0)
             await session.play(15)
 
             federation.roster = without_member(federation.roster, "bank")
@@ -99,7 +99,7 @@ def test_a_change_needs_everybody_and_otherwise_nothing_changes(tmp_path):
                 with pytest.raises(VFBanditsError, match="news"):
                     await change(federation, request_for(federation, 2))
                 federation.signal("news", signal.SIGCONT)
-                await session.wait_for("bank", "news", timeout_s=3.0)
+                await session.wait_for("bank", "news", timeout_s=30.0)
                 await session.play(10)
                 assert (await session.status())["epoch"] == 1
                 await change(federation, request_for(federation, 2))

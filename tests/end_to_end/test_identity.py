@@ -50,11 +50,11 @@ async def knock(federation, identity, *, says=None):
         role=identity.subject.role,
         server_name=server_name(roster),
     )
-    link = await dialer.dial(timeout_s=5.0)
+    link = await dialer.dial(timeout_s=30.0)
     try:
         member = roster.find(says or "bank")
         await link.send(hello_of(member, roster, epochs=(), next_round=1))
-        return await asyncio.wait_for(link.receive(), 5.0), link
+        return await asyncio.wait_for(link.receive(), 30.0), link
     finally:
         if says is None:
             await link.close()
@@ -136,9 +136,9 @@ def test_an_answer_before_the_hello_is_refused(federation):
             role="passive",
             server_name=server_name(federation.roster),
         )
-        link = await dialer.dial(timeout_s=5.0)
+        link = await dialer.dial(timeout_s=30.0)
         await link.send(Answer(1, 0, 1, bytes(16), 1, 2, bytes(16)))
-        message = await asyncio.wait_for(link.receive(), 5.0)
+        message = await asyncio.wait_for(link.receive(), 30.0)
         await link.close()
         return message
 

@@ -85,8 +85,8 @@ def test_decisions_for_which_there_can_be_no_round_are_told_and_the_others_get_t
         assert isinstance(told[1], WireError)
         with pytest.raises(WireError):
             await rounds.decide(-1)
-        await asyncio.wait_for(rounds.batches.quiet(), 5.0)
-        await asyncio.wait_for(rounds.batches.pause(), 5.0)
+        await asyncio.wait_for(rounds.batches.quiet(), 30.0)
+        await asyncio.wait_for(rounds.batches.pause(), 30.0)
 
     asyncio.run(whole())
 
@@ -158,7 +158,7 @@ def test_a_pause_waits_for_rounds_and_for_those_that_use_their_contexts():
         rounds.complete(1)
         assert await late == [1.0]
         await using
-        await asyncio.wait_for(rounds.batches.quiet(), 1.0)
+        await asyncio.wait_for(rounds.batches.quiet(), 30.0)
 
     asyncio.run(whole())
 
@@ -175,6 +175,6 @@ def test_a_decision_that_is_given_up_holds_nothing_back():
         assert await stays == [2.0]
         with pytest.raises(asyncio.CancelledError):
             await gone
-        await asyncio.wait_for(rounds.batches.pause(), 1.0)
+        await asyncio.wait_for(rounds.batches.pause(), 30.0)
 
     asyncio.run(whole())

@@ -83,7 +83,7 @@ def test_a_journal_with_a_bug_leaves_nobody_waiting():
     async def run():
         bandit = DurableBandit.open(Buggy(), linucb())
         with pytest.raises(JournalError, match="not acknowledged: ZeroDivisionError"):
-            await asyncio.wait_for(bandit.decide(np.eye(2)), 5.0)
+            await asyncio.wait_for(bandit.decide(np.eye(2)), 30.0)
         await bandit.close()
 
     asyncio.run(run())

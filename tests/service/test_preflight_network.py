@@ -71,7 +71,7 @@ def tls(folder, name, *, clients=None, version=None, silent=False):
 
 def found(federation, serve, name="bank"):
     with standing_in(federation, serve):
-        return preflight(federation.config(name), timeout_s=0.5)
+        return preflight(federation.config(name), timeout_s=3.0)
 
 
 def problem(federation, serve, name="bank"):

@@ -256,7 +256,7 @@ def test_a_server_that_is_frozen_is_given_up_in_time(place):
             journal.append(EVENTS)
         with pytest.raises(JournalError, match="did not answer in time"):
             numbers(reader)
-        assert time.monotonic() - start < 3.0
+        assert time.monotonic() - start < 20.0
     finally:
         servers.postgres().thaw()
     journal.close()

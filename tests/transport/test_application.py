@@ -109,15 +109,15 @@ def test_every_call_goes_there_and_comes_back(tmp_path, secured):
 
     async def test():
         async with client(calls, folder=tmp_path if secured else None) as application:
-            reply = await application.decide(REQUEST, timeout_s=5.0)
+            reply = await application.decide(REQUEST, timeout_s=30.0)
             assert asdict(reply) == asdict(REPLY)
-            reward = await application.reward(RewardRequest("d", 0.5, 3), timeout_s=5.0)
+            reward = await application.reward(RewardRequest("d", 0.5, 3), timeout_s=30.0)
             assert reward == RewardReply(learnt=True)
-            status = await application.status(StatusRequest(), timeout_s=5.0)
+            status = await application.status(StatusRequest(), timeout_s=30.0)
             assert status.document == '{"epoch": 4}'
-            changed = await application.change(change, timeout_s=5.0)
+            changed = await application.change(change, timeout_s=30.0)
             assert changed == ChangeReply(5, "ab" * 32)
-            gathered = await application.gather(GATHER, timeout_s=5.0)
+            gathered = await application.gather(GATHER, timeout_s=30.0)
             assert [asdict(one) for one in gathered.outcomes] == [asdict(GATHERED)]
 
     asyncio.run(test())
@@ -137,7 +137,7 @@ def test_an_error_about_the_request_comes_back_as_it_is(error):
     async def test():
         async with client(Recorder(error)) as application:
             with pytest.raises(type(error)) as caught:
-                await application.decide(REQUEST, timeout_s=5.0)
+                await application.decide(REQUEST, timeout_s=30.0)
             assert str(caught.value) == str(error)
 
     asyncio.run(test())
@@ -147,7 +147,7 @@ def test_an_error_of_the_active_participant_itself_stays_there():
     async def test():
         async with client(Recorder(NumericalError("score 3.14"))) as application:
             with pytest.raises(LinkError, match="internal error, see the log") as caught:
-                await application.decide(REQUEST, timeout_s=5.0)
+                await application.decide(REQUEST, timeout_s=30.0)
             assert "3.14" not in str(caught.value)
 
     with capture_logs() as logs:
@@ -161,7 +161,7 @@ def test_one_outcome_may_be_an_error_and_only_what_is_about_the_request_is_told(
 
     async def test():
         async with client(calls) as application:
-            return (await application.gather(GATHER, timeout_s=5.0)).outcomes
+            return (await application.gather(GATHER, timeout_s=30.0)).outcomes
 
     with capture_logs() as logs:
         first, bad, internal, last = asyncio.run(test())
@@ -178,7 +178,7 @@ def test_a_request_that_the_decoder_refuses_is_an_error_in_its_place_and_the_oth
 
     async def test():
         async with client(calls) as application:
-            await application.gather(sent, timeout_s=5.0)
+            await application.gather(sent, timeout_s=30.0)
 
     asyncio.run(test())
     ((_, _, seen),) = calls.seen
@@ -193,7 +193,7 @@ def test_a_call_ends_at_its_deadline():
             start = time.monotonic()
             with pytest.raises(LinkError, match="no answer before the deadline"):
                 await application.status(StatusRequest(), timeout_s=0.2)
-            assert time.monotonic() - start < 2.0
+            assert time.monotonic() - start < 20.0  # and not 30
 
     asyncio.run(test())
 
@@ -202,7 +202,7 @@ def test_a_request_that_the_wire_cannot_hold_is_refused_here():
     async def test():
         async with client(Recorder()) as application:
             with pytest.raises(WireError, match="cannot hold"):
-                await application.decide(replace(REQUEST, trial=-1), timeout_s=5.0)
+                await application.decide(replace(REQUEST, trial=-1), timeout_s=30.0)
 
     asyncio.run(test())
 
@@ -211,7 +211,7 @@ def test_a_request_that_the_decoder_refuses_is_refused_there():
     async def test():
         async with client(Recorder()) as application:
             with pytest.raises(WireError, match="user has at most 1024 bytes, got 2000"):
-                await application.decide(replace(REQUEST, user="x" * 2000), timeout_s=5.0)
+                await application.decide(replace(REQUEST, user="x" * 2000), timeout_s=30.0)
 
     asyncio.run(test())
 
@@ -220,7 +220,7 @@ def test_a_port_without_calls_says_so():
     async def test():
         async with client(None) as application:
             with pytest.raises(LinkError, match="does not take such calls"):
-                await application.status(StatusRequest(), timeout_s=5.0)
+                await application.status(StatusRequest(), timeout_s=30.0)
 
     asyncio.run(test())
 
@@ -230,16 +230,16 @@ def test_without_a_server_the_reason_is_given_and_a_later_call_finds_it():
         listener = RpcListener("127.0.0.1:0", tls=None, calls=Recorder())
         port = await listener.start(nobody)
         way = ApplicationClient(f"127.0.0.1:{port}", tls=None, name="web", role="application")
-        await way.status(StatusRequest(), timeout_s=5.0)
+        await way.status(StatusRequest(), timeout_s=30.0)
         await listener.stop(grace_s=0.0)
         with pytest.raises(LinkError):
             await way.status(StatusRequest(), timeout_s=1.0)
         again = RpcListener(f"127.0.0.1:{port}", tls=None, calls=Recorder())
         await again.start(nobody)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(60.0):
             while True:
                 with contextlib.suppress(LinkError):
-                    await way.status(StatusRequest(), timeout_s=1.0)
+                    await way.status(StatusRequest(), timeout_s=10.0)
                     break
                 await asyncio.sleep(0.05)
         await way.close()

@@ -84,7 +84,7 @@ def dial(watcher, held):
         dialer = RpcDialer(
             f"127.0.0.1:{watcher.port}", tls=held, name="bank", role="passive", server_name=HOST
         )
-        link = await dialer.dial(timeout_s=5.0)
+        link = await dialer.dial(timeout_s=30.0)
         await link.close()
 
     asyncio.run(test())

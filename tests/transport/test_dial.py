@@ -58,8 +58,8 @@ def refusal(server, client, **options):
         async with listening(server) as address:
             start = time.monotonic()
             with pytest.raises(LinkError) as caught:
-                await dialer(address, client, **options).dial(timeout_s=5.0)
-            assert time.monotonic() - start < 2.0
+                await dialer(address, client, **options).dial(timeout_s=30.0)
+            assert time.monotonic() - start < 20.0
             return str(caught.value)
 
     return asyncio.run(test())
@@ -108,7 +108,7 @@ def test_of_a_port_where_nobody_listens(folder):
 
     async def test():
         with pytest.raises(LinkError, match=f"{address}: nobody listens there"):
-            await dialer(address, files(folder, "bank")).dial(timeout_s=5.0)
+            await dialer(address, files(folder, "bank")).dial(timeout_s=30.0)
 
     asyncio.run(test())
 
@@ -121,7 +121,7 @@ def test_of_a_server_that_says_nothing(folder):
             start = time.monotonic()
             with pytest.raises(LinkError, match=f"{address} did not answer within 0.3 s"):
                 await dialer(address, files(folder, "bank")).dial(timeout_s=0.3)
-            assert time.monotonic() - start < 2.0
+            assert time.monotonic() - start < 20.0
 
         asyncio.run(test())
 
@@ -134,12 +134,12 @@ def test_each_dial_is_fresh_with_no_back_off_from_the_one_before(folder):
         way = dialer(f"127.0.0.1:{port}", files(folder, "bank"))
         for _ in range(5):
             with pytest.raises(LinkError):
-                await way.dial(timeout_s=5.0)
+                await way.dial(timeout_s=30.0)
         listener = RpcListener(f"127.0.0.1:{port}", tls=files(folder, ACTIVE_NAME))
         await listener.start(read)
         start = time.monotonic()
-        link = await way.dial(timeout_s=5.0)
-        assert time.monotonic() - start < 0.5
+        link = await way.dial(timeout_s=30.0)
+        assert time.monotonic() - start < 5.0  # five failures would make gRPC wait for ten
         await link.close()
         await way.close()
         await listener.stop(grace_s=0.0)
@@ -156,13 +156,13 @@ def test_a_renewed_certificate_is_used_by_the_next_dial(folder, tmp_path):
         async with listening(files(folder, ACTIVE_NAME)) as address:
             way = dialer(address, files(tmp_path, "old"))
             with pytest.raises(LinkError, match="expired"):
-                await way.dial(timeout_s=5.0)
+                await way.dial(timeout_s=30.0)
             renewed = files(folder, "bank")
             (tmp_path / "old.crt").write_bytes(renewed.certificate.read_bytes())
             with pytest.raises(LinkError, match="is not the key of"):
-                await way.dial(timeout_s=5.0)
+                await way.dial(timeout_s=30.0)
             (tmp_path / "old.key").write_bytes(renewed.key.read_bytes())
-            await (await way.dial(timeout_s=5.0)).close()
+            await (await way.dial(timeout_s=30.0)).close()
 
     asyncio.run(test())
 

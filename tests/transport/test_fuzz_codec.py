@@ -116,7 +116,7 @@ def by_protobuf_alone(data):
 
 
 def attack(data):
-    start = time.perf_counter()
+    start = time.thread_time()
     got = outcome(decode_to_active, data)
     assert got == outcome(by_protobuf_alone, data)
     for decode in (decode_to_active, decode_to_passive):
@@ -128,7 +128,7 @@ def attack(data):
             message = codec.decode(data)
             if not any(isinstance(one, WireError) for one in getattr(message, "requests", ())):
                 assert shown(codec.decode(codec.encode(message))) == shown(message)
-    assert time.perf_counter() - start < LONGEST_S
+    assert time.thread_time() - start < LONGEST_S
 
 
 def run(count, seed):

@@ -120,7 +120,7 @@ def test_an_ask_that_waited_in_a_frozen_participant_is_answered_when_it_thaws(tm
         async with link_to_a_process(tmp_path) as (link, process):
             process.send_signal(signal.SIGSTOP)
             for number in range(20):
-                await asyncio.wait_for(link.send(Ping(number)), 1.0)
+                await asyncio.wait_for(link.send(Ping(number)), SECONDS)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(link.receive(), 0.2)
             process.send_signal(signal.SIGCONT)

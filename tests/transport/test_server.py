@@ -107,7 +107,7 @@ def test_of_an_error_of_ours_the_peer_is_told_the_sentence():
     async def test():
         async with port(handler) as number:
             dialer = RpcDialer(f"127.0.0.1:{number}", tls=None, name="bank", role="passive")
-            link = await dialer.dial(timeout_s=5.0)
+            link = await dialer.dial(timeout_s=30.0)
             await link.send(Pong(1))
             with pytest.raises(LinkError, match="wanted width 3, got 4"):
                 await link.receive()
@@ -173,7 +173,7 @@ def test_a_certificate_of_our_authority_that_is_not_for_us_is_refused_and_logged
                 server_name="shop.fair.vfb",
             )
             with pytest.raises(LinkError, match=says):
-                await dialer.dial(timeout_s=5.0)
+                await dialer.dial(timeout_s=30.0)
 
     with capture_logs() as logs:
         asyncio.run(test())

@@ -34,7 +34,7 @@ def test_whoever_waited_for_room_is_written_too_though_the_writer_had_nothing_le
         await asyncio.sleep(0.01)
         assert not sending.done()
         stream.is_open.set()
-        await asyncio.wait_for(sending, 5.0)
+        await asyncio.wait_for(sending, 30.0)
         await link.close()
         assert stream.written == [*numbers]
 

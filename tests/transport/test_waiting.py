@@ -19,7 +19,7 @@ def test_whoever_puts_more_than_there_is_room_for_waits_until_some_is_taken(mess
     async def test():
         waiting = Waiting()
         for _ in range(most):
-            assert await asyncio.wait_for(waiting.put(message), 1.0)
+            assert await asyncio.wait_for(waiting.put(message), 30.0)
         late = [asyncio.ensure_future(waiting.put(message)) for _ in range(3)]
         assert not await soon(late[0])
         await waiting.take()
@@ -69,7 +69,7 @@ def test_a_taker_that_gives_up_at_the_last_moment_leaves_the_message_to_the_next
         await soon(takers[0])
         await waiting.put(b"x")
         takers[0].cancel()
-        assert await asyncio.wait_for(takers[1], 1.0) == b"x"
+        assert await asyncio.wait_for(takers[1], 30.0) == b"x"
         assert takers[0].cancelled()
 
     asyncio.run(test())

@@ -45,7 +45,7 @@ async def connected():
 
 async def is_closed(reader):
     try:
-        return not await asyncio.wait_for(reader.read(), 10.0 * READ_S)
+        return not await asyncio.wait_for(reader.read(), 30.0)
     except ConnectionResetError:
         return True
 

@@ -330,7 +330,7 @@ def test_contexts_are_for_the_active_participants_own_processes_only(world):
         client = client_of(world.local, "app")
         try:
             requests = (DecideRequest("user-0", ("arm-0",)),)
-            await client.gather(GatherRequest(requests), timeout_s=5.0)
+            await client.gather(GatherRequest(requests), timeout_s=30.0)
         finally:
             await client.close()
 

@@ -51,7 +51,7 @@ class MemoryNetwork:
     ...     async def greet(link):
     ...         await link.send(Welcome(epoch=1))
     ...     await network.start(greet)
-    ...     link = await network.dialer("bank").dial(timeout_s=1.0)
+    ...     link = await network.dialer("bank").dial(timeout_s=10.0)
     ...     print(await link.receive())
     ...     await network.stop(grace_s=1.0)
     >>> from vfbandits.protocol.messages import Welcome

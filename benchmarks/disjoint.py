@@ -1,9 +1,9 @@
-"""What a decision costs in layout disjoint when many arms have been rewarded: as much as at first.
+"""What a decision costs in layout disjoint when many arms have been rewarded.
 
 Two campaigns on logs in memory play in turns, in blocks, so that whatever slows the machine slows
-both; on a machine that does other work too, CPU time says more than the wall clock.  Also the
-bandit alone, whose time is the caches' when the arms of a decision are spread over
-many megabytes; how long a snapshot holds the event loop; and how long a restart takes.
+both; on a machine that does other work too, the wall clock of a campaign is noise, and CPU time
+says more.  Also the bandit alone, which slows down with the memory that the asked arms are spread
+over; how long a snapshot holds the event loop; and how long a restart takes.
 """
 
 import argparse

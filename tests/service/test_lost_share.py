@@ -21,6 +21,7 @@ from vfbandits.service.http_settings import CampaignPlan
 from vfbandits.service.log import logger_for
 from vfbandits.service.run import _journal, build_active, open_models
 from vfbandits.service.settings import load_active
+from vfbandits.store.witness import Head, Witness
 from vfbandits.transport.channel import Peer
 
 WIDTHS = {"shop": 3, "bank": 2, "news": 2}
@@ -163,3 +164,16 @@ def test_preflight_knows_from_the_seats_where_the_journal_is_elsewhere(tmp_path)
     seats = json.loads((served.state("shop") / "seats.json").read_text())
     assert seats["has_share"] == ["bank", "news"]
     assert "epoch-1.share is not there" in only_problem(check(served.files), "shares")
+
+
+@pytest.mark.parametrize("position", [0, 3])
+def test_preflight_knows_from_the_witness_what_a_database_holds(tmp_path, position):
+    """Of a trainer that nobody has joined yet: it has no seats, and its journal is elsewhere."""
+    served = made(tmp_path)
+    folder = served.state("shop") / "witness"
+    folder.mkdir(parents=True)
+    witness = Witness(folder / "mail.head")
+    witness.note(Head(position))
+    witness.close()
+    found = states(check(served.files), "shares")
+    assert ("problem" in found) == (position > 0)

@@ -97,10 +97,11 @@ def _epoch_of_seats(state: Path) -> int | None:
 
 
 def _has_learnt(settings: ActiveSettings) -> bool:
-    """Whether a journal in the state folder has records, as its lock notes."""
+    """Whether the journal of a campaign, in a file or a database, has records, as was noted."""
     state = settings.place.state
     journals = [state / "journal.db", *sorted((state / "campaigns").glob("*.db"))]
-    return any((noted_in(lock_path(journal)) or Head(0)).position for journal in journals)
+    witnesses = [*map(lock_path, journals), *sorted((state / "witness").glob("*.head"))]
+    return any((noted_in(witness) or Head(0)).position for witness in witnesses)
 
 
 def _is_orthonormal(share: MaskShare) -> bool:

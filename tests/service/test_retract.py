@@ -286,3 +286,19 @@ def test_the_command_makes_no_journal_and_is_refused_while_one_is_open(tmp_path)
     journal.close()
     assert done.exit_code == 2
     assert "one writer" in done.stderr
+
+
+def test_a_reward_that_went_with_its_arms_model_cannot_be_taken_back():
+    async def main():
+        bandit = DurableBandit.open(MemoryJournal(), maker(floor=0.0))
+        for name in ("a", "b"):  # the same arm, the same context: a downdate would go through
+            decision = await bandit.decide(np.ones(3), arms=["tea"], decision_id=name)
+            await bandit.reward(decision, 1.0)
+            if name == "a":
+                await bandit.drop_arms(["tea"], at=1.0)
+        with pytest.raises(ConflictError, match="'tea' that was let go since"):
+            await bandit.retract("a", by="ops")
+        assert await bandit.retract("b", by="ops") == 1.0
+        await bandit.close()
+
+    asyncio.run(main())

@@ -388,6 +388,7 @@ class DurableBandit:
                     f"event {decision_id!r} needs a reward that was learnt, got an event that is "
                     f"{past.status}; nothing was changed"
                 )
+            await self._refuse_if_dropped(past.decided)
             seen = await self._carried(past.decided)
             with self._or_break_off(SettingError, ContextError, ArmError):
                 self._model.bandit.retract(seen, value)
@@ -395,6 +396,28 @@ class DurableBandit:
             model, epoch, at = seen.model, self._model.epoch, self._clock()
             await self._log(Retracted(decision_id, value, seen.x, model, epoch, at, by))
         return value
+
+    async def _refuse_if_dropped(self, decided: Decided) -> None:
+        """An arm's model that was let go has taken the reward with it."""
+        if decided.model is None:
+            return
+
+        def is_dropped() -> bool:
+            kept = self._journal.remains()
+            whole = self._journal.read(after=self._journal.compacted_to)
+            is_learnt = False
+            for _, event in chain(kept, whole):
+                if isinstance(event, Rewarded) and event.decision_id == decided.decision_id:
+                    is_learnt = True
+                elif is_learnt and isinstance(event, ArmsDropped) and decided.model in event.arms:
+                    return True
+            return False
+
+        if await asyncio.to_thread(is_dropped):
+            raise ConflictError(
+                f"event {decided.decision_id!r} has taught a model of arm {decided.model!r} that "
+                "was let go since, and its reward with it; nothing was changed"
+            )
 
     async def _carried(self, decided: Decided) -> Observation:
         """What a decision left to learn from, behind the masks of now."""

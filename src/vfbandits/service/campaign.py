@@ -415,7 +415,7 @@ class Campaign:
             return []
         decided = {
             position: str(event.decision_id)
-            for position, event in (await self._events_at(positions)).items()
+            for position, event in (await self._events_at(sorted(positions))).items()
             if isinstance(event, Decided)
         }
         found = await self.model.find_placed([*dict.fromkeys(decided.values())])

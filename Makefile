@@ -51,6 +51,7 @@ bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.federation
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.disjoint
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -34,13 +34,14 @@ def inject(fault, where):
 if __name__ == "__main__":
     fault, where = Path(sys.argv[1]), sys.argv[2]
     del sys.argv[1:3]
-    from vfbandits.cli import serve
+    from vfbandits.cli.serve import serve_app
+    from vfbandits.service import event_loop
 
-    real_run = serve.run
+    real_run = event_loop.run
 
     def run(main):
         inject(fault, where)
         return real_run(main)
 
-    serve.run = run
-    serve.serve_app()
+    event_loop.run = run
+    serve_app()

@@ -45,7 +45,8 @@ class Ended(NamedTuple):
 
 def uv(*words, **more):
     """Run the uv of this environment; its output is the error's text if it fails."""
-    return checked([Path(sys.executable).with_name("uv"), *words], timeout=INSTALL_S, **more)
+    command = [Path(sys.executable).with_name("uv"), "--system-certs", *words]
+    return checked(command, timeout=INSTALL_S, **more)
 
 
 def checked(command, **more):

@@ -145,7 +145,7 @@ def damage_the_last_record(world, campaign):
         database.commit()
 
 
-def test_a_damaged_end_is_dropped_and_said_and_all_before_it_stands(world):
+def test_a_damaged_end_is_refused_and_once_accepted_all_before_it_stands(world):
     damages = {DEFAULT: damage_the_write_ahead_log, OTHER: damage_the_last_record}
     answers, begins = {}, {}
     with world.client() as client:
@@ -157,16 +157,20 @@ def test_a_damaged_end_is_dropped_and_said_and_all_before_it_stands(world):
         world.local.kill("shop")
         for campaign, damage in damages.items():
             damage(world, campaign)
-        world.local.start("shop")
+        assert "--accept-loss" in refused_to_start(world)
+        world.local.start("shop", flags=["--accept-loss"])
         assert client.get("/readyz").status_code == 200
         for campaign, given in answers.items():
-            n_kept = position(client, campaign) - begins[campaign]
+            n_kept = (
+                position(client, campaign) - begins[campaign] - 1
+            )  # one record accepts the loss
             assert 1 <= n_kept < 10
             kept = [rank(world, client, f"end-{n}", campaign).content for n in range(n_kept)]
             assert kept == given[:n_kept]
-            assert position(client, campaign) == begins[campaign] + n_kept
+            assert position(client, campaign) == begins[campaign] + n_kept + 1
             assert rank(world, client, "end-9", campaign).status_code == 200
-    assert world.local.log_path("shop").read_text().count("lost at the end") == 2
+    accepted = [one for one in world.local.events("shop") if one["event"] == "loss_accepted"]
+    assert {one["campaign"] for one in accepted} == {DEFAULT, OTHER}
 
 
 def position(client, campaign):

@@ -34,7 +34,8 @@ def test_an_error_about_the_peers_own_request_comes_back_as_it_is(name):
 
 @pytest.mark.parametrize("kind", [*KEPT, ValueError, ZeroDivisionError, asyncio.TimeoutError])
 def test_of_any_other_error_the_peer_learns_nothing(kind):
-    status = status_of(kind("3.14 and a path /home/x"))
+    more = {"position": 3} if kind is errors.RecordError else {}
+    status = status_of(kind("3.14 and a path /home/x", **more))
     assert (status.code, status.sentence) == (grpc.StatusCode.INTERNAL, INTERNAL)
     again = error_of(failure(status))
     assert type(again) is errors.LinkError

@@ -116,7 +116,7 @@ class Forgotten:
     """
 
     decision_id: DecisionId
-    opened: int = 0
+    opened: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Activated:
     decision_id: DecisionId
     due: float | None
     at: float = 0.0
-    opened: int = 0
+    opened: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Eve
     >>> journal.append([Forgotten(name) for name in "abc"])
     3
     >>> events_at(journal, [1, 3])
-    {1: Forgotten(decision_id='a', opened=0), 3: Forgotten(decision_id='c', opened=0)}
+    {1: Forgotten(decision_id='a'), 3: Forgotten(decision_id='c')}
     """
     found: dict[int, Event] = {}
     for run in _runs(positions):

@@ -1,6 +1,8 @@
 """Rankers keep nothing: what they promise stands in the inbox, and the leader's log has it once."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import msgspec
@@ -663,3 +665,20 @@ def test_a_decision_that_cannot_be_taken_is_set_aside_and_its_neighbours_are_ent
         assert [event.decision_id for event in logged(world, Decided)] == ["own", "a", "b"]
 
     run(main())
+
+
+def test_a_ranker_starts_although_a_record_that_a_snapshot_covers_is_damaged(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading(consuming=False):
+            for number in range(6):
+                await world.leader.rank(asked(f"e{number}"))
+            await world.leader.model.snapshot()
+        with closing(sqlite3.connect(world.path)) as database:
+            database.execute("UPDATE event SET record = zeroblob(50) WHERE position = 3")
+            database.commit()
+        async with world.ranking() as ranker:
+            shown = [event.decision_id for _, event in await ranker.tail.read_end(100)]
+            assert shown == ["e0", "e1", "e3", "e4", "e5"]
+
+    asyncio.run(main())

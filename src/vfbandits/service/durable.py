@@ -9,7 +9,6 @@ the log or not; a reward sent again is learnt once either way.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -61,13 +60,12 @@ from vfbandits.store.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.store.journal import Journal
 from vfbandits.store.names import Found
 from vfbandits.store.places import events_at
-from vfbandits.store.repair import read_whole
+from vfbandits.store.repair import readable
 
 MOVES_KEPT = 4
 LIFTS_KEPT = 16
 NO_OLDER_MOVES: Final = (float("inf"), list[tuple[int, Moved]]())
 _TEXT = {str}
-_log = logging.getLogger(__name__)
 
 
 class DurableBandit:
@@ -606,25 +604,7 @@ class DurableBandit:
         Records that cannot be read are left out, and logged: a snapshot may cover them.
         """
         after = max(self._journal.compacted_to, self._journal.last_position - n_events)
-        return await asyncio.to_thread(self._read_behind, after)
-
-    def _read_behind(self, after: int) -> list[tuple[int, Event]]:
-        events: list[tuple[int, Event]] = []
-        errors: list[JournalError] = []
-        try:
-            for found in read_whole(self._journal.read, after):
-                if isinstance(found, RecordError):
-                    errors.append(found)
-                else:
-                    events.append(found)
-        except JournalError as error:  # nothing behind it can be read
-            errors.append(error)
-        if errors:
-            _log.warning(
-                "%d records of the log cannot be read and are left out, the first because %s; "
-                "see vfb log verify and vfb log repair", len(errors), errors[0]
-            )  # fmt: skip
-        return events
+        return await asyncio.to_thread(readable, self._journal.read, after)
 
     async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
         """Carry all that was learnt to the masks of a later epoch; returns when that is durable.

@@ -15,6 +15,7 @@ from vfbandits.service.supervised import Supervised, Supervisor
 from vfbandits.store.events import Event
 from vfbandits.store.fold import Model
 from vfbandits.store.journal import JournalReader
+from vfbandits.store.repair import readable
 
 EVENTS_AT_ONCE = 1_000
 LOOK_EVERY_S = 0.05
@@ -82,12 +83,16 @@ class Tail:
         return time.monotonic() - self._caught_up
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
-        """The last events that were applied, or those behind the log's compaction if fewer."""
+        """The last events that were applied, or those behind the log's compaction if fewer.
+
+        Damaged records are left out: a snapshot may cover them.
+        """
         position = self.model.position
 
         def read() -> list[tuple[int, Event]]:
             after = max(self._reader.compacted_to, position - n_events)
-            return list(islice(self._reader.read(after=after), max(0, position - after)))
+            events = readable(self._reader.read, after)
+            return [one for one in events if one[0] <= position]
 
         return await asyncio.to_thread(read)
 

@@ -6,6 +6,7 @@ snapshot is part of what was learnt since: it is set aside only where its loss i
 are records that do not fit without it, such as the reward of a decision that is gone.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from vfbandits.errors import JournalError, JournalLossError, RecordError
 from vfbandits.store.events import Decided, Event, Moved, SetAside
 from vfbandits.store.fold import MakeMove, Model, remask
 from vfbandits.store.journal import Journal, JournalReader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,28 @@ def read_whole(
             yield error
         else:
             return
+
+
+def readable(
+    read: Callable[[int], Iterator[tuple[int, Event]]], after: int
+) -> list[tuple[int, Event]]:
+    """Events behind ``after``; records that cannot be read are left out, and one line says so."""
+    events: list[tuple[int, Event]] = []
+    errors: list[JournalError] = []
+    try:
+        for found in read_whole(read, after):
+            if isinstance(found, RecordError):
+                errors.append(found)
+            else:
+                events.append(found)
+    except JournalError as error:  # nothing behind it can be read
+        errors.append(error)
+    if errors:
+        _log.warning(
+            "%d records of the log cannot be read and are left out, the first because %s; see "
+            "vfb log verify and vfb log repair", len(errors), errors[0]
+        )  # fmt: skip
+    return events
 
 
 def _broken(

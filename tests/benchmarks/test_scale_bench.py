@@ -27,6 +27,7 @@ def test_the_time_of_a_process_grows_with_its_work():
         sum(range(10_000))
 
 
+@pytest.mark.long
 def test_both_are_played_and_every_process_is_accounted_for(tmp_path):
     plan = scale.Plan(turns=1, seconds=0.5, in_flight=8, loads=(scale.REWARDED,))
     seen = scale.race(tmp_path, plan)

@@ -82,12 +82,13 @@ def federation_init(folder, out):
 
 SMALL = ("--dim", 6, "--arms", 3, "--rounds", 5)
 # Words after the command, where {} is the folder; the exit code; a key of the document.
+DEMO = ("demo",)  # five processes, which another test starts too
 CASES = {
     ("parity",): ([*SMALL], 0, "decisions_equal"),
     ("simulate",): ([*SMALL, "--seeds", 1, "--processes", 1, "--out", "{}/sim"], 0, "contestants"),
     ("reproduce",): (["list"], 0, "figures"),
     ("evaluate",): (["{}/log.csv", "--resamples", 20, "--out", "{}/eval"], 0, "estimates"),
-    ("demo",): (["--quick", "--out", "{}/demo"], 0, "decisions_total"),
+    DEMO: (["--quick", "--out", "{}/demo"], 0, "decisions_total"),
     ("pki", "init"): (["--federation", "other", "--dir", "{}/other"], 0, "facts"),
     ("pki", "request"): (
         ["--federation", "fair", "--name", "gym", "--role", "application", "--dir", "{}/gym"],
@@ -130,7 +131,13 @@ def test_every_command_with_the_flag_is_tried():
     assert set(CASES) | ELSEWHERE == accepts_json()
 
 
-@pytest.mark.parametrize("names", CASES, ids=" ".join)
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(names, id=" ".join(names), marks=pytest.mark.long if names == DEMO else ())
+        for names in CASES
+    ],
+)
 def test_the_output_is_one_object_and_nothing_else(names, folder):
     words, code, key = CASES[names]
     text = vfb(*names, *(str(word).format(folder) for word in words), "--json", code=code)

@@ -6,7 +6,11 @@ import sys
 
 import pytest
 
-pytest.importorskip("numba")
+from vfbandits.core import kernels
+
+pytestmark = pytest.mark.skipif(
+    kernels.load() is None, reason="numba (extra 'fast') is off or missing"
+)
 
 SCRIPT = """
 import json, sys

@@ -37,7 +37,10 @@ def by_length(names):
     return [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in names]
 
 
-@pytest.mark.parametrize("is_lowest", [False, True], ids=["newest", "lowest"])
+@pytest.mark.parametrize(
+    "is_lowest",
+    [pytest.param(False, id="newest"), pytest.param(True, id="lowest", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("name", by_length(ROWS))
 def test_the_first_commands_of_a_row_run(name, is_lowest, environment):
     fresh = environment(name, is_lowest=is_lowest)

@@ -287,7 +287,7 @@ class Tampering(Faults):
         self.all_is_well()
 
 
-STEPS = settings(max_examples=80 * MORE, stateful_step_count=40)
+STEPS = settings(max_examples=50 * MORE, stateful_step_count=40)
 MANY = settings(max_examples=1_000, stateful_step_count=60, derandomize=False, print_blob=True)
 
 

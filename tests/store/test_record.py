@@ -1,5 +1,6 @@
 """Events as bytes: exact both ways, and no damage goes unseen."""
 
+import json
 import struct
 import zlib
 
@@ -209,3 +210,16 @@ def test_no_event_shows_a_context_a_user_or_a_matrix():
     event = Decided("a", 1, 0, np.array([0.123456]), user="u-99", note=b"roster")
     shown = repr(event) + repr(Moved(1, np.array([[0.123456]]), b"roster"))
     assert not any(secret in shown for secret in ("0.123456", "u-99", "roster"))
+
+
+def test_a_decision_of_version_0_1_0_which_does_not_say_how_long_it_took_is_read():
+    record = encode(Decided("a", "tea", 0, np.ones(2), at=3.0, due=9.0, seconds=0.25, note=b"n"))
+    version, kind, zero, size, n_floats = struct.unpack_from("<BBHII", record)
+    fields = json.loads(record[12 : 12 + size])
+    assert fields.pop() == 0.25
+    text = json.dumps(fields).encode()
+    head = struct.pack("<BBHII", version, kind, zero, len(text), n_floats)
+    body = head + text + record[12 + size : -4]
+    older = decode(body + struct.pack("<I", zlib.crc32(body)), 1)
+    assert (older.decision_id, older.due, older.note, older.seconds) == ("a", 9.0, b"n", 0.0)
+    assert older.x.tolist() == [1.0, 1.0]

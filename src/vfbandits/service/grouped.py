@@ -91,7 +91,7 @@ class Grouped(Generic[Q, A]):
             if len(answers) != len(asked):
                 raise RuntimeError(f"{len(asked)} questions need as many answers, "
                                    f"got {len(answers)}")  # fmt: skip
-        except Exception as error:  # noqa: BLE001  (whoever waits is told, whatever it was)
+        except Exception as error:  # noqa: BLE001  (every waiter gets the error, whatever it was)
             for _, waiter in asked:
                 if not waiter.done():
                     waiter.set_exception(error)

@@ -27,7 +27,7 @@ MAX_KEPT_BYTES = 256 << 20
 MAX_ROUND = (1 << 63) - 1
 VERSION = 2
 
-# Whoever opens the file, by whatever way: a reservation and the last stamp never decrease.
+# A reservation and the last stamp never decrease, whichever program writes to the file.
 _TABLES = """
 CREATE TABLE reservation (
     id INTEGER PRIMARY KEY CHECK (id = 1), round INTEGER NOT NULL

@@ -32,7 +32,7 @@ browser:
 
 test: $(READY) browser lint ## what CI runs
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= -m "not long"
-	VFBANDITS_COMPILED=0 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-append --cov-report= -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/store/test_snapshot.py
+	VFBANDITS_COMPILED=0 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-append --cov-report= -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/journal/test_snapshot.py
 	$(BIN)/python -m coverage report --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/compiled.py' --fail-under=99
 
 test-wheel: $(READY) ## the wheel and the image in fresh environments: every row of docs/dependencies.md
@@ -41,7 +41,7 @@ test-wheel: $(READY) ## the wheel and the image in fresh environments: every row
 test-long: $(READY) browser ## a million updates, and thousands of fresh random worlds
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest -m long
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/store tests/protocol
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/journal tests/protocol
 
 bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.speed

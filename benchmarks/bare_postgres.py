@@ -14,10 +14,10 @@ import psycopg
 from psycopg import sql
 
 from benchmarks.long_log import events
-from vfbandits.store.events import Event
-from vfbandits.store.names import Names
-from vfbandits.store.postgres_journal import PostgresJournal
-from vfbandits.store.record import encode
+from vfbandits.campaign.events import Event
+from vfbandits.journal.lookup import Names
+from vfbandits.journal.postgres.journal import PostgresJournal
+from vfbandits.journal.record import encode
 
 OURS = "ours"
 DIM = 100

@@ -64,8 +64,8 @@ def main() -> None:
 
 def measure(source: Path, folder: Path) -> dict[str, float]:
     """Featurise one file in this process: rows, seconds, and the most memory it had."""
-    from vfbandits.datasets.criteo_features import featurise  # noqa: PLC0415  (counts as ours)
-    from vfbandits.datasets.criteo_file import CriteoFile  # noqa: PLC0415
+    from vfbandits.datasets.criteo.features import featurise  # noqa: PLC0415  (counts as ours)
+    from vfbandits.datasets.criteo.file import CriteoFile  # noqa: PLC0415
 
     wall, cpu = time.perf_counter(), time.process_time()
     facts = featurise(CriteoFile(source), folder).facts

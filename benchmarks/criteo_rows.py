@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from vfbandits.datasets.criteo_columns import CATEGORIES, LABEL, NUMBERS
-from vfbandits.datasets.criteo_marginals import CategoryFacts, load_marginals
-from vfbandits.datasets.criteo_world import sample_users
+from vfbandits.datasets.criteo.columns import CATEGORIES, LABEL, NUMBERS
+from vfbandits.datasets.criteo.marginals import CategoryFacts, load_marginals
+from vfbandits.datasets.criteo.world import sample_users
 
 ROWS_AT_ONCE = 100_000
 GROWTH = 0.9  # C3 has 62 thousand values in 137 thousand rows and 10 million in 46 million

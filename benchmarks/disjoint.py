@@ -19,19 +19,19 @@ from typing import TypeAlias
 import numpy as np
 
 import vfbandits as vfb
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.arrays import Counts, Matrix
 from vfbandits.core.context import Split
 from vfbandits.core.warm_up import warm_up
+from vfbandits.http.asking import answer_of
+from vfbandits.journal.fold import Model
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.protocol.application import DecideRequest
-from vfbandits.service.batch import Contexts
-from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.deciding import Asked
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.fold import Model
-from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
-from vfbandits.store.snapshot import open_sealed, seal_snapshot
-from vfbandits.web.asking import answer_of
+from vfbandits.serving.deciding import Asked
+from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.leader import Campaign
+from vfbandits.serving.rounds import Contexts
 
 DIM = 20
 ASKED = 10

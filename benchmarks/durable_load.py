@@ -7,8 +7,8 @@ import numpy as np
 
 import vfbandits as vfb
 from vfbandits.core.arrays import Matrix
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.journal import Journal
+from vfbandits.journal.base import Journal
+from vfbandits.serving.durable import DurableBandit
 
 DIM, N_ARMS = 100, 10
 VISITORS = 256

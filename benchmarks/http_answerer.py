@@ -14,7 +14,7 @@ import grpc
 
 from benchmarks.http_fan_out import ASKED_BYTES, CLIENT, JOIN
 from benchmarks.loopback_tls import HOST, LoopbackCertificates
-from vfbandits.service.event_loop import run
+from vfbandits.transport.event_loop import run
 
 MOST_ROUNDS = 64
 

@@ -20,13 +20,13 @@ from starlette.types import ASGIApp
 from benchmarks.http_federation import BURST, RATE
 from benchmarks.http_line import Turn, answer_lines
 from benchmarks.loopback_tls import HOST
-from vfbandits.service.event_loop import run
-from vfbandits.service.http_settings import HttpSettings
-from vfbandits.web.gate import guarded, limits_of
-from vfbandits.web.gauges import Readings
-from vfbandits.web.metrics import Metrics
-from vfbandits.web.server import HttpServer
-from vfbandits.web.types import RankRequest
+from vfbandits.client.schemas import RankRequest
+from vfbandits.http.access.gate import guarded, limits_of
+from vfbandits.http.server import HttpServer
+from vfbandits.settings.http import HttpSettings
+from vfbandits.telemetry.gauges import Readings
+from vfbandits.telemetry.metrics import Metrics
+from vfbandits.transport.event_loop import run
 
 _decode = msgspec.json.Decoder(RankRequest).decode
 _encode = msgspec.json.Encoder().encode

@@ -24,7 +24,7 @@ import grpc
 from benchmarks.http_line import Turn, answer_lines
 from benchmarks.loopback_tls import HOST, issue_certificates
 from benchmarks.process import ONE_THREAD, ROOT
-from vfbandits.service.event_loop import run
+from vfbandits.transport.event_loop import run
 from vfbandits.transport.rpc.options import SERVER, channel_options
 
 SERVICE, METHOD = "benchmark.FanOut", "Join"

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from benchmarks.http_load import Load
 from benchmarks.loopback_tls import HOST
+from vfbandits.demo.local import LocalFederation, Plan
+from vfbandits.demo.rehearsal import Town
+from vfbandits.http.access.key_file import add_key
+from vfbandits.http.access.keys import make_key
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.local import LocalFederation, Plan
-from vfbandits.service.rehearsal import Town
-from vfbandits.web.key_file import add_key
-from vfbandits.web.keys import make_key
 
 N_USERS = 64
 CONNECT_S = 60.0

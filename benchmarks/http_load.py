@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from benchmarks.http_line import Turn, answer_lines
 from benchmarks.loopback_tls import HOST
-from vfbandits.service.event_loop import run
+from vfbandits.transport.event_loop import run
 
 HEAD_END = b"\r\n\r\n"
 LENGTH = b"content-length: "

@@ -25,11 +25,11 @@ from benchmarks.durable_load import DIM, events_per_second
 from benchmarks.long_log import make_bandit, write_long_log
 from benchmarks.postgres_server import postgres_url
 from benchmarks.process import ROOT
-from vfbandits.service.durable import DurableBandit
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.open import open_journal
+from vfbandits.journal.sqlite.journal import SqliteJournal
+from vfbandits.serving.durable import DurableBandit
 from vfbandits.simulate.threads import one_thread
-from vfbandits.store.key import JournalKey
-from vfbandits.store.open_journal import open_journal
-from vfbandits.store.sqlite_journal import SqliteJournal
 
 OUT = ROOT / "out" / "benchmarks"
 LEAST_EVENTS = 5_000.0

@@ -12,14 +12,15 @@ from typing import Self
 import numpy as np
 
 from benchmarks.loopback_tls import HOST
+from vfbandits.demo.local import LocalFederation, Plan
+from vfbandits.demo.rehearsal import Town
+from vfbandits.pki.member import tls_files
 from vfbandits.protocol.application import DecideRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.active import ActiveService
-from vfbandits.service.local import LocalFederation, Plan
-from vfbandits.service.log import logger_for, start_logging
-from vfbandits.service.rehearsal import Town
-from vfbandits.service.run import build_active, tls_files
-from vfbandits.service.settings import load_active
+from vfbandits.serving.active import ActiveService
+from vfbandits.serving.run import build_active
+from vfbandits.settings.services import load_active
+from vfbandits.telemetry.log import logger_for, start_logging
 from vfbandits.transport.channel import Peer
 from vfbandits.transport.rpc.server import RpcListener
 

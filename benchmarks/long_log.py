@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import vfbandits as vfb
+from vfbandits.campaign.events import Decided, Event, Rewarded
 from vfbandits.core.bandit import Bandit
-from vfbandits.store.events import Decided, Event, Rewarded
-from vfbandits.store.fold import Model
-from vfbandits.store.journal import Journal
+from vfbandits.journal.base import Journal
+from vfbandits.journal.fold import Model
 
 EVENTS_AT_ONCE = 5_000
 CONTRIBUTORS = ("shop", "bank", "news")

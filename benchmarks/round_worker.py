@@ -15,8 +15,8 @@ from benchmarks.latencies import Play, measure_rounds
 from benchmarks.live_federation import LiveFederation, Shape
 from benchmarks.raw_fan_out import RawFanOut
 from benchmarks.raw_streams import RawStreams
-from vfbandits.service.event_loop import run
 from vfbandits.simulate.threads import one_thread
+from vfbandits.transport.event_loop import run
 
 
 async def serve(contestant: AbstractAsyncContextManager[object], play: Play) -> None:

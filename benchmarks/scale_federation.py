@@ -32,14 +32,14 @@ from benchmarks.http_federation import (
 from benchmarks.http_load import Load
 from benchmarks.loopback_tls import HOST
 from benchmarks.process import ONE_THREAD
+from vfbandits.demo.local import LocalFederation, Plan
+from vfbandits.demo.rehearsal import Town
+from vfbandits.http.access.key_file import add_key
+from vfbandits.http.access.keys import make_key
+from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.application import StatusRequest
 from vfbandits.protocol.roster import APPLICATION, Terms
-from vfbandits.service.local import LocalFederation, Plan
-from vfbandits.service.rehearsal import Town
-from vfbandits.service.run import server_name, tls_files
 from vfbandits.transport.rpc.application import ApplicationClient
-from vfbandits.web.key_file import add_key
-from vfbandits.web.keys import make_key
 
 JOURNAL = "VFB_BENCHMARK_JOURNAL"
 LEADER, RANKER, DATABASE = "leader", "ranker", "postgresql"

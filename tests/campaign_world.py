@@ -6,13 +6,13 @@ from hashlib import blake2b
 import numpy as np
 
 import vfbandits as vfb
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.context import Split
-from vfbandits.service.batch import Contexts
-from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
-from vfbandits.web.asking import answer_of
+from vfbandits.http.asking import answer_of
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.leader import Campaign
+from vfbandits.serving.rounds import Contexts
 
 ARMS = ("tea", "coffee", "milk")
 

@@ -18,9 +18,9 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vfbandits.web import types
-from vfbandits.web.openapi_examples import example_of
-from vfbandits.web.openapi_paths import OPERATIONS
+from vfbandits.client import schemas
+from vfbandits.http.openapi.examples import example_of
+from vfbandits.http.openapi.paths import OPERATIONS
 
 PROBLEM = "application/problem+json"
 
@@ -59,7 +59,7 @@ class Says:
 
 
 def problem(status, title, detail=""):
-    return msgspec.json.encode(types.Problem("about:blank", title, status, detail))
+    return msgspec.json.encode(schemas.Problem("about:blank", title, status, detail))
 
 
 class Contract:
@@ -107,7 +107,7 @@ class Contract:
             await asyncio.sleep(fault.delay_s)
         asked = msgspec.json.decode(text, type=operation.request) if operation.request else None
         status, answer = getattr(self, operation.deed)(asked, request.path_params)
-        media = PROBLEM if isinstance(answer, types.Problem) else "application/json"
+        media = PROBLEM if isinstance(answer, schemas.Problem) else "application/json"
         encoded = msgspec.json.encode(answer)
         # More is promised than sent, so the server has to close the connection.
         more = {"content-length": str(len(encoded) + 1)} if isinstance(fault, Lost) else {}
@@ -116,64 +116,64 @@ class Contract:
     def rank(self, asked, _):
         ids = [each if isinstance(each, str) else each.id for each in asked.arms]
         made = msgspec.structs.replace(
-            example_of(types.RankResponse), event_id=asked.event_id, arm=ids[0]
+            example_of(schemas.RankResponse), event_id=asked.event_id, arm=ids[0]
         )
         return 200, self.events.setdefault(asked.event_id, made)
 
     def rank_batch(self, asked, _):
         answers = [self.rank(each, _)[1] for each in asked.requests]
-        return 200, types.BatchRankResponse([types.RankResult(each) for each in answers])
+        return 200, schemas.BatchRankResponse([schemas.RankResult(each) for each in answers])
 
     def reward(self, asked, named):
         event_id = named["event_id"]
         if event_id not in self.events:
-            return 404, types.Problem("about:blank", "Unknown event", 404, "wanted a known id")
+            return 404, schemas.Problem("about:blank", "Unknown event", 404, "wanted a known id")
         before = self.rewards.setdefault((event_id, asked.reward_id), asked)
         if before is asked:
-            return 200, types.RewardResponse(event_id, "learnt")
+            return 200, schemas.RewardResponse(event_id, "learnt")
         if before == asked:
-            return 200, types.RewardResponse(event_id, "repeated")
-        return 409, types.Problem("about:blank", "Contradiction", 409, "wanted the same value")
+            return 200, schemas.RewardResponse(event_id, "repeated")
+        return 409, schemas.Problem("about:blank", "Contradiction", 409, "wanted the same value")
 
     def reward_batch(self, asked, _):
         results = []
         for each in asked.rewards:
-            request = types.RewardRequest(each.value, each.reward_id)
+            request = schemas.RewardRequest(each.value, each.reward_id)
             status, told = self.reward(request, {"event_id": each.event_id})
-            results.append(types.RewardResult(**{"answer" if status == 200 else "problem": told}))
-        return 200, types.BatchRewardResponse(results)
+            results.append(schemas.RewardResult(**{"answer" if status == 200 else "problem": told}))
+        return 200, schemas.BatchRewardResponse(results)
 
     def activate(self, _, named):
-        return 200, types.ActivateResponse(named["event_id"], activated=True)
+        return 200, schemas.ActivateResponse(named["event_id"], activated=True)
 
     def retract(self, _, named):
-        return 200, types.RetractResponse(named["event_id"], 1e5)
+        return 200, schemas.RetractResponse(named["event_id"], 1e5)
 
     def event(self, _, named):
         answer = self.events.get(named["event_id"])
         if answer is None:
-            return 404, types.Problem("about:blank", "Unknown event", 404)
-        made = example_of(types.EventResponse)
+            return 404, schemas.Problem("about:blank", "Unknown event", 404)
+        made = example_of(schemas.EventResponse)
         return 200, msgspec.structs.replace(made, event_id=answer.event_id, answer=answer)
 
     def model(self, _, named):
-        made = example_of(types.ModelResponse)
+        made = example_of(schemas.ModelResponse)
         return 200, msgspec.structs.replace(made, campaign=named.get("campaign", "default"))
 
     def config(self, _, named):
-        made = example_of(types.ConfigResponse)
+        made = example_of(schemas.ConfigResponse)
         return 200, msgspec.structs.replace(made, campaign=named.get("campaign", "default"))
 
     def change_config(self, _, named):
         return self.config(_, named)
 
     def campaigns(self, *_):
-        return 200, types.CampaignsResponse(["default", "summer"])
+        return 200, schemas.CampaignsResponse(["default", "summer"])
 
     def readyz(self, *_):
         if self.is_ready:
-            return 200, types.Health("ok")
-        return 503, types.Health("unavailable", ["the log is being read"])
+            return 200, schemas.Health("ok")
+        return 503, schemas.Health("unavailable", ["the log is being read"])
 
 
 def bound_socket(port=0):

@@ -8,9 +8,9 @@ import pytest
 
 import vfbandits as vfb
 from vfbandits.errors import RewardError
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
-from vfbandits.store.record import decode
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.record import decode
+from vfbandits.serving.durable import DurableBandit
 
 ARMS = ["w", "x", "y", "z"]
 

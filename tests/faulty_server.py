@@ -11,10 +11,10 @@ from pathlib import Path
 
 # What each background task calls again and again.
 FAULTS = {
-    "settle": ("vfbandits.service.campaign", "Campaign", "settle"),
-    "federation": ("vfbandits.service.active", "ActiveService", "_tick"),
-    "link": ("vfbandits.service.passive", "PassiveService", "_answer"),
-    "journal": ("vfbandits.service.durable", "DurableBandit", "snapshot"),
+    "settle": ("vfbandits.serving.leader", "Campaign", "settle"),
+    "federation": ("vfbandits.serving.active", "ActiveService", "_tick"),
+    "link": ("vfbandits.participant.passive", "PassiveService", "_answer"),
+    "journal": ("vfbandits.serving.durable", "DurableBandit", "snapshot"),
 }
 
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     fault, where = Path(sys.argv[1]), sys.argv[2]
     del sys.argv[1:3]
     from vfbandits.cli.serve import serve_app
-    from vfbandits.service import event_loop
+    from vfbandits.transport import event_loop
 
     real_run = event_loop.run
 

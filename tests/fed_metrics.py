@@ -2,11 +2,11 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from vfbandits.service.observer import Heard, Ranked
-from vfbandits.web.connection_counts import ConnectionCounts
-from vfbandits.web.counters import STATUSES
-from vfbandits.web.gauges import CampaignGauges, ParticipantGauges, Readings
-from vfbandits.web.metrics import Metrics
+from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.telemetry.connection_counts import ConnectionCounts
+from vfbandits.telemetry.counters import STATUSES
+from vfbandits.telemetry.gauges import CampaignGauges, ParticipantGauges, Readings
+from vfbandits.telemetry.metrics import Metrics
 
 NEWS = CampaignGauges(
     "news",

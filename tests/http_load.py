@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from vfbandits.store.events import Activated, Configured, Decided, Reported, Rewarded
+from vfbandits.campaign.events import Activated, Configured, Decided, Reported, Rewarded
 
 DEFAULT, SUMS = "default", "sums"
 SUM_WAIT_S = 1.5

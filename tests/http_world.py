@@ -6,9 +6,9 @@ import time
 
 import httpx2
 
+from vfbandits.demo.local import LocalFederation, Plan
+from vfbandits.demo.rehearsal import Town
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.local import LocalFederation, Plan
-from vfbandits.service.rehearsal import Town
 
 READY_S = 60.0
 PATIENCE = "deadline_s = 1.0\n"  # four times the default: a busy machine is slow

@@ -2,8 +2,8 @@
 
 from journals import KEY, OnPostgres, query
 
-from vfbandits.store.inbox_memory import MemoryDrawer, MemoryInbox
-from vfbandits.store.inbox_postgres import PostgresInbox
+from vfbandits.journal.inbox.memory import MemoryDrawer, MemoryInbox
+from vfbandits.journal.inbox.postgres import PostgresInbox
 
 
 class DrawerInMemory:

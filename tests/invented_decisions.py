@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from vfbandits.service.observer import Heard, Ranked
+from vfbandits.campaign.observer import Heard, Ranked
 
 PARTICIPANTS = ("shop", "bank", "news", "telco")
 ARMS = ("loan", "savings", "card", "insurance", "mortgage", "travel", "pension", "shares")

@@ -11,7 +11,7 @@ import psycopg
 import servers
 
 import vfbandits as vfb
-from vfbandits.store.events import (
+from vfbandits.campaign.events import (
     Activated,
     ArmsDropped,
     Configured,
@@ -26,13 +26,13 @@ from vfbandits.store.events import (
     Rewarded,
     SetAside,
 )
-from vfbandits.store.key import JournalKey
-from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
-from vfbandits.store.postgres_journal import PostgresJournal
-from vfbandits.store.postgres_reader import PostgresReader
-from vfbandits.store.record import encode
-from vfbandits.store.sqlite_journal import SqliteJournal
-from vfbandits.store.sqlite_reader import SqliteReader
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.postgres.journal import PostgresJournal
+from vfbandits.journal.postgres.reader import PostgresReader
+from vfbandits.journal.record import encode
+from vfbandits.journal.sqlite.journal import SqliteJournal
+from vfbandits.journal.sqlite.reader import SqliteReader
 
 
 def postgres_url():

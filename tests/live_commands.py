@@ -9,8 +9,8 @@ from live_world import LiveWorld, Session, wait_until_connected
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.pki import load_roster
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.pki import load_roster
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 2}
 

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from vfbandits.core.bandit import Bandit
+from vfbandits.demo.local import LocalFederation, Plan
 from vfbandits.errors import LinkError
+from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.application import DecideRequest, RewardRequest, StatusRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.local import LocalFederation, Plan
-from vfbandits.service.run import server_name, tls_files
 from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 5, "post": 2, "gym": 3}

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 
 import vfbandits as vfb
-from vfbandits.service.durable import DurableBandit
+from vfbandits.serving.durable import DurableBandit
 
 ARMS = ["tea", "milk", "beer"]
 LAYOUTS = {

@@ -2,7 +2,7 @@
 
 import stat
 
-from vfbandits.service.pki import Grant, approve, create_request
+from vfbandits.pki import Grant, approve, create_request
 
 BANK = {"federation": "shops", "name": "bank", "role": "passive", "width": 3}
 SHOP = {"federation": "shops", "name": "shop", "role": "active", "width": 2}

@@ -9,10 +9,10 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from vfbandits.web.dashboard import dashboard_routes
-from vfbandits.web.observed.observatory import Observatory
-from vfbandits.web.refusals import Refusal, Unauthorized
-from vfbandits.web.refuse import on_error
+from vfbandits.dashboard.observatory import Observatory
+from vfbandits.http.dashboard import dashboard_routes
+from vfbandits.http.refusals import Refusal, Unauthorized
+from vfbandits.http.refuse import on_error
 
 
 def dashboard_app(observatory: Observatory, *, key: str | None = None) -> Starlette:

@@ -5,11 +5,11 @@ import shutil
 
 from live_world import LiveWorld
 
+from vfbandits.admin.preflight import preflight
 from vfbandits.core.mask import MaskShare
+from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.preflight import preflight
-from vfbandits.service.shares import ShareFiles
 
 WIDTHS = {"shop": 3, "bank": 2, "news": 2}
 

@@ -7,20 +7,20 @@ from campaign_world import ARMS, Clock, PlainSource, Watcher
 from durables import parts
 
 import vfbandits as vfb
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import LinkError, VFBanditsError
+from vfbandits.http.asking import answer_of
+from vfbandits.journal.inbox.memory import MemoryDrawer, MemoryInbox
+from vfbandits.journal.sqlite.journal import SqliteJournal
+from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.protocol.application import GatherReply
-from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.consume import Consumer, Hearers
-from vfbandits.service.deciding import Asked
-from vfbandits.service.durable import DurableBandit
-from vfbandits.service.ranker import Ranker, Shape, Sources
-from vfbandits.service.ranker_log import RankerLog
-from vfbandits.service.tail import Tail
-from vfbandits.store.inbox_memory import MemoryDrawer, MemoryInbox
-from vfbandits.store.sqlite_journal import SqliteJournal
-from vfbandits.store.sqlite_reader import SqliteReader
-from vfbandits.web.asking import answer_of
+from vfbandits.serving.consumer import Consumer, Hearers
+from vfbandits.serving.deciding import Asked
+from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.leader import Campaign
+from vfbandits.serving.replica import Ranker, Shape, Sources
+from vfbandits.serving.replica_journal import RankerLog
+from vfbandits.serving.tail import Tail
 
 
 def asked(event_id=None, *, user="ann", arms=ARMS, **more):

@@ -12,9 +12,9 @@ import psycopg
 from http_world import HttpWorld, free_port
 from journals import postgres_url, query
 
-from vfbandits.store.fold import Model, fold
-from vfbandits.store.key import read_key
-from vfbandits.store.postgres_reader import PostgresReader
+from vfbandits.journal.crypto import read_key
+from vfbandits.journal.fold import Model, fold
+from vfbandits.journal.postgres.reader import PostgresReader
 
 READY_S = 60.0
 VARIABLE = "VFB_SCALE_LOG"

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 
+from vfbandits.participant.run import build_passive
+from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.application import RewardRequest
-from vfbandits.service.log import logger_for
-from vfbandits.service.run import build_active, build_passive, listener_of, server_name, tls_files
-from vfbandits.service.settings import load_active, load_passive
+from vfbandits.serving.run import build_active, listener_of
+from vfbandits.settings.services import load_active, load_passive
+from vfbandits.telemetry.log import logger_for
 from vfbandits.transport.memory import MemoryNetwork
 from vfbandits.transport.rpc.client import RpcDialer
 

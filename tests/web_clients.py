@@ -3,8 +3,8 @@
 import asyncio
 import functools
 
-from vfbandits.web.async_client import AsyncClient
-from vfbandits.web.client import Client
+from vfbandits.client.async_client import AsyncClient
+from vfbandits.client.client import Client
 
 
 class Awaited:

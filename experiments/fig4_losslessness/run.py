@@ -11,12 +11,12 @@ from vfbandits.errors import SettingError
 from vfbandits.reproduce.config import number, whole, whole_numbers, word, words
 from vfbandits.reproduce.curves import kept_rounds
 from vfbandits.reproduce.rows import Row, Settings
+from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
 from vfbandits.simulate.steps import counted
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.world import WorldSettings, even_widths
-from vfbandits.store.policy_table import policy_from
 
 PARAMETERS = {"linucb": "beta", "lints": "posterior_scale"}
 COMMON = ("dim", "participants", "arms", "horizon", "noise", "ridge", "partial", "masks", "kept")

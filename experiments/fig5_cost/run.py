@@ -18,12 +18,12 @@ from vfbandits.core.bandit import Bandit
 from vfbandits.core.mask import deal_blockwise, deal_dense
 from vfbandits.core.policy import Policy
 from vfbandits.core.round import Federation
-from vfbandits.features.extra import require
+from vfbandits.extras import require
 from vfbandits.protocol.messages import DIGEST_SIZE, Answer
 from vfbandits.reproduce.config import number, whole, whole_numbers, word
 from vfbandits.reproduce.rows import Row, Settings
+from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.world import even_widths, unit_rows
-from vfbandits.store.policy_table import policy_from
 
 from . import model
 

@@ -5,11 +5,11 @@ import math
 from vfbandits.reproduce.config import number, numbers, whole, whole_numbers, word
 from vfbandits.reproduce.curves import kept_rounds
 from vfbandits.reproduce.rows import Row, Settings
+from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import cumulative_regret
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.world import WorldSettings, even_widths
-from vfbandits.store.policy_table import policy_from
 
 PARAMETERS = {"linucb": "beta", "lints": "posterior_scale"}
 COMMON = ("dim", "participants", "arms", "horizon", "ridge", "ratios", "kept", "shown")

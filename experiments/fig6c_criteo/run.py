@@ -7,10 +7,10 @@ aggregates of it and has a known optimum.  With it, the paper's replay is run on
 from pathlib import Path
 
 from vfbandits.core.policy import LinUCB
-from vfbandits.datasets.criteo_player import Context
-from vfbandits.datasets.criteo_replay import ReplayCell, replay_cell
-from vfbandits.datasets.criteo_study import CriteoWorldCell, play_in_world
-from vfbandits.datasets.criteo_table import CriteoTable
+from vfbandits.datasets.criteo.player import Context
+from vfbandits.datasets.criteo.replay import ReplayCell, replay_cell
+from vfbandits.datasets.criteo.study import CriteoWorldCell, play_in_world
+from vfbandits.datasets.criteo.table import CriteoTable
 from vfbandits.errors import SettingError
 from vfbandits.reproduce.config import number, numbers, whole, whole_numbers, word, words
 from vfbandits.reproduce.rows import Row, Settings

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB, Policy
     from vfbandits.core.round import Federation
     from vfbandits.errors import VFBanditsError
+    from vfbandits.journal.snapshot import load, save
     from vfbandits.simulate.parity import ParityReport, parity
-    from vfbandits.store.snapshot import load, save
 
 __all__ = [
     "OFUL",
@@ -47,7 +47,7 @@ _HOMES = {
     "vfbandits.core.round": ("Federation",),
     "vfbandits.errors": ("VFBanditsError",),
     "vfbandits.simulate.parity": ("ParityReport", "parity"),
-    "vfbandits.store.snapshot": ("load", "save"),
+    "vfbandits.journal.snapshot": ("load", "save"),
 }
 
 

@@ -7,9 +7,9 @@ from members import GENERATOR, join
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.pki import approve, create_authority, create_request, load_roster
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.pki import approve, create_authority, create_request, load_roster
-from vfbandits.service.settings import load_active, load_client, load_passive
+from vfbandits.settings.services import load_active, load_client, load_passive
 
 MEMBERS = [
     {"name": "shop", "role": "active", "width": 4},

@@ -20,11 +20,11 @@ from vfbandits.cli.main import app
 from vfbandits.cli.pki import RoleName
 from vfbandits.cli.reproduce import COLOURS
 from vfbandits.evaluate.evaluation import ESTIMATORS
+from vfbandits.journal.open import DEFAULT_NAME
 from vfbandits.protocol import roster
 from vfbandits.protocol.identity import GENERATOR
 from vfbandits.reproduce.claim import Verdict
 from vfbandits.simulate.world import ARM_DIM
-from vfbandits.store.open_journal import DEFAULT_NAME
 
 SOURCE = Path(vfbandits.cli.__file__).parent
 MEMBERS = {"shop": "active", "bank": "passive", "app": "application", "gen": "generator"}

@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from vfbandits.cli.keys import ScopeName, keys_app
-from vfbandits.web.caller import RIGHTS, Caller
-from vfbandits.web.key_file import add_key, read_keys
-from vfbandits.web.keys import KeyRing, make_key
-from vfbandits.web.refusals import Unauthorized
+from vfbandits.http.access.caller import RIGHTS, Caller
+from vfbandits.http.access.key_file import add_key, read_keys
+from vfbandits.http.access.keys import KeyRing, make_key
+from vfbandits.http.refusals import Unauthorized
 
 
 @pytest.fixture

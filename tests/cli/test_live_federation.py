@@ -20,9 +20,9 @@ from live_commands import (
 from live_world import Session
 
 from vfbandits import LinTS
+from vfbandits.pki import approve, create_authority, create_request, load_roster
 from vfbandits.protocol.application import DecideRequest, RewardRequest
-from vfbandits.service.pki import approve, create_authority, create_request, load_roster
-from vfbandits.service.settings import load_passive
+from vfbandits.settings.services import load_passive
 
 LINTS = 'policy = "lints"\nposterior_scale = 0.1\nseed = 7\n'
 

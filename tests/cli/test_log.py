@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from vfbandits.cli.log import log_app
 from vfbandits.cli.main import app
-from vfbandits.store.key import read_key, write_key
+from vfbandits.journal.crypto import read_key, write_key
 
 
 @pytest.fixture(params=[OnSqlite, OnPostgres])

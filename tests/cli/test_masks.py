@@ -5,10 +5,10 @@ from members import GENERATOR, join
 from typer.testing import CliRunner
 
 from vfbandits.cli.masks import masks_app
+from vfbandits.pki import Authority, Identity, create_authority, load_approved, load_roster
 from vfbandits.protocol.envelope import open_share
 from vfbandits.protocol.roster import Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
-from vfbandits.service.pki import Authority, Identity, create_authority, load_approved, load_roster
 
 
 @pytest.fixture

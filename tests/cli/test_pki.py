@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from vfbandits.cli.pki import pki_app
 from vfbandits.features.scaling import Scaling
+from vfbandits.pki import Identity, load_approved
 from vfbandits.protocol.roster import Member
-from vfbandits.service.pki import Identity, load_approved
 
 
 def run(*words, **environment):

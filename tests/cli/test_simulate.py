@@ -10,8 +10,8 @@ from command_words import beside_progress
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.settings.table import load_document
 from vfbandits.simulate.study_file import read_study
-from vfbandits.store.table import load_document
 
 SMALL = ["--dim", "10", "--arms", "4", "--rounds", "30", "--seeds", "2", "--processes", "1"]
 STUDY = """

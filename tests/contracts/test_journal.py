@@ -17,9 +17,9 @@ from journals import (
     snapshot,
 )
 
+from vfbandits.campaign.events import Forgotten, Rewarded
 from vfbandits.errors import JournalError, JournalLossError, SnapshotError
-from vfbandits.store.events import Forgotten, Rewarded
-from vfbandits.store.journal import Damage
+from vfbandits.journal.base import Damage
 
 
 @pytest.fixture(params=PLACES)

@@ -4,7 +4,7 @@ import pytest
 from journals import EVENTS, PLACES, compacted, harm, make_place, numbers, same
 
 from vfbandits.errors import JournalError
-from vfbandits.store.journal import Damage
+from vfbandits.journal.base import Damage
 
 
 @pytest.fixture(params=PLACES)

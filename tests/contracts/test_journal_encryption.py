@@ -9,11 +9,11 @@ import pytest
 from journals import EVENTS, KEY, PLACES, header_of, make_place, same, snapshot
 
 import vfbandits as vfb
+from vfbandits.campaign.events import Decided
 from vfbandits.errors import JournalError
-from vfbandits.store.codec import SEALED
-from vfbandits.store.events import Decided
-from vfbandits.store.journal import Damage
-from vfbandits.store.key import JournalKey
+from vfbandits.journal.base import Damage
+from vfbandits.journal.codec import SEALED
+from vfbandits.journal.crypto import JournalKey
 
 
 @pytest.fixture(params=PLACES)

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 from journals import ALL_KINDS, PLACES, harm, make_place, same, snapshot
 
+from vfbandits.campaign.events import Configured, Decided, Forgotten, Reported, Rewarded
 from vfbandits.errors import JournalError
-from vfbandits.store.events import Configured, Decided, Forgotten, Reported, Rewarded
-from vfbandits.store.names import decision_of
+from vfbandits.journal.lookup import decision_of
 
 IDS = ["a", "held", 1, "1", "never"]
 MANY = 300  # more than PostgreSQL gets in one statement

@@ -4,7 +4,7 @@ import pytest
 from journals import EVENTS, PLACES, compacted, header_of, make_place, numbers, same, snapshot
 
 from vfbandits.errors import JournalError
-from vfbandits.store.journal import Damage
+from vfbandits.journal.base import Damage
 
 
 @pytest.fixture(params=[name for name in PLACES if not name.startswith("InMemory")])

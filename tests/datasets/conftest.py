@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vfbandits.datasets.criteo_columns import COLUMNS
+from vfbandits.datasets.criteo.columns import COLUMNS
 from vfbandits.datasets.shared_files import data_folder
 
 

@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 
-from vfbandits.datasets import criteo_table
-from vfbandits.datasets.criteo_columns import CATEGORIES, NUMBERS
-from vfbandits.datasets.criteo_features import REFERENCE_DROPPED, Recipe, featurise
-from vfbandits.datasets.criteo_file import CriteoFile
-from vfbandits.datasets.criteo_label import bucket_of, cantor, label_of
-from vfbandits.datasets.criteo_table import CriteoTable
+from vfbandits.datasets.criteo import table as criteo_table
+from vfbandits.datasets.criteo.columns import CATEGORIES, NUMBERS
+from vfbandits.datasets.criteo.features import REFERENCE_DROPPED, Recipe, featurise
+from vfbandits.datasets.criteo.file import CriteoFile
+from vfbandits.datasets.criteo.label import bucket_of, cantor, label_of
+from vfbandits.datasets.criteo.table import CriteoTable
 from vfbandits.errors import DatasetError
 
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from vfbandits.datasets.criteo_columns import COLUMNS
-from vfbandits.datasets.criteo_file import CriteoFile
+from vfbandits.datasets.criteo.columns import COLUMNS
+from vfbandits.datasets.criteo.file import CriteoFile
 from vfbandits.errors import DatasetError
 
 SIZES = (1, 300, 5_000, 1 << 20)

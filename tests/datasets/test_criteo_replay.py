@@ -5,11 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vfbandits as vfb
-from vfbandits.datasets.criteo_context import outer_addition, outer_product
-from vfbandits.datasets.criteo_features import Recipe, featurise
-from vfbandits.datasets.criteo_file import CriteoFile
-from vfbandits.datasets.criteo_player import part_of_features
-from vfbandits.datasets.criteo_replay import (
+from vfbandits.datasets.criteo.context import outer_addition, outer_product
+from vfbandits.datasets.criteo.features import Recipe, featurise
+from vfbandits.datasets.criteo.file import CriteoFile
+from vfbandits.datasets.criteo.player import part_of_features
+from vfbandits.datasets.criteo.replay import (
     ReplayCell,
     ReplayRound,
     replay,
@@ -17,7 +17,7 @@ from vfbandits.datasets.criteo_replay import (
     replay_random,
     rounds,
 )
-from vfbandits.datasets.criteo_world import CriteoWorld
+from vfbandits.datasets.criteo.world import CriteoWorld
 from vfbandits.datasets.logged import LoggedRounds
 from vfbandits.errors import DatasetError
 

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 import vfbandits as vfb
-from vfbandits.datasets.criteo_study import CriteoWorldCell, play_in_world, world_cells
+from vfbandits.datasets.criteo.study import CriteoWorldCell, play_in_world, world_cells
 
 
 @pytest.mark.parametrize("context", ["addition", "product"])

@@ -7,8 +7,8 @@ from scipy.stats import spearmanr
 
 import vfbandits as vfb
 from vfbandits.datasets.copula import Copula, Marginal
-from vfbandits.datasets.criteo_marginals import load_marginals
-from vfbandits.datasets.criteo_world import CriteoWorld, sample_users
+from vfbandits.datasets.criteo.marginals import load_marginals
+from vfbandits.datasets.criteo.world import CriteoWorld, sample_users
 from vfbandits.errors import DatasetError
 
 

@@ -11,10 +11,10 @@ import yaml
 from command_words import parse
 from members import join
 
+from vfbandits.admin.federation_files import find_approved, make_roster
+from vfbandits.pki.authority import Authority, create_authority
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.config_text import config_text
-from vfbandits.service.federation_files import find_approved, make_roster
-from vfbandits.service.pki_authority import Authority, create_authority
+from vfbandits.settings.template import config_text
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))

@@ -5,11 +5,11 @@ import functools
 import re
 from pathlib import Path
 
-from vfbandits.service.log import WARNINGS
+from vfbandits.telemetry.log import WARNINGS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "vfbandits"
-LAYERS = ("protocol", "service", "transport", "web")
+LAYERS = ("http", "journal", "participant", "protocol", "serving", "telemetry", "transport")
 LEVELS = ("info", "warning", "error")
 EVENT = re.compile(r"[a-z]+(_[a-z]+)*")
 ROW = re.compile(r"^\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z, ]+) \|", re.MULTILINE)

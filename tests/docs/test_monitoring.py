@@ -9,7 +9,7 @@ import pytest
 import yaml
 from fed_metrics import families, fed_metrics
 
-from vfbandits.service.tracer import Attributes
+from vfbandits.telemetry.tracer import Attributes
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -240,7 +240,7 @@ def test_panels_that_the_page_names_are_on_the_dashboard():
 
 def spans_in_the_source():
     """Names of spans that the server makes."""
-    for folder in ("service", "web"):
+    for folder in ("http", "serving", "telemetry"):
         for path in (ROOT / "src" / "vfbandits" / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from live_commands import running
 
-from vfbandits.features.settings import FeatureSettings
+from vfbandits.settings.features import FeatureSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 TABLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

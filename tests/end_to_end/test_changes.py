@@ -7,11 +7,11 @@ import pytest
 from live_world import LiveWorld, Session, client_of, wait_until_connected
 
 from vfbandits import LinUCB
+from vfbandits.admin.federation_files import ROSTER, with_member, without_member
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.errors import VFBanditsError
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.federation_files import ROSTER, with_member, without_member
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 5, "post": 2}
 FIRST = {"shop": 4, "bank": 3, "news": 5}

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from http_world import HttpWorld
 
-from vfbandits.web.key_file import add_key
-from vfbandits.web.keys import make_key
+from vfbandits.http.access.key_file import add_key
+from vfbandits.http.access.keys import make_key
 
 N_DESCRIPTORS = 256  # of which the HTTP server takes 192, and 96 for one address
 N_IDLE = 1_100
@@ -35,7 +35,7 @@ def few_descriptors():
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    monkeypatch.setattr("vfbandits.service.local.READY_S", 4.0 * LATE_S)
+    monkeypatch.setattr("vfbandits.demo.local.READY_S", 4.0 * LATE_S)
     add_key(tmp_path / "keys.json", KEY.record)
     world = HttpWorld(tmp_path, http=f'keys = "{tmp_path / "keys.json"}"\n')
     with few_descriptors():

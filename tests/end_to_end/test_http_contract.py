@@ -15,10 +15,10 @@ from http_world import HttpWorld
 from hypothesis import settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from vfbandits.web.key_file import add_key
-from vfbandits.web.keys import make_key
-from vfbandits.web.openapi import openapi_document
-from vfbandits.web.openapi_examples import CAMPAIGN, EVENT_ID
+from vfbandits.http.access.key_file import add_key
+from vfbandits.http.access.keys import make_key
+from vfbandits.http.openapi.document import openapi_document
+from vfbandits.http.openapi.examples import CAMPAIGN, EVENT_ID
 
 KEY = make_key("inspector", scopes=["admin"])
 BEARER = f"Bearer {KEY.text}"

@@ -21,9 +21,9 @@ from http_load import (
 from http_world import HttpWorld
 
 from vfbandits.errors import LinkError
-from vfbandits.store.fold import Model, fold
-from vfbandits.store.open_journal import open_reader
-from vfbandits.store.verify import difference, verify
+from vfbandits.journal.fold import Model, fold
+from vfbandits.journal.open import open_reader
+from vfbandits.journal.verify import difference, verify
 
 OFTEN = "snapshot_every = 40\n"
 SETTLED_S = 30.0

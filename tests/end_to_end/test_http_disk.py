@@ -13,9 +13,9 @@ import pytest
 from http_load import DEFAULT, Wire, prefix
 from http_world import HttpWorld
 
-from vfbandits.store.events import Decided
-from vfbandits.store.open_journal import open_reader
-from vfbandits.store.verify import verify
+from vfbandits.campaign.events import Decided
+from vfbandits.journal.open import open_reader
+from vfbandits.journal.verify import verify
 
 OTHER = "other"
 PROBLEM = "application/problem+json"

@@ -3,10 +3,10 @@
 import pytest
 from http_world import HttpWorld
 
+from vfbandits.admin.preflight import preflight
+from vfbandits.campaign.events import LossAccepted
 from vfbandits.errors import LinkError
-from vfbandits.service.preflight import preflight
-from vfbandits.store.events import LossAccepted
-from vfbandits.store.open_journal import open_reader
+from vfbandits.journal.open import open_reader
 
 
 def flip_a_bit_of_the_wal(journal):
@@ -19,7 +19,7 @@ def flip_a_bit_of_the_wal(journal):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """A busy machine takes its time to start a process."""
-    monkeypatch.setattr("vfbandits.service.local.READY_S", 240.0)
+    monkeypatch.setattr("vfbandits.demo.local.READY_S", 240.0)
 
 
 @pytest.mark.timeout(600)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from http_world import HttpWorld
 
+from vfbandits.campaign.settings import CampaignSettings
+from vfbandits.client.schemas import BatchRankResponse, RankResponse
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.policy import InverseGap, LinGreedy, LinTS, LinUCB
+from vfbandits.http.asking import answer_of
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.batch import Contexts
-from vfbandits.service.campaign import Campaign
-from vfbandits.service.campaign_settings import CampaignSettings
-from vfbandits.service.deciding import Asked
-from vfbandits.service.durable import DurableBandit
-from vfbandits.store.memory_journal import MemoryDisk, MemoryJournal
-from vfbandits.web.asking import answer_of
-from vfbandits.web.types import BatchRankResponse, RankResponse
+from vfbandits.serving.deciding import Asked
+from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.leader import Campaign
+from vfbandits.serving.rounds import Contexts
 
 N_EVENTS = 25
 WIDTHS = {"shop": 3, "bank": 4, "news": 2}

@@ -6,8 +6,8 @@ import pytest
 from http_world import HttpWorld
 
 from vfbandits.errors import SettingError
-from vfbandits.service.model_settings import MAX_PENDING, model_from
-from vfbandits.store.table import Table
+from vfbandits.settings.model import MAX_PENDING, model_from
+from vfbandits.settings.table import Table
 
 N_EVENTS = 12
 

@@ -13,10 +13,10 @@ import pytest
 from http_load import DEFAULT, SECOND_CAMPAIGN, SUMS, LostError, Wire, prefix
 from http_world import HttpWorld, free_port
 
-from vfbandits.service.run import server_name
-from vfbandits.web.key_file import add_key, remove_key
-from vfbandits.web.keys import make_key
-from vfbandits.web.openapi_paths import OPERATIONS
+from vfbandits.http.access.key_file import add_key, remove_key
+from vfbandits.http.access.keys import make_key
+from vfbandits.http.openapi.paths import OPERATIONS
+from vfbandits.pki.member import server_name
 
 REVOKED_S = 20.0
 FEATURES = [0.123456789012345, -0.246913578024691, 0.370370367037037]

@@ -8,10 +8,10 @@ import pytest
 from live_world import LiveWorld
 
 from vfbandits.errors import VFBanditsError
+from vfbandits.pki import Grant, Identity, approve, create_authority, create_request
+from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.handshake import hello_of
 from vfbandits.protocol.messages import Answer, Refused
-from vfbandits.service.pki import Grant, Identity, approve, create_authority, create_request
-from vfbandits.service.run import server_name, tls_files
 from vfbandits.transport.rpc.client import RpcDialer
 
 WIDTHS = {"shop": 3, "bank": 2, "news": 2}

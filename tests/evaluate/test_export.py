@@ -9,11 +9,7 @@ from journals import InMemory
 from logged_runs import LAYOUTS, Run, maker
 
 import vfbandits as vfb
-from vfbandits.errors import JournalError
-from vfbandits.evaluate import evaluate, read_log
-from vfbandits.evaluate.export import export_log
-from vfbandits.store.compact import compact
-from vfbandits.store.events import (
+from vfbandits.campaign.events import (
     Activated,
     Configured,
     Decided,
@@ -21,6 +17,10 @@ from vfbandits.store.events import (
     Reported,
     Rewarded,
 )
+from vfbandits.errors import JournalError
+from vfbandits.evaluate import evaluate, read_log
+from vfbandits.evaluate.export import export_log
+from vfbandits.journal.compact import compact
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from command_words import all_commands, commands_in
 from extras_table import ROOT, ROWS
 
-from vfbandits.features.extra import MODULES
+from vfbandits.extras import MODULES
 
 ALWAYS = ("bare", "rpc,http")  # the others run for minutes
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -10,10 +10,10 @@ from live_world import LiveWorld, Session, wait_until_connected
 from proxy import Proxy
 
 from vfbandits import LinUCB
+from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.pki.files import key_path, sealing_key_path
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.service.pki_files import key_path, sealing_key_path
-from vfbandits.service.shares import ShareFiles
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 5}
 PASSIVE = ("bank", "news")

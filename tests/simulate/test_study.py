@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import vfbandits as vfb
 from vfbandits.core.context import Split
 from vfbandits.errors import SettingError
+from vfbandits.settings.table import load_document
 from vfbandits.simulate.contestant import Contestant, line_up
 from vfbandits.simulate.output import markdown, prepare_folder, write_result
 from vfbandits.simulate.pool import run_study
@@ -20,7 +21,6 @@ from vfbandits.simulate.result import StudyResult, half_widths
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.study_file import read_study, write_study
 from vfbandits.simulate.world import WorldSettings, even_widths
-from vfbandits.store.table import load_document
 
 SMALL = Study(
     contestants=(

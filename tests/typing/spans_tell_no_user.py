@@ -3,7 +3,7 @@
 Each carries an ignore of the very error it must raise; mypy reports an ignore that is not needed.
 """
 
-from vfbandits.service.tracer import Span, Tracer
+from vfbandits.telemetry.tracer import Span, Tracer
 
 
 def a_span_does_not_say_who_the_user_is(tracer: Tracer) -> None:

@@ -7,7 +7,7 @@ from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
-    from vfbandits.datasets.criteo_table import Facts
+    from vfbandits.datasets.criteo.table import Facts
 
 
 def featurised(file: Path, folder: Path) -> Path:
@@ -24,8 +24,8 @@ def featurised(file: Path, folder: Path) -> Path:
     target = folder / hashlib.sha256(stamp).hexdigest()[:16]
     if (target / "facts.json").exists():
         return target
-    from vfbandits.datasets.criteo_features import featurise
-    from vfbandits.datasets.criteo_file import CriteoFile
+    from vfbandits.datasets.criteo.features import featurise
+    from vfbandits.datasets.criteo.file import CriteoFile
 
     with progress("rows of Criteo's file") as tell:
         table = featurise(

@@ -18,8 +18,8 @@ from vfbandits.errors import LinkError, SettingError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vfbandits.service.local import LocalFederation
-    from vfbandits.service.rehearsal import Rehearsal, Tally, Town
+    from vfbandits.demo.local import LocalFederation
+    from vfbandits.demo.rehearsal import Rehearsal, Tally, Town
     from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 10, "bank": 10, "news": 10, "post": 10, "gym": 10}
@@ -62,7 +62,7 @@ def demo(
     """
     import asyncio
 
-    from vfbandits.features.extra import require_extras
+    from vfbandits.extras import require_extras
 
     if keep and as_json:
         raise SettingError("--json ends with one object, --keep goes on after it; got both")
@@ -92,10 +92,10 @@ def _build(
     folder: Path, mask: str, aggregation: str, page: int | None
 ) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.core.policy import LinUCB
+    from vfbandits.demo.local import LocalFederation, Plan
+    from vfbandits.demo.rehearsal import Rehearsal, Town
     from vfbandits.protocol.roster import Terms
-    from vfbandits.service.local import LocalFederation, Plan
-    from vfbandits.service.model_settings import ModelSettings
-    from vfbandits.service.rehearsal import Rehearsal, Town
+    from vfbandits.settings.model import ModelSettings
 
     terms = Terms(mask, aggregation)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
@@ -109,7 +109,7 @@ def _build(
 
 async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
 
-    from vfbandits.service.run import server_name, tls_files
+    from vfbandits.pki.member import server_name, tls_files
     from vfbandits.transport.rpc.application import ApplicationClient
 
     client = ApplicationClient(

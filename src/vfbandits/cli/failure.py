@@ -31,7 +31,7 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             _say(str(error))
             raise typer.Exit(2) from error
         except ModuleNotFoundError as error:
-            from vfbandits.features.extra import missing_extra
+            from vfbandits.extras import missing_extra
 
             what = missing_extra(error)
             if what is None:

@@ -49,7 +49,7 @@ def fit(
     The file holds means and scales, or ranges, and the names of categories: facts about private
     data, which stay here. The federation is told its digest and its width.
     """
-    from vfbandits.features.extra import require_extras
+    from vfbandits.extras import require_extras
     from vfbandits.features.fit import fit_scaling
 
     require_extras("experiments", to="fitting a scaling")

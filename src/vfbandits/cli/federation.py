@@ -15,9 +15,9 @@ from vfbandits.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vfbandits.admin.mask_change import Outcome
+    from vfbandits.pki.authority import Authority
     from vfbandits.protocol.roster import Roster
-    from vfbandits.service.live_change import Outcome
-    from vfbandits.service.pki_authority import Authority
 
 federation_app = typer.Typer(
     name="federation",
@@ -58,18 +58,18 @@ def add(
 
     3. `vfb federation add … --envelopes DIR` puts both into force.
     """
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.federation_files import (
+    from vfbandits.admin.federation_files import (
         ROSTER,
         find_approved,
         put_roster,
         with_member,
         write_config,
     )
-    from vfbandits.service.pki_authority import Authority
-    from vfbandits.service.settings import load_client
+    from vfbandits.pki.authority import Authority
+    from vfbandits.settings.services import load_client
 
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     newcomer = find_approved(organiser, [member])[0].member
@@ -104,11 +104,11 @@ def remove(
     All others must be connected.  With **dense** masks it takes the three steps of
     `vfb federation add`, with this command's name.
     """
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.federation_files import without_member
-    from vfbandits.service.pki_authority import Authority
+    from vfbandits.admin.federation_files import without_member
+    from vfbandits.pki.authority import Authority
 
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     _change(
@@ -131,11 +131,11 @@ def status(
     import asyncio
 
     from vfbandits.cli.status_table import status_table
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
     from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR
 
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.client import connect
+    from vfbandits.admin.session import connect
 
     async def ask() -> dict[str, object]:
         async with connect(config, roles=(OPERATOR, APPLICATION, ACTIVE)) as session:
@@ -159,10 +159,10 @@ def _change(
 ) -> "Outcome":
     import asyncio
 
+    from vfbandits.admin.federation_files import put_roster
+    from vfbandits.admin.mask_change import change_members, next_roster
+    from vfbandits.admin.session import connect
     from vfbandits.protocol.roster import OPERATOR
-    from vfbandits.service.client import connect
-    from vfbandits.service.federation_files import put_roster
-    from vfbandits.service.live_change import change_members, next_roster
 
     if envelopes is not None and roster_out is not None:
         raise ConfigError("first --roster-out, then, when masks are dealt, --envelopes; got both")

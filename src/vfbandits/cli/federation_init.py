@@ -15,8 +15,8 @@ from vfbandits.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from vfbandits.pki.authority import Authority
     from vfbandits.protocol.roster import Roster
-    from vfbandits.service.pki_authority import Authority
 
 AuthorityFolder = Annotated[
     Path, typer.Option("--authority", metavar="DIR", help="The organiser's folder (vfb pki init).")
@@ -87,11 +87,11 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     Send each folder to its member, who puts the identity folder of `vfb pki request` into it.
     Nothing in it is secret.
     """
+    from vfbandits.admin.federation_files import find_approved, make_roster, write_folders
+    from vfbandits.pki.authority import Authority
     from vfbandits.protocol.roster import Terms
     from vfbandits.protocol.signed_roster import sign_roster
-    from vfbandits.service.address import split_address
-    from vfbandits.service.federation_files import find_approved, make_roster, write_folders
-    from vfbandits.service.pki_authority import Authority
+    from vfbandits.settings.address import split_address
 
     for place in filter(None, (address, listen)):
         split_address(place)
@@ -168,7 +168,7 @@ def _table(members: list[dict[str, object]]) -> "Table":
 
 
 def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
-    from vfbandits.service.federation_files import ROSTER
+    from vfbandits.admin.federation_files import ROSTER
 
     active = roster.active.name
     lines = [

@@ -8,7 +8,7 @@ import typer
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
-    from vfbandits.store.key import JournalKey
+    from vfbandits.journal.crypto import JournalKey
 
 DEFAULT_NAME = "default"  # of store.open_journal
 
@@ -31,7 +31,7 @@ KeyVariable = Annotated[
 
 def key_of(key_file: Path | None, key_env: str | None) -> "JournalKey | None":
     """The key that the flags name, if they do."""
-    from vfbandits.store.key import key_from_environment, read_key
+    from vfbandits.journal.crypto import key_from_environment, read_key
 
     if key_file is not None and key_env is not None:
         raise SettingError("a key comes from --key-file or --key-env, got both")

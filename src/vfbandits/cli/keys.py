@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from vfbandits.web.key_file import KeyRecord
+    from vfbandits.http.access.key_file import KeyRecord
 
 MOST_DAYS = 36_500
 
@@ -61,8 +61,8 @@ def create(
 
     The standard output has the key and nothing else.  A running server takes it within a second.
     """
-    from vfbandits.web.key_file import add_key
-    from vfbandits.web.keys import make_key
+    from vfbandits.http.access.key_file import add_key
+    from vfbandits.http.access.keys import make_key
 
     key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
     add_key(file, key.record)
@@ -73,7 +73,7 @@ def create(
 
 def show_all(*, file: KeyFile, as_json: AsJson = False) -> None:
     """Print which keys there are; the keys themselves nobody knows but their owners."""
-    from vfbandits.web.key_file import now, read_keys
+    from vfbandits.http.access.key_file import now, read_keys
 
     records, moment = read_keys(file), now()
     document = {"keys": [_object(record, moment) for record in records]}
@@ -86,7 +86,7 @@ def revoke(
     file: KeyFile,
 ) -> None:
     """Make a key worthless.  A running server knows within a second."""
-    from vfbandits.web.key_file import remove_key
+    from vfbandits.http.access.key_file import remove_key
 
     remove_key(file, key_id)
     say(f"revoked key {key_id}")

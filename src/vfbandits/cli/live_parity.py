@@ -10,7 +10,7 @@ from vfbandits.cli.progress import progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vfbandits.service.live_parity import LiveReport
+    from vfbandits.admin.parity import LiveReport
 
 
 def compare_live(
@@ -28,12 +28,12 @@ def compare_live(
 async def _run(
     config: Path, rounds: int, trial: int | None, arms: int | None, tell: Callable[[int], None]
 ) -> "LiveReport":
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="asking a federation")
+    from vfbandits.admin.parity import live_parity
+    from vfbandits.admin.session import connect
     from vfbandits.protocol.roster import ACTIVE, APPLICATION
-    from vfbandits.service.client import connect
-    from vfbandits.service.live_parity import live_parity
 
     async with connect(config, roles=(APPLICATION, ACTIVE)) as session:
         return await live_parity(session, rounds=rounds, trial=trial, n_arms=arms, on_round=tell)

@@ -26,9 +26,9 @@ from vfbandits.errors import JournalError, SettingError
 
 if TYPE_CHECKING:
     from vfbandits.evaluate.export import Export
-    from vfbandits.store.journal import Journal
-    from vfbandits.store.repair import Fault
-    from vfbandits.store.verify import Verification
+    from vfbandits.journal.base import Journal
+    from vfbandits.journal.repair import Fault
+    from vfbandits.journal.verify import Verification
 
 log_app = typer.Typer(
     name="log",
@@ -55,8 +55,8 @@ def verify(
 
     A server may be running.  The exit code is 1 if anything is wrong.
     """
-    from vfbandits.store.open_journal import open_reader
-    from vfbandits.store.verify import verify as verify_log
+    from vfbandits.journal.open import open_reader
+    from vfbandits.journal.verify import verify as verify_log
 
     with (
         closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader,
@@ -101,8 +101,8 @@ def export(
     is not encrypted, and for its owner only.
     """
     from vfbandits.evaluate.export import export_log
-    from vfbandits.features.extra import require
-    from vfbandits.store.open_journal import open_reader
+    from vfbandits.extras import require
+    from vfbandits.journal.open import open_reader
 
     require("polars", extra="experiments", to="writing Parquet")
     with closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader:
@@ -123,8 +123,8 @@ def compact(
 
     Open decisions stay.  No server may have it open.
     """
-    from vfbandits.store.compact import compact as compact_log
-    from vfbandits.store.open_journal import open_journal, open_reader
+    from vfbandits.journal.compact import compact as compact_log
+    from vfbandits.journal.open import open_journal, open_reader
 
     reader = open_reader(journal, name=name, key=key_of(key_file, key_env))
     reader.close()  # to compact a log that is not there must not make one
@@ -165,10 +165,10 @@ def repair(
     The damaged bytes are kept in a table beside.  Without --apply nothing is changed and a server
     may be running; the exit code is 1 if there is something to repair.
     """
-    from vfbandits.store.open_journal import open_journal, open_reader
-    from vfbandits.store.repair import repair as repair_log
-    from vfbandits.store.repair import survey
-    from vfbandits.store.verify import verify as verify_log
+    from vfbandits.journal.open import open_journal, open_reader
+    from vfbandits.journal.repair import repair as repair_log
+    from vfbandits.journal.repair import survey
+    from vfbandits.journal.verify import verify as verify_log
 
     key = key_of(key_file, key_env)
     with closing(open_reader(journal, name=name, key=key)) as reader:
@@ -217,7 +217,7 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     """
     import asyncio
 
-    from vfbandits.store.open_journal import open_journal, open_reader
+    from vfbandits.journal.open import open_journal, open_reader
 
     if bool(url) == bool(journal):
         raise SettingError("a reward is taken back through --url or in --journal, got both or none")
@@ -233,10 +233,10 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
 
 
 def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path | None) -> float:
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("httpx2", extra="http", to="talking to a server")
-    from vfbandits.web.client import Client
+    from vfbandits.client.client import Client
 
     key = os.environ.get(key_env) if key_env else None
     if key_env and not key:
@@ -248,8 +248,8 @@ def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path |
 
 async def retract_offline(journal: "Journal", event: str) -> float:
     """Take a reward back in a journal that no server has open; it is closed afterwards."""
-    from vfbandits.service.durable import DurableBandit
-    from vfbandits.store.fold import Model
+    from vfbandits.journal.fold import Model
+    from vfbandits.serving.durable import DurableBandit
 
     try:
         latest = journal.latest_snapshot()
@@ -271,7 +271,7 @@ def keygen(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
 ) -> None:
     """Make a key to encrypt a journal with; whoever loses it loses the journal."""
-    from vfbandits.store.key import JournalKey, write_key
+    from vfbandits.journal.crypto import JournalKey, write_key
 
     write_key(out, JournalKey.generate())
     say(f"wrote a key to {out}: keep a copy where the journal is not")

@@ -14,8 +14,8 @@ from vfbandits.cli.say import say
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from vfbandits.participant.generator import Deal
     from vfbandits.protocol.roster import Roster
-    from vfbandits.service.mask_generator import Deal
 
 masks_app = typer.Typer(name="masks", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -39,8 +39,8 @@ def deal(
     Run it where the active participant cannot look.  Envelopes may travel any way: only the
     participant whose name is on one can open it.
     """
-    from vfbandits.service.mask_generator import deal_files
-    from vfbandits.service.pki import load_roster
+    from vfbandits.participant.generator import deal_files
+    from vfbandits.pki import load_roster
 
     current = load_roster(roster, authority)
     with progress("steps of dealing", total=1 + len(current.split.names)) as tell:
@@ -71,12 +71,12 @@ def rotate(
     """
     import asyncio
 
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
     from vfbandits.protocol.roster import OPERATOR
 
     require("grpc", extra="rpc", to="asking a federation")
-    from vfbandits.service.client import connect
-    from vfbandits.service.live_change import rotate as rotate_masks
+    from vfbandits.admin.mask_change import rotate as rotate_masks
+    from vfbandits.admin.session import connect
 
     async def run() -> int:
         async with connect(config, roles=(OPERATOR,)) as session:

@@ -15,7 +15,7 @@ from vfbandits.errors import IdentityError, SettingError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vfbandits.service.pki import Facts
+    from vfbandits.pki import Facts
 
 pki_app = typer.Typer(
     name="pki",
@@ -43,7 +43,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make the authority of a federation: the organiser's key and certificate."""
-    from vfbandits.service.pki import create_authority
+    from vfbandits.pki import create_authority
 
     output = Output(as_json=as_json)
     authority = create_authority(folder, federation, passphrase=passphrase_in(passphrase_env))
@@ -71,7 +71,7 @@ def request(  # noqa: PLR0913  (one argument for each flag)
     as_json: AsJson = False,
 ) -> None:
     """Make your private keys, which stay here, and a request for the organiser."""
-    from vfbandits.service.pki import create_request
+    from vfbandits.pki import create_request
 
     output = Output(as_json=as_json)
     digest, columns = _scaling(scaling)
@@ -115,8 +115,8 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
     as_json: AsJson = False,
 ) -> None:
     """Certify the keys in a request, for the name and role that it states."""
-    from vfbandits.service.pki import Grant
-    from vfbandits.service.pki import approve as approve_request
+    from vfbandits.pki import Grant
+    from vfbandits.pki import approve as approve_request
 
     output = Output(as_json=as_json)
     if fingerprint is not None:
@@ -164,9 +164,9 @@ def _scaling(text: str | None) -> tuple[str, int]:
 
 
 def _refuse_other(fingerprint: str, path: Path) -> None:
+    from vfbandits.pki.documents import Request
+    from vfbandits.pki.files import read_file
     from vfbandits.protocol.identity import spell_digest
-    from vfbandits.service.pki_documents import Request
-    from vfbandits.service.pki_files import read_file
 
     came = Request.from_bytes(read_file(path, "a request")).key_digest
     if "".join(fingerprint.replace(":", "").split()).lower() != came:
@@ -176,7 +176,7 @@ def _refuse_other(fingerprint: str, path: Path) -> None:
 
 
 def _show(file: Path, output: Output, *, send: tuple[Path, ...] = ()) -> None:
-    from vfbandits.service.pki import describe
+    from vfbandits.pki import describe
 
     facts = describe(file, datetime.now(UTC))
     document = {"file": file, "kind": facts.kind, "facts": dict(facts.rows)}

@@ -50,7 +50,7 @@ def policies_from(names: Sequence[str], flags: Mapping[str, object]) -> "list[Po
     [LinUCB(beta=2.0), LinTS(posterior_scale=0.01, space='auto', n_draws=1000)]
     """
     from vfbandits.core.policy.registry import POLICIES
-    from vfbandits.store.policy_table import policy_from
+    from vfbandits.settings.policy import policy_from
 
     keys = {name: {field.name for field in fields(kind)} for name, kind in POLICIES.items()}
     given = {key: value for key, value in flags.items() if value is not None}

@@ -10,7 +10,7 @@ from vfbandits.cli.output import AsJson, Output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from vfbandits.service.report import Report
+    from vfbandits.admin.preflight.report import Report
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -25,10 +25,10 @@ def preflight(
     Each line says ok, or what is wrong and what to do.  Changes nothing.  Ends with exit code 1
     if there is a problem; warnings do not count.
     """
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="a federation")
-    from vfbandits.service.preflight import preflight as check_all
+    from vfbandits.admin.preflight import preflight as check_all
 
     report = check_all(config)
     document = {"config": config, "ready": report.is_ready, "findings": report.findings}

@@ -92,7 +92,7 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
     Writes rows (CSV), images, and one page, index.html, with all of it. A run that was stopped
     goes on where it was: finished cells are not run again.
     """
-    from vfbandits.features.extra import require_extras
+    from vfbandits.extras import require_extras
     from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
     from vfbandits.reproduce.machine import machine_line, versions_line
     from vfbandits.reproduce.page import write_page

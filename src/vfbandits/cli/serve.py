@@ -10,7 +10,7 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.who import who
-from vfbandits.service.process_role import Role
+from vfbandits.settings.role import Role
 
 serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation as a process.")
 
@@ -49,12 +49,12 @@ def active(
 
     Logs go to the standard error, one JSON object a line.  SIGTERM finishes the rounds in flight.
     """
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
-    from vfbandits.service.event_loop import run
-    from vfbandits.service.log import log_refused_peers, start_logging
-    from vfbandits.service.settings import load_active
+    from vfbandits.settings.services import load_active
+    from vfbandits.telemetry.log import log_refused_peers, start_logging
+    from vfbandits.transport.event_loop import run
 
     settings = load_active(config)
     if insecure:
@@ -70,16 +70,16 @@ def active(
     ):
         if role is not Role.BOTH:
             require("uvicorn", extra="http", to="serving over HTTP")
-            from vfbandits.web.roles import run_role
+            from vfbandits.http.roles import run_role
 
             run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
         elif settings.http is None:
-            from vfbandits.service.run import run_active  # not before the log
+            from vfbandits.serving.run import run_active  # not before the log
 
             run(run_active(settings, on_ready=_say_ready))
         else:
             require("uvicorn", extra="http", to="serving over HTTP")
-            from vfbandits.web.serve import run_served
+            from vfbandits.http.serve import run_served
 
             run(run_served(settings, on_ready=_say_ready))
 
@@ -100,13 +100,13 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 
     Needs no port.  Whatever breaks the connection, it dials again by itself.
     """
-    from vfbandits.features.extra import require
+    from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
-    from vfbandits.service.event_loop import run
-    from vfbandits.service.log import start_logging
-    from vfbandits.service.run import run_passive
-    from vfbandits.service.settings import load_passive
+    from vfbandits.participant.run import run_passive
+    from vfbandits.settings.services import load_passive
+    from vfbandits.telemetry.log import start_logging
+    from vfbandits.transport.event_loop import run
 
     settings = load_passive(config)
     if insecure:

@@ -160,8 +160,8 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     CSV, and a study.toml that makes the same run again. Without a file and without flags it is
     the paper's synthetic experiment.
     """
+    from vfbandits.settings.table import load_document
     from vfbandits.simulate.study_file import read_study
-    from vfbandits.store.table import load_document
 
     flags: dict[str, object] = {
         "rounds": rounds,

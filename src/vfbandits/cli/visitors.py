@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vfbandits.service.rehearsal import NOISE, Town
-from vfbandits.web.calls import ApiError, ApiUnreachable
-from vfbandits.web.client import Client
+from vfbandits.client.calls import ApiError, ApiUnreachable
+from vfbandits.client.client import Client
+from vfbandits.demo.rehearsal import NOISE, Town
 
 EVERY_S = 0.05
 REWARD_AFTER = 20  # visits later

@@ -1,6 +1,6 @@
 """A snapshot: a header of plain values and named arrays, from which an object is made again.
 
-No file is touched here; ``vfbandits.store`` writes and reads them.
+No file is touched here; ``vfbandits.journal`` writes and reads them.
 """
 
 from collections.abc import Mapping

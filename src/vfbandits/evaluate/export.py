@@ -32,13 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vfbandits.core.arrays import Matrix
-from vfbandits.core.bandit import Bandit
-from vfbandits.core.decision import DecisionId
-from vfbandits.core.layout import build_learner
-from vfbandits.core.move import Move
-from vfbandits.errors import JournalError
-from vfbandits.store.events import (
+from vfbandits.campaign.events import (
     Activated,
     Decided,
     Event,
@@ -47,9 +41,15 @@ from vfbandits.store.events import (
     Retracted,
     Rewarded,
 )
-from vfbandits.store.fold import remask
-from vfbandits.store.journal import JournalReader
-from vfbandits.store.snapshot import PART, sync_folder
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.layout import build_learner
+from vfbandits.core.move import Move
+from vfbandits.errors import JournalError
+from vfbandits.files import PART, sync_folder
+from vfbandits.journal.base import JournalReader
+from vfbandits.journal.fold import remask
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,7 +3,7 @@
 from vfbandits.features.base import FeatureStore, Key, Lookup
 from vfbandits.features.open import Features, open_features
 from vfbandits.features.scaling import Scaling
-from vfbandits.features.settings import FeatureSettings
+from vfbandits.settings.features import FeatureSettings
 
 __all__ = [
     "FeatureSettings",

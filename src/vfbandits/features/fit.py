@@ -8,7 +8,7 @@ import numpy as np
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.mask import Entropy
 from vfbandits.errors import FeatureError
-from vfbandits.features.extra import require
+from vfbandits.extras import require
 from vfbandits.features.scaling import METHODS, RawRows, Scaling
 
 SALT_BYTES = 16

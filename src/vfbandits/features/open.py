@@ -7,11 +7,12 @@ from types import TracebackType
 import numpy as np
 
 from vfbandits.core.arrays import PlainBlock
-from vfbandits.errors import FeatureError
+from vfbandits.errors import ConfigError, FeatureError
+from vfbandits.extras import require
 from vfbandits.features.base import FeatureStore, Key, Lookup
-from vfbandits.features.extra import require
 from vfbandits.features.scaling import Scaling
-from vfbandits.features.settings import FeatureSettings
+from vfbandits.protocol.roster import Member
+from vfbandits.settings.features import FeatureSettings
 
 
 class Features:
@@ -132,3 +133,13 @@ def _store(settings: FeatureSettings, scaling: Scaling) -> FeatureStore:
         scaling=scaling,
         timeout_s=settings.timeout_s,
     )
+
+
+def refuse_other_features(features: Features, member: Member) -> None:
+    """Refuse features whose width or scaling is not the one in the roster."""
+    if features.width != member.width:
+        raise ConfigError(f"width: the roster has {member.width}, [features] give {features.width}")
+    if member.scaling and features.digest != member.scaling:
+        raise ConfigError(
+            f"scaling: the roster has {member.scaling!r}, [features] have {features.digest!r}"
+        )

@@ -26,7 +26,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.errors import FeatureError
-from vfbandits.features.fields import Fields
+from vfbandits.settings.fields import Fields
 
 FORMAT = "vfbandits scaling"
 VERSION = 1

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from vfbandits.errors import SettingError
-from vfbandits.features.extra import MODULES
+from vfbandits.extras import MODULES
 from vfbandits.reproduce.claim import Claim, ValueTable
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.folder_module import find_function, load_function
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.store.table import Table
+from vfbandits.settings.table import Table
 
 CONFIG = "config.toml"
 

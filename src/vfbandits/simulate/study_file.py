@@ -27,11 +27,11 @@ from dataclasses import fields
 
 from vfbandits.core.policy.registry import POLICIES, describe
 from vfbandits.errors import SettingError, VFBanditsError
+from vfbandits.settings.policy import policy_from
+from vfbandits.settings.table import Table
 from vfbandits.simulate.contestant import Contestant, Features
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.world import WorldSettings, even_widths
-from vfbandits.store.policy_table import policy_from
-from vfbandits.store.table import Table
 
 
 def read_study(

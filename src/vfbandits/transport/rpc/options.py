@@ -1,10 +1,10 @@
 """How both ends set gRPC up."""
 
-from ipaddress import ip_address
 from typing import Final, TypeAlias
 
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.messages import MOST_BYTES
+from vfbandits.settings.address import is_loopback
 
 Options: TypeAlias = tuple[tuple[str, int | str], ...]
 
@@ -59,21 +59,6 @@ def channel_options(address: str, *, server_name: str, back_off_ms: int) -> Opti
     if is_loopback(address):
         options = (*options, ("grpc.enable_http_proxy", 0))
     return options
-
-
-def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` can be reached from this machine only.
-
-    >>> is_loopback("127.0.0.1:0"), is_loopback("[::1]:80"), is_loopback("10.0.0.1:80")
-    (True, True, False)
-    """
-    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def refuse_plain(address: str) -> None:

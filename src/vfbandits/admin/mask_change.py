@@ -1,0 +1,122 @@
+"""Changes that an operator makes to a live federation: its masks, and its members."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vfbandits.admin.federation_files import put_roster
+from vfbandits.admin.session import InForce, Session
+from vfbandits.errors import ConfigError, HandshakeError, IdentityError
+from vfbandits.pki.authority import Authority
+from vfbandits.pki.files import certificate_path, read_certificate
+from vfbandits.protocol.application import ChangeRequest
+from vfbandits.protocol.envelope import check_deal
+from vfbandits.protocol.identity import AUTHORITY
+from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.signed_roster import sign_roster
+from vfbandits.serving.masks import load_envelopes
+
+CHANGE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a change came to.
+
+    ``epoch`` is in force now or, if only the roster was written, the one to deal masks for.
+    ``was_done`` tells that the active participant had made this very change before.
+    """
+
+    roster: Roster
+    signed: bytes
+    epoch: int
+    was_done: bool = False
+
+
+async def rotate(session: Session, *, envelopes: Path | None) -> int:
+    """Give every participant another mask; returns the epoch in force then."""
+    now = await session.in_force()
+    request = ChangeRequest()
+    if session.roster.terms.mask == "dense":
+        _refuse_other(session, now)
+        request = ChangeRequest(envelopes=_dealt(session.roster, now.epoch + 1, envelopes))
+    reply = await session.client.change(request, timeout_s=CHANGE_S)
+    return reply.epoch
+
+
+async def next_roster(
+    session: Session, change: Callable[[Roster], Roster], authority: Authority
+) -> Outcome:
+    """The signed roster after ``change``, and the epoch for which dense masks are to be dealt."""
+    now = await session.in_force()
+    _refuse_other(session, now)
+    after = change(session.roster)
+    return Outcome(after, _sign(session, after, authority), now.epoch + 1)
+
+
+async def change_members(
+    session: Session,
+    change: Callable[[Roster], Roster],
+    authority: Authority,
+    *,
+    envelopes: Path | None,
+) -> Outcome:
+    """Put the roster after ``change`` into force, and into the operator's own file.
+
+    A change whose answer was lost can be asked for again: if it is in force, only the file is
+    written.
+    """
+    now = await session.in_force()
+    after = change(session.roster)
+    signed = _sign(session, after, authority)
+    if now.digest == after.digest:
+        put_roster(signed, session.place.roster)
+        return Outcome(after, signed, now.epoch, was_done=True)
+    _refuse_other(session, now)
+    dealt = {}
+    if after.terms.mask == "dense":
+        dealt = _dealt(after, now.epoch + 1, envelopes)
+    reply = await session.client.change(ChangeRequest(signed, dealt), timeout_s=CHANGE_S)
+    put_roster(signed, session.place.roster)
+    return Outcome(after, signed, reply.epoch)
+
+
+def _sign(session: Session, roster: Roster, authority: Authority) -> bytes:
+    """The roster, signed by the authority that the operator's own certificates are of."""
+    ours = read_certificate(certificate_path(session.place.identity, AUTHORITY))
+    if ours.public_key() != authority.private_key.public_key():
+        raise IdentityError(
+            f"wanted the authority of {session.place.name!r}, got another one in {authority.folder}"
+        )
+    return sign_roster(roster, authority.private_key)
+
+
+def _refuse_other(session: Session, now: InForce) -> None:
+    ours = session.roster
+    if (now.number, now.digest) != (ours.number, ours.digest):
+        raise HandshakeError(
+            f"roster: the active participant has number {now.number} ({now.digest[:12]}…), "
+            f"{session.place.roster} is number {ours.number} ({ours.digest[:12]}…); get the one "
+            "in force from whoever made the last change"
+        )
+
+
+def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
+    """The envelopes in a folder, if they are one whole deal for this roster and epoch."""
+    if folder is None:
+        raise ConfigError(
+            f"dense masks need envelopes that were dealt for epoch {epoch} of roster number "
+            f"{roster.number}, got none: vfb masks deal, then --envelopes"
+        )
+    try:
+        envelopes = load_envelopes(folder, roster, epoch)
+    except OSError as error:
+        raise ConfigError(f"wanted envelopes to read, got {folder}: {error.strerror}") from error
+    missing = [name for name in roster.split.names if name not in envelopes]
+    if missing:
+        raise ConfigError(
+            f"wanted an envelope of epoch {epoch} for each participant in {folder}, "
+            f"missing: {', '.join(missing)}"
+        )
+    check_deal(envelopes, roster=roster, epoch=epoch)
+    return envelopes

@@ -1,0 +1,88 @@
+"""Whether everything is in place for a member's process: looks at all of it, changes nothing."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vfbandits.admin.preflight.features import check_features
+from vfbandits.admin.preflight.http import check_http
+from vfbandits.admin.preflight.identity import check_clock, check_identity
+from vfbandits.admin.preflight.network import check_answer, check_port, check_reach
+from vfbandits.admin.preflight.report import Report
+from vfbandits.admin.preflight.roster import check_own_entry, check_roster
+from vfbandits.admin.preflight.state import (
+    check_envelopes,
+    check_journal,
+    check_lock,
+    check_outbox,
+    check_own_share,
+    check_shares,
+    check_state,
+)
+from vfbandits.protocol.roster import ACTIVE, PASSIVE
+from vfbandits.settings.services import (
+    ActiveSettings,
+    PassiveSettings,
+    Place,
+    load_active,
+    load_client,
+    load_passive,
+    load_place,
+)
+
+WAIT_S = 3.0
+
+
+def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = WAIT_S) -> Report:
+    """Check everything that the member with this configuration file needs.
+
+    ``timeout_s`` bounds each step of the way to the active participant.
+    """
+    report = Report()
+    now = now or datetime.now(UTC)
+    place, settings = _read(report, config)
+    if place is None:
+        return report
+    is_participant = place.role in (ACTIVE, PASSIVE)
+    check_identity(report, place, now)
+    check_clock(report, place, config, now)
+    roster = check_roster(report, place)
+    member = None if roster is None else check_own_entry(report, place, roster)
+    if is_participant and settings is not None:
+        check_features(report, settings.features, roster, member)
+    if is_participant:
+        check_state(report, place)
+        check_shares(report, place)
+    if isinstance(settings, ActiveSettings):
+        if roster is not None:
+            check_envelopes(report, settings, roster)
+        check_journal(report, settings)
+        check_own_share(report, settings)
+        if settings.http is not None:
+            check_http(report, settings.http, now)
+    if isinstance(settings, PassiveSettings) and roster is not None:
+        check_outbox(report, settings.place, roster)
+    if place.role == PASSIVE:
+        check_lock(report, place)
+    if place.role == ACTIVE:
+        check_port(report, place)
+    elif check_reach(report, place, roster, timeout_s) and not is_participant:
+        check_answer(report, config, timeout_s)
+    return report
+
+
+def _read(
+    report: Report, config: Path
+) -> tuple[Place | None, ActiveSettings | PassiveSettings | None]:
+    """The settings; what is common to all roles is read even if the rest cannot be."""
+    place: Place | None = None
+    settings: ActiveSettings | PassiveSettings | None = None
+    with report.blaming("configuration", "Correct it; vfb federation init wrote one with comments"):
+        place = load_place(config)[0]
+        if place.role == ACTIVE:
+            settings = load_active(config)
+        elif place.role == PASSIVE:
+            settings = load_passive(config)
+        else:
+            load_client(config)
+        report.ok("configuration", f"{place.role} {place.name!r}, {config}")
+    return place, settings

@@ -1,0 +1,57 @@
+"""Preflight: what the HTTP interface needs."""
+
+import ssl
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from vfbandits.admin.preflight.report import Report
+from vfbandits.pki.files import is_open_to_others, read_file
+from vfbandits.settings.http import HttpSettings
+
+SOON = timedelta(days=30)
+WHAT = "http"
+
+
+def check_http(report: Report, http: HttpSettings, now: datetime) -> None:
+    """Safe settings, a certificate that holds, and keys that only the owner can read."""
+    with report.blaming(WHAT, "Correct [http]; docs/serving.md has an example"):
+        http.refuse_unless_safe()
+        before = len(report.findings)
+        if http.certificate is not None and http.private_key is not None:
+            _check_certificate(report, http.certificate, http.private_key, now)
+        if http.keys is not None:
+            _check_keys(report, http.keys)
+        if len(report.findings) == before:
+            report.ok(WHAT, f"{http.address} can be served")
+
+
+def _check_certificate(report: Report, path: Path, private_key: Path, now: datetime) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, private_key)
+        certificate = x509.load_pem_x509_certificates(read_file(path, "a certificate"))[0]
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or type(error).__name__
+        report.problem(
+            WHAT,
+            f"wanted a certificate and its private key in PEM, got {path} and {private_key} "
+            f"({reason}).  Correct certificate and private_key",
+        )
+        return
+    ends = certificate.not_valid_after_utc
+    if not certificate.not_valid_before_utc <= now <= ends:
+        report.problem(WHAT, f"{path} is valid until {ends:%Y-%m-%d}.  Renew it")
+    elif ends - now < SOON:
+        report.warn(WHAT, f"{path} is valid until {ends:%Y-%m-%d} only.  Renew it soon")
+    if is_open_to_others(private_key):
+        report.problem(WHAT, f"others can read {private_key}.  chmod 600 it")
+
+
+def _check_keys(report: Report, path: Path) -> None:
+    if not path.is_file():
+        report.problem(WHAT, f"wanted API keys in {path}, got no file.  vfb keys create makes one")
+    elif is_open_to_others(path):
+        report.problem(WHAT, f"others can read {path}.  chmod 600 it")
+    elif not path.stat().st_size:
+        report.problem(WHAT, f"{path} has no keys.  vfb keys create makes one")

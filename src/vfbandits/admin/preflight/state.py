@@ -1,0 +1,242 @@
+"""Preflight: what a participant keeps on its disk."""
+
+import fcntl
+import json
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from vfbandits.admin.preflight.report import Report
+from vfbandits.campaign.settings import DEFAULT
+from vfbandits.core.mask import MaskShare
+from vfbandits.errors import ConfigError, JournalError
+from vfbandits.journal.base import JournalReader
+from vfbandits.journal.crypto import read_key
+from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.journal.open import open_reader
+from vfbandits.journal.sqlite.journal import APPLICATION, VERSION
+from vfbandits.journal.sqlite.reader import SqliteReader
+from vfbandits.journal.witness import Head, lock_path, noted_in
+from vfbandits.participant.outbox import OUTBOX
+from vfbandits.participant.run import missing_outbox
+from vfbandits.participant.state_lock import LOCK
+from vfbandits.pki.files import is_open_to_others, read_sealing_key, sealing_key_path
+from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
+from vfbandits.protocol.roster import Roster
+from vfbandits.serving.masks import SEATS, load_envelopes
+from vfbandits.serving.run import FIRST_EPOCH, missing_share, witness_of
+from vfbandits.settings.services import ActiveSettings, Place
+
+
+def check_state(report: Report, place: Place) -> None:
+    """The state folder can be written, or made."""
+    folder = place.state
+    if folder.exists() and not folder.is_dir():
+        report.problem("state", f"wanted a folder at {folder}, got a file.  Move it away")
+        return
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        report.problem("state", f"{nearest} cannot be written by this user.  chown or chmod it")
+    elif folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        report.warn("state", f"others can look into {folder}.  chmod 700 it")
+    elif folder.is_dir():
+        report.ok("state", f"{folder} can be written")
+    else:
+        report.ok("state", f"{folder} will be made at the first start")
+
+
+def check_shares(report: Report, place: Place) -> None:
+    """Shares of masks, if there are any yet: whole, private and orthonormal."""
+    folder = place.state / "shares"
+    if not folder.is_dir() or not any(folder.iterdir()):
+        report.ok("shares", "none yet: the first comes with the first start")
+        return
+    with report.blaming("shares", f"Put {folder} back from a backup, or join anew"):
+        held = ShareFiles(folder).load()
+        wrong = [epoch for epoch, item in held.items() if not _is_orthonormal(item.share)]
+        seen = [path.name for path in folder.iterdir() if is_open_to_others(path)]
+        if wrong:
+            report.problem(
+                "shares",
+                f"the columns of epoch {wrong[0]} must be orthonormal within {TOLERANCE}, they "
+                f"are not.  Put {folder} back from a backup, or join anew",
+            )
+        if seen:
+            report.problem("shares", f"others can read {folder / seen[0]}.  chmod 600 it")
+        if not wrong and not seen:
+            report.ok("shares", f"of epoch {' and '.join(map(str, held))}, orthonormal")
+
+
+def check_own_share(report: Report, settings: ActiveSettings) -> None:
+    """The active participant has the share behind which it has learnt; all new is as well."""
+    state = settings.place.state
+    if not settings.journal or not state.is_dir():
+        return
+    with report.blaming("shares", f"Put {state} back from a backup"):
+        folder = state / "shares"
+        held = ShareFiles(folder).epochs() if folder.is_dir() else ()
+        epoch = _epoch_of_seats(state)
+        if epoch is None and _has_learnt(settings):
+            epoch = max(held, default=FIRST_EPOCH)
+        if epoch is not None and epoch not in held:
+            report.problem("shares", missing_share(state, epoch, held, DEFAULT))
+
+
+def _epoch_of_seats(state: Path) -> int | None:
+    """The mask epoch of which the active participant knows who had a share."""
+    path = state / SEATS
+    if not path.is_file():
+        return None
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["epoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} must hold a mask epoch, got something else") from error
+
+
+def _has_learnt(settings: ActiveSettings) -> bool:
+    """Whether the journal of a campaign, in a file or a database, has records, as was noted."""
+    state = settings.place.state
+    journals = [state / "journal.db", *sorted((state / "campaigns").glob("*.db"))]
+    witnesses = [*map(lock_path, journals), *sorted((state / "witness").glob("*.head"))]
+    return any((noted_in(witness) or Head(0)).position for witness in witnesses)
+
+
+def _is_orthonormal(share: MaskShare) -> bool:
+    S = share.columns  # noqa: N806
+    with np.errstate(all="ignore"):
+        return bool((np.abs(S.T @ S - np.eye(S.shape[1])) <= TOLERANCE).all())
+
+
+def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) -> None:
+    """With dense masks, a whole deal of the first epoch before the first start."""
+    place = settings.place
+    if roster.terms.mask != "dense":
+        return
+    if any((place.state / "shares").glob("epoch-*.share")):
+        report.ok("envelopes", "opened before")
+        return
+    folder = settings.envelopes
+    advice = f"The mask generator deals them: vfb masks deal --epoch {FIRST_EPOCH}"
+    if folder is None or not folder.is_dir():
+        got = "no 'envelopes' in the configuration" if folder is None else f"no folder {folder}"
+        report.problem("envelopes", f"wanted a folder of sealed shares, got {got}.  {advice}")
+        return
+    with report.blaming("envelopes", advice):
+        envelopes = load_envelopes(folder, roster, FIRST_EPOCH)
+        deal = check_deal(envelopes, roster=roster, epoch=FIRST_EPOCH)
+        open_share(
+            envelopes[place.name],
+            roster=roster,
+            epoch=FIRST_EPOCH,
+            participant=place.name,
+            private_key=read_sealing_key(sealing_key_path(place.identity, place.name)),
+        )
+        report.ok("envelopes", f"deal {deal[:12]}…, one for each participant")
+
+
+def check_journal(report: Report, settings: ActiveSettings) -> None:
+    """The log of events is ours, and nobody writes to it."""
+    path = settings.place.state / "journal.db"
+    if not settings.journal:
+        report.ok("journal", "switched off: nothing that is learnt survives a restart")
+    elif settings.journal_target:
+        _check_target(report, settings)
+    elif not path.exists():
+        report.ok("journal", "will be made at the first start")
+    else:
+        with report.blaming("journal", "Is vfb serve active running?  If not, see its log"):
+            _refuse_if_locked(path.with_name(f"{path.name}.lock"))
+            _refuse_other_database(path)
+            key = None if settings.journal_key is None else read_key(settings.journal_key)
+            with closing(SqliteReader(path, key=key, is_idle=True)) as reader:
+                _tell_of_loss(report, str(path), reader)
+
+
+def _check_target(report: Report, settings: ActiveSettings) -> None:
+    """A log in a database is compared with the witness that an earlier start has left."""
+    head = noted_in(witness_of(settings, DEFAULT))
+    if head is None:
+        report.ok("journal", "at journal_target, which is opened at the start only")
+        return
+    with report.blaming("journal", "Is the database of journal_target there, and the right one?"):
+        key = None if settings.journal_key is None else read_key(settings.journal_key)
+        with closing(open_reader(settings.journal_target, key=key)) as reader:
+            _tell_of_loss(report, "at journal_target", reader, expected=head.position)
+
+
+def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: int = 0) -> None:
+    last = reader.last_position
+    missing = max(reader.damage.records, expected - last)
+    if missing > 0:
+        report.problem(
+            "journal",
+            f"the log {log} was acknowledged up to {last + missing}, got an end at {last}.  Put it "
+            "back from the disk or a backup, or start once with --accept-loss",
+        )
+    else:
+        report.ok("journal", f"{log} can be opened, and ends at {last}")
+
+
+def check_outbox(report: Report, place: Place, roster: Roster) -> None:
+    """With secure sums, the file of what was sent under pads."""
+    path = place.state / OUTBOX
+    if roster.terms.aggregation != "secure":
+        return
+    if not path.exists():
+        head = noted_in(place.state / LOCK)
+        was_reserved = head is not None and head.position > 0
+        if was_reserved or any((place.state / "shares").glob("epoch-*.share")):
+            report.problem("outbox", missing_outbox(path))
+        else:
+            report.ok("outbox", "will be made at the first start")
+        return
+    # An old copy does not know every pad that was used, and a pad must not cover two messages.
+    with report.blaming("outbox", "Join anew with new keys, and put no old copy back"):
+        _pragmas(path, "schema_version")
+        report.ok("outbox", f"{path} can be opened")
+
+
+def check_lock(report: Report, place: Place) -> None:
+    """No other process uses a passive participant's state folder."""
+    path = place.state / LOCK
+    if not place.state.is_dir() or not path.is_file():
+        return
+    try:
+        _refuse_if_locked(path)
+    except JournalError as error:
+        report.warn("state", f"{error}: is vfb serve passive running?  A second one is refused")
+
+
+def _refuse_if_locked(lock: Path) -> None:
+    if not lock.exists():
+        return
+    descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(f"{lock} is locked by another process") from error
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_other_database(path: Path) -> None:
+    application, version, schema = _pragmas(
+        path, "application_id", "user_version", "schema_version"
+    )
+    if schema and (application, version) != (APPLICATION, VERSION):
+        raise JournalError(
+            f"{path} must be a log of version {VERSION}, got another database or version {version}"
+        )
+
+
+def _pragmas(path: Path, *names: str) -> list[int]:
+    """Facts of an SQLite file, read without a trace: ``immutable`` takes no lock, makes no file."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as db:
+            return [int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names]
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(f"{path} cannot be opened: {error}") from error

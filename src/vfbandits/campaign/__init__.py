@@ -1,0 +1,1 @@
+"""What happens to a decision from its request to its reward: pure, no I/O."""

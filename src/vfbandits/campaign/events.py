@@ -1,0 +1,238 @@
+"""What happened to a model, in the order in which it happened.
+
+The log of these events is the truth and the model a fold over it (``fold.py``): the same events
+in the same order give the same Lambda and u, bit for bit.  A context in here is the masked one
+that was chosen then, so a reward that comes late is learnt from what the decision saw.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.decision import ArmId, DecisionId
+
+
+@dataclass(slots=True, eq=False)
+class Decided:
+    """An arm was chosen.  Not to be changed; frozen, it would take longer to make.
+
+    Attributes
+    ----------
+    decision_id
+        Text that the application gave, or the bandit's own number.
+    arm, index
+        The arm that is shown, and its position in the caller's order.
+    x, model
+        What the decision left to learn from (``core.reward.Observation``): the chosen masked
+        context, and the arm whose own model it teaches; None where all arms share one.
+    probability
+        With which the arm was shown, if that was asked for.
+    contributors
+        Participants whose features counted; the others' blocks were zeros.
+    epoch
+        Of the masks that ``x`` is behind.
+    user
+        Whom the decision was for, in the application's words.
+    at
+        When, in seconds since 1970; nothing is derived from it.
+    root
+        Whether the state keeps a root of its inverse from this decision on.
+    group
+        Why this arm: "policy", or the reason for which another one is shown than the policy's.
+    due
+        When the wait for a reward ends, in seconds since 1970; None if it never does.
+    held
+        Whether it must be activated before a reward may come.
+    note
+        What the caller keeps with it, such as the answer that was given.
+    seconds
+        From the request to this record, without the commit; 0 if nobody measured it.
+    """
+
+    decision_id: DecisionId
+    arm: ArmId
+    index: int
+    x: Vector = field(repr=False)
+    model: ArmId | None = None
+    probability: float | None = None
+    contributors: tuple[str, ...] = ()
+    epoch: int = 0
+    user: str | None = field(default=None, repr=False)
+    at: float = 0.0
+    root: bool = False
+    group: str = "policy"
+    due: float | None = None
+    held: bool = False
+    note: bytes = field(default=b"", repr=False)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recalled:
+    """What was learnt from where the decision was no longer in memory.
+
+    ``opened`` is the position of its ``Decided``; ``x`` and ``model`` are what that left to learn
+    from, carried to the masks in force.
+    """
+
+    opened: int
+    x: Vector = field(repr=False)
+    model: ArmId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """A reward was learnt: it was the first for its decision, which was open.
+
+    ``reward_id`` is what the application called it; None if nobody sent it: the default, or a sum.
+    ``recalled`` is None where the decision was in memory.
+    """
+
+    decision_id: DecisionId
+    value: float
+    at: float = 0.0
+    reward_id: str | None = ""
+    recalled: Recalled | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """All that was learnt was carried to other masks, and so were the open decisions.
+
+    ``matrix`` is R (new dim, old dim), ``epoch`` that of the new masks, and ``note`` is kept for
+    the caller, such as the roster of the new epoch.
+    """
+
+    epoch: int
+    matrix: Matrix = field(repr=False)
+    note: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """An open decision was dropped; its reward will not be learnt.
+
+    ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
+    """
+
+    decision_id: DecisionId
+    opened: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """A decision that was held is shown now; its reward may come until ``due``.
+
+    ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
+    """
+
+    decision_id: DecisionId
+    due: float | None
+    at: float = 0.0
+    opened: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A reward came that is not learnt, or not yet.
+
+    ``why`` is "counted" (it is part of a sum), "late", "ignored" (an earlier one counts) or
+    "logged" (the model is frozen).
+    """
+
+    decision_id: DecisionId
+    value: float
+    reward_id: str
+    why: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """Settings changed; ``settings`` are all of them, in the caller's form."""
+
+    settings: bytes
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retracted:
+    """A reward that was learnt is taken back; its decision stays closed.
+
+    ``x`` and ``model`` are the decision's own (``Decided``), carried to the masks of ``epoch``, so
+    that the fold needs no earlier record.  ``value`` is what was learnt, ``by`` who asked for it.
+    """
+
+    decision_id: DecisionId
+    value: float
+    x: Vector = field(repr=False)
+    model: ArmId | None = None
+    epoch: int = 0
+    at: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsDropped:
+    """Models of arms that were not shown for long were let go (layout "disjoint").
+
+    A reward that comes for one of them later starts it from the prior.
+    """
+
+    arms: tuple[ArmId, ...]
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LossAccepted:
+    """The journal was opened although acknowledged records were missing.
+
+    They were acknowledged up to ``expected``, and the journal ended at ``found``.  ``by`` is who
+    accepted that, ``why`` what was found.
+    """
+
+    expected: int
+    found: int
+    why: str
+    by: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Stands where a damaged or missing record was before ``vfb log repair``.
+
+    ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
+    if there was none: then what the record taught is lost, and the fold goes on without it.
+    """
+
+    why: str
+    covered_by: int | None
+    by: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """From here on ``max_pending`` decisions are kept in memory, and older ones are not."""
+
+    max_pending: int
+
+
+Event: TypeAlias = (
+    Decided
+    | Rewarded
+    | Moved
+    | Forgotten
+    | Activated
+    | Reported
+    | Configured
+    | Retracted
+    | ArmsDropped
+    | LossAccepted
+    | SetAside
+    | Resized
+)
+
+# Records of one decision, as a journal has found them: each with its position.
+Found: TypeAlias = list[tuple[int, Event]]

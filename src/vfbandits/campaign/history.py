@@ -1,0 +1,117 @@
+"""One event, as its log tells it: what was shown, what came, what was learnt."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from vfbandits.campaign.events import (
+    Activated,
+    Decided,
+    Event,
+    Forgotten,
+    Found,
+    Reported,
+    Retracted,
+    Rewarded,
+)
+from vfbandits.campaign.pending import COUNTED, LOGGED, Entry
+from vfbandits.errors import ConflictError
+
+HELD, WAITING, LEARNT, FORGOTTEN = "held", "waiting", "learnt", "forgotten"
+RETRACTED = "retracted"
+
+
+@dataclass(slots=True)
+class History:
+    """All that the log has of an event.
+
+    ``due`` is when the wait for a reward ends, or has ended; ``came`` are the rewards that were
+    sent, by their ids.  ``position`` is that of the decision, where the journal was asked.
+    """
+
+    decided: Decided
+    due: float | None
+    held: bool
+    position: int = 0
+    status: str = WAITING
+    learnt: float | None = None
+    came: dict[str, Reported | Rewarded] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "History | None":
+        """The history that these events make; None if the decision is not among them.
+
+        >>> import numpy as np
+        >>> past = History.of([Decided("a", "tea", 0, np.ones(1)), Rewarded("a", 1.0)])
+        >>> past.status, past.learnt
+        ('learnt', 1.0)
+        """
+        history = None
+        for event in events:
+            if isinstance(event, Decided):
+                status = HELD if event.held else WAITING
+                history = cls(event, event.due, event.held, status=status)
+            elif history is not None:
+                history.add(event)
+        return history
+
+    @classmethod
+    def found(cls, events: Found) -> "History | None":
+        """The same from what a journal has found, with the position of the decision."""
+        history = cls.of(event for _, event in events)
+        if history is not None:
+            history.position = max(at for at, event in events if isinstance(event, Decided))
+        return history
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a reward is still waited for, or an activation."""
+        return self.status in (HELD, WAITING)
+
+    def entry(self) -> Entry:
+        """The event as it would be in memory."""
+        decided, reports = self.decided, {}
+        for reward_id, event in self.came.items():
+            if isinstance(event, Reported) and event.why == COUNTED:
+                reports[reward_id] = event.value
+        return Entry(
+            decided.arm,
+            decided.group,
+            decided.at,
+            self.due,
+            self.held,
+            reports,
+            any(isinstance(e, Reported) and e.why == LOGGED for e in self.came.values()),
+            self.position,
+        )
+
+    def add(self, event: Event) -> None:
+        """What came next."""
+        if isinstance(event, Activated):
+            self.held, self.due, self.status = False, event.due, WAITING
+        elif isinstance(event, Rewarded):
+            self.status, self.learnt = LEARNT, event.value
+            if event.reward_id is not None:
+                self.came[event.reward_id] = event
+        elif isinstance(event, Retracted):
+            self.status, self.learnt = RETRACTED, None
+        elif isinstance(event, Forgotten):
+            self.status = FORGOTTEN
+        elif isinstance(event, Reported):
+            self.came.setdefault(event.reward_id, event)
+
+    def has(self, reward_id: str, value: float) -> bool:
+        """Whether this very reward came before; ConflictError if another one of its id did."""
+        before = self.came.get(reward_id)
+        if before is None:
+            return False
+        refuse_other_value(self.decided.decision_id, before.value, value, reward_id)
+        return True
+
+
+def refuse_other_value(event_id: object, before: float, value: float, reward_id: str) -> None:
+    """The same reward cannot have two values."""
+    if before != value:
+        which = f"reward {reward_id!r}" if reward_id else "the reward"
+        raise ConflictError(
+            f"{which} of event {event_id!r} is {before} already, got {value}; nothing was changed"
+        )

@@ -1,0 +1,279 @@
+"""What both clients share: how a call is written, how its answer is read, and what can go wrong.
+
+A call is a value; ``client.py`` and ``async_client.py`` only carry it, and ``retry.py`` says when
+it is sent again.
+"""
+
+import math
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypedDict, TypeVar
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from vfbandits.client import schemas
+from vfbandits.errors import ContextError, RewardError, VFBanditsError, WireError
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+ArmLike: TypeAlias = str | schemas.Arm | tuple[str, Iterable[float]]
+RewardLike: TypeAlias = schemas.EventReward | tuple[str, float]
+DEFAULT_CAMPAIGN = "default"
+_JSON = {"content-type": "application/json"}
+
+
+class ApiError(VFBanditsError):
+    """The server refused, or answered what cannot be read.
+
+    Attributes
+    ----------
+    status
+        Of HTTP: 404 for an unknown event, 409 for a contradiction, and so on.
+    title, detail
+        The kind of problem, and what was wanted, in the server's words.
+    retry_after_s
+        How long the server asks to wait, if it does.
+    """
+
+    def __init__(
+        self, status: int, title: str, detail: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(status, title, detail, retry_after_s)
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        """Status, title and detail.
+
+        >>> str(ApiError(404, "There is no such event", "wanted a known id"))
+        '404 There is no such event: wanted a known id'
+        """
+        told = f"{self.status} {self.title}"
+        return f"{told}: {self.detail}" if self.detail else told
+
+
+class ApiUnreachable(VFBanditsError, ConnectionError):  # noqa: N818  (a state, not a mistake)
+    """No answer came in time, or no connection was made.  It may have been done all the same.
+
+    Call again with the same event id to find out: what was done is not done twice.
+    """
+
+
+class Changes(TypedDict, total=False):
+    """Settings to change, as keywords; see ``schemas.ConfigChange``."""
+
+    mode: schemas.Mode
+    holdback: float
+    reward_wait_s: float
+    default_reward: float | None
+    aggregation: schemas.Aggregation
+    activation_wait_s: float
+    reward_min: float
+    reward_max: float
+    floor: float
+    policy: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer_co]):
+    """One request.
+
+    Attributes
+    ----------
+    answer
+        What the body of a good answer is read as.
+    repeatable
+        Whether sending it twice does what sending it once does.
+    good
+        Statuses whose body is an ``answer``.
+    """
+
+    method: str
+    path: str
+    answer: type[Answer_co]
+    body: bytes = field(default=b"", repr=False)
+    repeatable: bool = True
+    good: tuple[int, ...] = (200,)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Header fields of this call; the key is the client's matter."""
+        return _JSON if self.body else {}
+
+    def read(self, response: httpx2.Response, *, retry_after_s: float | None = None) -> Answer_co:
+        """The answer, or an ``ApiError``."""
+        if response.status_code not in self.good:
+            raise _refusal(response, retry_after_s)
+        try:
+            return msgspec.json.decode(response.content, type=self.answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            wanted = f"wanted a {self.answer.__name__} in JSON, got something else"
+            raise ApiError(response.status_code, "Unreadable answer", wanted) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls about one campaign.
+
+    >>> Calls("summer").activate("a/b").path
+    '/v1/campaigns/summer/events/a%2Fb/activate'
+    """
+
+    campaign: str = DEFAULT_CAMPAIGN
+
+    def __post_init__(self) -> None:
+        """Refuse a campaign that no path could name."""
+        _segment(self.campaign)
+
+    def rank(self, request: schemas.RankRequest) -> Call[schemas.RankResponse]:
+        """Decide; an event id is made up if there is none, so that it can be sent again."""
+        return Call("POST", self._path("/rank"), schemas.RankResponse, _body(_named(request)))
+
+    def rank_many(self, requests: Iterable[schemas.RankRequest]) -> Call[schemas.BatchRankResponse]:
+        """Decide several."""
+        batch = schemas.BatchRankRequest([_named(each) for each in requests])
+        return Call("POST", self._path("/rank/batch"), schemas.BatchRankResponse, _body(batch))
+
+    def reward(self, event_id: str, value: float, reward_id: str) -> Call[schemas.RewardResponse]:
+        """Say how it went."""
+        path = self._path(f"/events/{_segment(event_id)}/reward")
+        request = schemas.RewardRequest(_reward(value), reward_id)
+        return Call("POST", path, schemas.RewardResponse, _body(request))
+
+    def reward_many(self, rewards: Iterable[RewardLike]) -> Call[schemas.BatchRewardResponse]:
+        """Say how several went."""
+        batch = schemas.BatchRewardRequest([_event_reward(each) for each in rewards])
+        return Call("POST", self._path("/rewards/batch"), schemas.BatchRewardResponse, _body(batch))
+
+    def activate(self, event_id: str) -> Call[schemas.ActivateResponse]:
+        """The arm is shown now."""
+        path = self._path(f"/events/{_segment(event_id)}/activate")
+        return Call("POST", path, schemas.ActivateResponse)
+
+    def retract(self, event_id: str) -> Call[schemas.RetractResponse]:
+        """Take back a learnt reward.  Sent twice the second would be refused with 409."""
+        path = self._path(f"/events/{_segment(event_id)}/retract")
+        return Call("POST", path, schemas.RetractResponse, repeatable=False)
+
+    def event(self, event_id: str) -> Call[schemas.EventResponse]:
+        """One event as it stands."""
+        return Call("GET", self._path(f"/events/{_segment(event_id)}"), schemas.EventResponse)
+
+    def model(self) -> Call[schemas.ModelResponse]:
+        """What there is of the model."""
+        return Call("GET", self._path("/model"), schemas.ModelResponse)
+
+    def config(self) -> Call[schemas.ConfigResponse]:
+        """Settings in force."""
+        return Call("GET", self._path("/config"), schemas.ConfigResponse)
+
+    def change_config(self, changes: Changes) -> Call[schemas.ConfigResponse]:
+        """Change settings.  Sent twice it could undo what somebody else changed in between."""
+        body = _body(schemas.ConfigChange(**changes))
+        return Call("PATCH", self._path("/config"), schemas.ConfigResponse, body, repeatable=False)
+
+    def campaigns(self) -> Call[schemas.CampaignsResponse]:
+        """Names of the campaigns."""
+        return Call("GET", "/v1/campaigns", schemas.CampaignsResponse)
+
+    def ready(self) -> Call[schemas.Health]:
+        """Whether the server may be sent traffic; that it may not is an answer too."""
+        return Call("GET", "/readyz", schemas.Health, good=(200, 503))
+
+    def _path(self, rest: str) -> str:
+        if self.campaign == DEFAULT_CAMPAIGN:
+            return f"/v1{rest}"
+        return f"/v1/campaigns/{_segment(self.campaign)}{rest}"
+
+
+def rank_request(
+    user: str,
+    arms: Iterable[ArmLike],
+    *,
+    event_id: str | None,
+    exclude: Iterable[str],
+    baseline: str | None,
+    features: Iterable[float] | None,
+    activate: bool,
+) -> schemas.RankRequest:
+    """A request to rank, from what the clients' ``rank`` takes."""
+    return schemas.RankRequest(
+        user,
+        to_arms(arms),
+        event_id,
+        list(exclude),
+        baseline,
+        None if features is None else to_features(features),
+        activate,
+    )
+
+
+def to_arms(arms: Iterable[ArmLike]) -> list[schemas.Id | schemas.Arm]:
+    """Arms as they go over HTTP.
+
+    >>> to_arms(["tea", ("milk", (0.5, 2))])
+    ['tea', Arm(id='milk', features=[0.5, 2.0])]
+    """
+    return [
+        schemas.Arm(each[0], to_features(each[1])) if isinstance(each, tuple) else each
+        for each in arms
+    ]
+
+
+def to_features(features: Iterable[float]) -> list[float]:
+    """Features as they go over HTTP, from anything that holds finite numbers."""
+    made = list(map(float, features))
+    # JSON has no word for these, and null would be refused with a sentence about null.
+    if not all(map(math.isfinite, made)):
+        raise ContextError("features must be finite numbers, got one that is not")
+    return made
+
+
+def _named(request: schemas.RankRequest) -> schemas.RankRequest:
+    if request.event_id is not None:
+        return request
+    return msgspec.structs.replace(request, event_id=uuid.uuid4().hex)
+
+
+def _event_reward(reward: RewardLike) -> schemas.EventReward:
+    if isinstance(reward, tuple):
+        return schemas.EventReward(reward[0], _reward(reward[1]))
+    return schemas.EventReward(reward.event_id, _reward(reward.value), reward.reward_id)
+
+
+def _reward(value: float) -> float:
+    if not math.isfinite(value):
+        raise RewardError(f"a reward must be a finite number, got {value}")
+    return float(value)
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path, whatever is in it."""
+    if not 1 <= len(name) <= schemas.LONGEST_ID:
+        raise WireError(f"an id has 1 to {schemas.LONGEST_ID} characters, got {len(name)}")
+    try:
+        # Dots too: "." and ".." would be steps within the path.
+        return quote(name, safe="").replace(".", "%2E")
+    except UnicodeEncodeError as error:
+        raise WireError("an id must be text that UTF-8 can hold, got another") from error
+
+
+def _body(request: msgspec.Struct) -> bytes:
+    try:
+        return msgspec.json.encode(request)
+    except UnicodeEncodeError as error:
+        raise WireError("text must be such that UTF-8 can hold it, got another") from error
+
+
+def _refusal(response: httpx2.Response, retry_after_s: float | None) -> ApiError:
+    """What a problem document says; of any other body nothing is told."""
+    status = response.status_code
+    try:
+        problem = msgspec.json.decode(response.content, type=schemas.Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ApiError(status, response.reason_phrase or "Refused", "", retry_after_s)
+    return ApiError(status, problem.title, problem.detail, retry_after_s)

@@ -1,0 +1,120 @@
+"""What is remembered of one campaign: its buckets, its last decisions, estimates that wait."""
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.dashboard.bucket import SETTLED, Bucket
+from vfbandits.dashboard.marks import MAX_MARKS
+from vfbandits.dashboard.replay import Replay
+from vfbandits.dashboard.series import Series
+from vfbandits.dashboard.view import LastDecision, Mark
+
+MOST_LAST = 200
+MOST_ESTIMATES = 100_000
+# These say nothing new of their event.
+_NO_NEWS = frozenset({"repeated", "ignored"})
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A decision and what has come of it."""
+
+    seen: Ranked
+    reward: float | None = None
+    status: str | None = None
+    waited_s: float | None = None
+
+
+class Campaign:
+    """One campaign, as far as it is remembered; estimates are kept until their reward comes.
+
+    >>> campaign = Campaign()
+    >>> campaign.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0))
+    >>> campaign.series.at(9.0).statuses
+    {'learnt': 1}
+    """
+
+    def __init__(self, *, most_estimates: int = MOST_ESTIMATES) -> None:
+        self._most_estimates = most_estimates
+        self.series = Series()
+        self.last: OrderedDict[str, Remembered] = OrderedDict()
+        self.estimates: OrderedDict[str, float] = OrderedDict()
+        self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
+        self.replay = Replay()
+
+    def ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
+        """Count and remember decisions of one round; gives its bucket, unless it is too old."""
+        bucket = self.series.at(seen[0].at)
+        if bucket is not None:
+            bucket.decided(seen)
+        last, estimates = self.last, self.estimates
+        for one in seen:
+            last[one.event_id] = Remembered(one)
+            if math.isfinite(one.estimate):
+                estimates[one.event_id] = one.estimate
+        while len(last) > MOST_LAST:
+            last.popitem(last=False)
+        while len(estimates) > self._most_estimates:
+            estimates.popitem(last=False)
+        return bucket
+
+    def heard(self, seen: Heard) -> None:
+        """Count a reward, and how far it was from its estimate if that is still known."""
+        bucket = self.series.at(seen.at)
+        if bucket is not None:
+            bucket.heard(seen)
+        if seen.status in SETTLED:
+            estimate = self.estimates.pop(seen.event_id, None)
+            if bucket is not None and estimate is not None:
+                bucket.residuals.add(seen.value - estimate)
+        elif seen.status in ("forgotten", "failed"):
+            self.estimates.pop(seen.event_id, None)
+        remembered = self.last.get(seen.event_id)
+        if remembered is not None and seen.status not in _NO_NEWS:
+            _note(remembered, seen)
+
+    def decisions(self) -> list[LastDecision]:
+        """The last decisions, newest first."""
+        return [_told(remembered) for remembered in reversed(self.last.values())]
+
+
+def _note(remembered: Remembered, seen: Heard) -> None:
+    if remembered.status in SETTLED:
+        return
+    remembered.status = seen.status
+    remembered.waited_s = seen.waited_s
+    if seen.status in SETTLED:
+        remembered.reward = seen.value
+
+
+def _told(remembered: Remembered) -> LastDecision:
+    seen = remembered.seen
+    return LastDecision(
+        event_id=seen.event_id,
+        user=seen.user,
+        at=seen.at,
+        arm=seen.arm,
+        choice=seen.choice,
+        baseline=seen.baseline,
+        group=seen.group,
+        estimate=_finite(seen.estimate),
+        bonus=_finite(seen.bonus),
+        parts=None if seen.parts is None else dict(seen.parts),
+        probability=_finite(seen.probability),
+        contributors=list(seen.contributors),
+        missing=list(seen.missing),
+        n_arms=seen.n_arms,
+        model_version=seen.model_version,
+        latency_ms=1e3 * seen.seconds if seen.seconds > 0.0 else None,
+        received_bytes=seen.bytes_received,
+        reward=remembered.reward,
+        status=remembered.status,
+        waited_s=remembered.waited_s,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

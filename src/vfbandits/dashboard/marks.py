@@ -1,0 +1,59 @@
+"""Marks on the time axis: changes of settings, and participants that come and go."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from vfbandits.campaign.observer import Reconfigured
+from vfbandits.dashboard.view import Mark
+
+MAX_MARKS: Final = 100
+_LINKS: Final = {
+    "participant_joined": "connected",
+    "participant_left": "disconnected",
+    "circuit_opened": "stopped answering in time",
+    "circuit_closed": "answers again",
+}
+
+
+def settings_mark(seen: Reconfigured) -> Mark:
+    """What was changed, from what to what.
+
+    >>> settings_mark(Reconfigured("ads", b'{"mode": "learn"}', b'{"mode": "shadow"}', 9.0)).text
+    'mode: learn → shadow'
+    """
+    before, after = _flat(seen.before), _flat(seen.after)
+    changes = [
+        f"{name}: {_word(before[name])} → {_word(value)}"
+        for name, value in after.items()
+        if name in before and before[name] != value
+    ]
+    return Mark(seen.at, "settings", ", ".join(changes) or "settings changed")
+
+
+def link_marks(changes: Iterable[tuple[float, str, str]]) -> list[Mark]:
+    """Times, participants and events of links, in words."""
+    return [
+        Mark(at, "participant", f"{name} {_LINKS[event]}")
+        for at, name, event in changes
+        if event in _LINKS
+    ]
+
+
+def _flat(settings: bytes) -> dict[str, object]:
+    """Settings by name; those of the policy have its name before theirs."""
+    try:
+        values = json.loads(settings or b"{}")
+    except ValueError:
+        return {}
+    flat: dict[str, object] = {}
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            flat[str(name)] = value
+    return flat
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,160 @@
+"""What the dashboard knows: it looks on, counts in bounded memory, and is asked for a view."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from vfbandits.campaign.events import Decided, Event
+from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
+from vfbandits.dashboard import build
+from vfbandits.dashboard.campaign import Campaign
+from vfbandits.dashboard.marks import link_marks, settings_mark
+from vfbandits.dashboard.measure import rewards_of
+from vfbandits.dashboard.replay import ranked_of
+from vfbandits.dashboard.series import step_of
+from vfbandits.dashboard.view import DashboardView, Facts, Mark
+from vfbandits.errors import SettingError
+
+MOST_MINUTES = 24 * 60
+
+
+class Observatory:
+    """An observer of all campaigns of a server.
+
+    To be told of a decision or a reward takes a few microseconds and no more as time goes on:
+    counts are kept in five-second buckets for five minutes, in minutes for an hour, in quarters
+    of an hour for a day.  Of each campaign the last 200 decisions are kept whole, and the
+    estimates of the last 100,000 until their reward comes.
+
+    Parameters
+    ----------
+    federation
+        Its name, for the page.
+    campaigns
+        Names that can be chosen before anything was decided; others appear when they are seen.
+    participants
+        What is known of each participant's link: width, connected, circuit, asks, answers, bytes,
+        latency_ms, as far as there is such a thing.
+    waiting
+        How many events of a campaign wait for a reward.
+    norm
+        The length of a campaign's theta.  Asked for at most once in five seconds.
+    facts
+        Which versions decide in a campaign.
+    link_changes
+        Times, participants and events of links, oldest first (``serving.presence``).
+    clock
+        Seconds since 1970.
+
+    >>> sky = Observatory("retail", ["ads"], clock=lambda: 100.0)
+    >>> sky.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
+    >>> sky.view("ads", minutes=5).totals.statuses
+    {'learnt': 1}
+    """
+
+    def __init__(  # noqa: PLR0913  (sources of facts, each by keyword)
+        self,
+        federation: str,
+        campaigns: Iterable[str] = (),
+        *,
+        participants: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
+        waiting: Callable[[str], int] = lambda _: 0,
+        norm: Callable[[str], float | None] = lambda _: None,
+        facts: Callable[[str], Facts | None] = lambda _: None,
+        link_changes: Callable[[], Iterable[tuple[float, str, str]]] = tuple,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._federation = federation
+        self._campaigns = {name: Campaign() for name in campaigns}
+        self._participants = participants
+        self._waiting = waiting
+        self._norm = norm
+        self._facts = facts
+        self._link_changes = link_changes
+        self._clock = clock
+
+    @property
+    def campaigns(self) -> list[str]:
+        """Their names."""
+        return list(self._campaigns)
+
+    def ranked(self, seen: Sequence[Ranked]) -> None:
+        """Decisions were made."""
+        campaign = seen[0].campaign
+        bucket = self._campaign(campaign).ranked(seen)
+        if bucket is not None and bucket.norm is None:
+            bucket.norm = self._norm(campaign)
+
+    def heard(self, seen: Heard) -> None:
+        """A reward came, or will not."""
+        self._campaign(seen.campaign).heard(seen)
+
+    def configured(self, seen: Reconfigured) -> None:
+        """Settings were changed."""
+        self._campaign(seen.campaign).marks.append(settings_mark(seen))
+
+    def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
+        """Take records of a campaign's journal, in its order: its end, then what follows.
+
+        What the journal does not hold stays empty.
+        """
+        for seen in self._campaign(campaign).replay.seen(campaign, events, self._participants()):
+            if isinstance(seen, Ranked):
+                self.ranked([seen])
+            elif isinstance(seen, Heard):
+                self.heard(seen)
+            else:
+                self.configured(seen)
+
+    def entered(self, campaign: str, events: Iterable[Decided]) -> None:
+        """Take decisions that other processes made; their rewards are heard of here."""
+        names = self._participants()
+        for event in events:
+            self.ranked([ranked_of(campaign, event, names)])
+
+    def view(self, campaign: str = "", *, minutes: int) -> DashboardView:
+        """The last minutes of a campaign, of the first one if it has no name.
+
+        Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
+        a frozen model.  Their intervals are the normal approximation of the mean at 95 %.
+        """
+        if not 1 <= minutes <= MOST_MINUTES:
+            raise SettingError(f"minutes are 1 to {MOST_MINUTES}, got {minutes}")
+        name = campaign or next(iter(self._campaigns), "")
+        if name and name not in self._campaigns:
+            raise SettingError(f"a campaign is one of {self.campaigns}, got {name!r}")
+        kept = self._campaigns.get(name, Campaign())
+        now = self._clock()
+        step_s, _ = step_of(minutes)
+        steps, before = kept.series.steps(now, minutes=minutes)
+        total = build.whole(steps)
+        waiting = self._waiting(name) if name else 0
+        return DashboardView(
+            federation=self._federation,
+            campaigns=self.campaigns,
+            campaign=name,
+            now=now,
+            minutes=minutes,
+            step_s=step_s,
+            times=[float(step.start) for step in steps],
+            totals=build.totals(total, per_second=build.lately(kept.series, now), waiting=waiting),
+            rewards=rewards_of(total, steps, before),
+            per_second=build.rates(steps, now, step_s),
+            p50_ms=[build.milliseconds(step, 0.5) for step in steps],
+            p99_ms=[build.milliseconds(step, 0.99) for step in steps],
+            arms=build.arms(total, steps),
+            participants=build.participants(total, self._participants()),
+            drift=build.drift(steps),
+            marks=self._marks(kept, since=steps[0].start),
+            last=kept.decisions(),
+            facts=self._facts(name) if name else None,
+        )
+
+    def _marks(self, kept: Campaign, *, since: float) -> list[Mark]:
+        marks = [*kept.marks, *link_marks(self._link_changes())]
+        return sorted((one for one in marks if one.at >= since), key=lambda one: one.at)
+
+    def _campaign(self, name: str) -> Campaign:
+        found = self._campaigns.get(name)
+        if found is None:
+            found = self._campaigns[name] = Campaign()
+        return found

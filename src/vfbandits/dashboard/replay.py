@@ -1,0 +1,131 @@
+"""Records of a journal, told as an observer would have heard of them when they were written.
+
+For charts after a restart, and in a process that follows the journal of another.  A record does
+not hold everything: what participants sent, the parts of an estimate and the baseline of a decision
+that was the policy's are left out.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from vfbandits.campaign.events import Configured, Decided, Event, Forgotten, Reported, Rewarded
+from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
+from vfbandits.campaign.pending import COUNTED
+from vfbandits.client.schemas import RankResponse
+
+MAX_PENDING: Final = 100_000
+_NOTE = msgspec.json.Decoder(RankResponse)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A decision that waits for its reward; ``is_sum`` once a part of a sum came."""
+
+    arm: str
+    group: str
+    at: float
+    is_sum: bool = False
+
+
+class Replay:
+    """Follows the journal of one campaign, in its order, in bounded memory.
+
+    Rewards of decisions that it has not seen, or no longer knows, are left out.
+    """
+
+    def __init__(self, *, max_pending: int = MAX_PENDING) -> None:
+        self._max_pending = max_pending
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._latest = 0.0
+        self._settings = b""
+
+    def seen(
+        self, campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
+    ) -> Iterator[Ranked | Heard | Reconfigured]:
+        """What an observer would have been told.
+
+        ``names`` are the participants that there are: of a degraded decision the journal only says
+        who did contribute.
+        """
+        for _, event in events:
+            if isinstance(event, Decided):
+                yield self._decided(ranked_of(campaign, event, names))
+            elif isinstance(event, Rewarded | Reported | Forgotten):
+                heard = self._heard(campaign, event)
+                if heard is not None:
+                    yield heard
+            elif isinstance(event, Configured):
+                yield Reconfigured(campaign, self._settings, event.settings, event.at)
+                self._settings = event.settings
+
+    def _decided(self, seen: Ranked) -> Ranked:
+        self._pending[seen.event_id] = _Pending(seen.arm, seen.group, seen.at)
+        if len(self._pending) > self._max_pending:
+            self._pending.popitem(last=False)
+        self._latest = seen.at
+        return seen
+
+    def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> Heard | None:
+        event_id = str(event.decision_id)
+        # No record says when an event was forgotten; it was not before the record before it.
+        at = self._latest = self._latest if isinstance(event, Forgotten) else event.at
+        is_report = isinstance(event, Reported)
+        found = self._pending.get(event_id) if is_report else self._pending.pop(event_id, None)
+        if found is None:
+            return None
+        status, value = _status(event, is_sum=found.is_sum)
+        found.is_sum = found.is_sum or status == COUNTED
+        waited = at - found.at
+        return Heard(campaign, event_id, found.arm, found.group, status, value, at, waited)
+
+
+def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[str, float]:
+    if isinstance(event, Forgotten):
+        return "forgotten", 0.0
+    if isinstance(event, Reported):
+        return event.why, event.value
+    if event.reward_id is None:
+        return "summed" if is_sum else "default", event.value
+    return "learnt", event.value
+
+
+def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
+    """A decision as its record tells it."""
+    note = _note(event.note)
+    arm = str(event.arm)
+    choice = note.ranking[0].id if note is not None and note.ranking else arm
+    shown = next((place for place in note.ranking if place.id == arm), None) if note else None
+    is_degraded = note is not None and note.degraded
+    return Ranked(
+        campaign=campaign,
+        event_id=str(event.decision_id),
+        user=event.user or "",
+        at=event.at,
+        arm=arm,
+        choice=arm if event.group == "policy" else choice,
+        baseline="" if event.group == "policy" else arm,
+        group=event.group,
+        estimate=math.nan if shown is None else shown.estimate,
+        bonus=math.nan if shown is None else shown.score - shown.estimate,
+        parts=None,
+        probability=math.nan if event.probability is None else event.probability,
+        contributors=event.contributors,
+        missing=tuple(name for name in names if is_degraded and name not in event.contributors),
+        n_arms=len(note.ranking) if note is not None else 0,
+        model_version=note.model_version if note is not None else 0,
+        seconds=event.seconds,
+        bytes_received=0,
+    )
+
+
+def _note(note: bytes) -> RankResponse | None:
+    """The answer that was kept with a decision; None if it is not one of this version."""
+    try:
+        return _NOTE.decode(note)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,1 @@
+"""The Criteo display advertising data."""

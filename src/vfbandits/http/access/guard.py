@@ -1,0 +1,200 @@
+"""Stands before the application: who asks, and how much."""
+
+import contextlib
+from typing import TYPE_CHECKING, Final, Protocol
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vfbandits.http.access.caller import CALLER, EVERYBODY, Caller, Right
+from vfbandits.http.access.limits import Limits, network_of
+from vfbandits.http.access.proxies import Hosts, Proxies
+from vfbandits.http.body_limit import BodyLimit
+from vfbandits.http.refusals import Forbidden, Refusal, Unauthorized
+from vfbandits.http.refuse import address_of, log_refusal, response_to
+from vfbandits.telemetry.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vfbandits.http.hot import Answer, HotCalls, Whole
+
+PROBES: Final = frozenset({"/healthz", "/readyz"})
+_BEARER: Final = "bearer "
+_POLICY_VIOLATION: Final = 1008
+
+
+class Ring(Protocol):
+    """Knows keys, as ``KeyRing`` does."""
+
+    def check(self, presented: str) -> Caller:
+        """Whose key this is; a Refusal if it is nobody's."""
+
+
+class Guard:
+    """Wraps an application: knows who asks, and refuses those who may not, or ask too much.
+
+    A key comes as ``Authorization: Bearer <key>`` or as ``X-API-Key``; never in the address, which
+    ends up in logs.  Whoever asks stands in the request's scope afterwards; what they may do is
+    for each route to ``require``.  A caller whom something before us put there, such as the owner
+    of a client certificate, stays.
+
+    Attributes
+    ----------
+    ring
+        The keys; None to take everybody for an administrator, which is for loopback only.
+    limits
+        Of addresses, callers and bodies.  Probes of health are never counted.
+    public
+        Paths that need no key.
+    public_below
+        Beginnings of paths that need none, such as "/static/".
+    proxies
+        Those that may say whom a request comes from.  Probes may come past them.
+    hosts
+        Names by which the server may be called.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        ring: Ring | None,
+        limits: Limits,
+        *,
+        public: frozenset[str] = PROBES,
+        public_below: tuple[str, ...] = (),
+        proxies: Proxies | None = None,
+        hosts: Hosts | None = None,
+    ) -> None:
+        self._app = BodyLimit(app, limits.body_bytes, log=self._log)
+        self._hot: HotCalls | None = getattr(app, "hot", None)
+        self._ring = ring
+        self._limits = limits
+        self._public = public
+        self._public_below = public_below
+        self._proxies = Proxies() if proxies is None else proxies
+        self._hosts = Hosts(None) if hosts is None else hosts
+        # Whoever is refused all day long must not fill the disk with our log.
+        self._throttle = LogThrottle()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        if scope["type"] == "http":
+            refused = self._refused(scope)
+            if refused is not None:
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    @property
+    def shortcut(self) -> "Guard | None":
+        """The short way past the routes, for a server that knows one (``short_way.Shortcut``)."""
+        return None if self._hot is None else self
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest body."""
+        return self._limits.body_bytes
+
+    async def reward(self, event_id: str, call: "Whole") -> "Answer":
+        """Let a reward in that came as a whole, or refuse it.
+
+        Bodies over ``most_bytes`` are for the server to keep away, here and below.
+        """
+        refused = self._refused(call.scope)
+        return refused or await self._short_way().reward(event_id, call)
+
+    async def rank_all(self, calls: "Sequence[Whole]") -> "list[Answer]":
+        """Let calls of rank in that came as a whole, or refuse some of them."""
+        refused = [self._refused(call.scope) for call in calls]
+        let_in = [call for call, told in zip(calls, refused, strict=True) if told is None]
+        answers = iter(await self._short_way().rank_all(let_in))
+        return [next(answers) if told is None else told for told in refused]
+
+    def _short_way(self) -> "HotCalls":
+        if self._hot is None:
+            raise RuntimeError("there is a short way only to an application that has one")
+        return self._hot
+
+    def _refused(self, scope: Scope) -> Response | None:
+        try:
+            self._admit(scope)
+        except Refusal as refusal:
+            self._log(scope, refusal)
+            return response_to(scope, refusal)
+        return None
+
+    def _admit(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        self._hosts.check(scope)
+        if path in PROBES:
+            self._look_at_key(scope)
+            return
+        self._proxies.resolve(scope)
+        self._limits.addresses.admit(network_of(address_of(scope)), "one address")
+        if path in self._public or path.startswith(self._public_below):
+            return
+        caller = scope.get(CALLER) or self._known(scope)
+        self._limits.callers.admit(caller.name, "one caller")
+        scope[CALLER] = caller
+
+    def _look_at_key(self, scope: Scope) -> None:
+        """Know the caller of a probe that shows a key; without a valid one it is answered too."""
+        if CALLER in scope or not (self._ring is None or _presented(scope)):
+            return
+        with contextlib.suppress(Refusal):
+            scope[CALLER] = self._known(scope)
+
+    def _known(self, scope: Scope) -> Caller:
+        if self._ring is None:
+            return EVERYBODY
+        key = _presented(scope)
+        if not key:
+            raise Unauthorized("wanted an API key as Authorization: Bearer <key>, got none")
+        return self._ring.check(key)
+
+    def _log(self, scope: Scope, refusal: Refusal) -> None:
+        unlogged = self._throttle.admit((network_of(address_of(scope)), refusal.status))
+        if unlogged is not None:
+            log_refusal(scope, refusal, unlogged=unlogged)
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Whoever sent this request; Unauthorized if nobody has looked."""
+    caller = scope.get(CALLER)
+    if not isinstance(caller, Caller):
+        raise Unauthorized("wanted a request with a key, got one without")
+    return caller
+
+
+def require(scope: Scope, right: Right, campaign: str | None = None) -> Caller:
+    """The caller, if it has ``right`` in ``campaign``; otherwise Forbidden.
+
+    Without a campaign the right is wanted in the server as a whole, which a caller that is limited
+    to some campaigns never has.  Call it before looking whether there is such a campaign: then
+    a refusal tells nothing about it.
+    """
+    caller = caller_of(scope)
+    if not caller.has(right):
+        had = ", ".join(sorted(caller.scopes))
+        raise Forbidden(f"wanted a caller with the scope {right!r}, got one with {had}")
+    if not caller.sees(campaign):
+        what = "all campaigns" if campaign is None else f"campaign {campaign!r}"
+        raise Forbidden(f"wanted a caller that may ask about {what}, got one limited to others")
+    return caller
+
+
+def _presented(scope: Scope) -> str:
+    """The key that a request shows; empty if there is none."""
+    plain = ""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            text: str = value.decode("latin-1")
+            if text[: len(_BEARER)].lower() == _BEARER:
+                return text[len(_BEARER) :].strip()
+        elif name == b"x-api-key":
+            plain = value.decode("latin-1").strip()
+    return plain

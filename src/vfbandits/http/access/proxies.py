@@ -1,0 +1,164 @@
+"""Whom a request comes from, and by what name the server was called.
+
+``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed from trusted proxies only: anybody can
+send them.  ``Forwarded`` is never read: many proxies pass on what a client wrote there.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+from starlette.types import Scope
+
+from vfbandits.http.refusals import Forbidden
+from vfbandits.settings.address import is_loopback, split_address
+from vfbandits.settings.http import HttpSettings
+
+LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+MAX_CACHED: Final = 10_000
+MAX_HOSTS: Final = 1_000
+_FOR: Final = b"x-forwarded-for"
+_PROTO: Final = b"x-forwarded-proto"
+
+
+class Proxies:
+    """The proxies that are trusted; with ``only`` nobody else may ask, and only by HTTPS.
+
+    >>> from ipaddress import ip_network
+    >>> proxies = Proxies([ip_network("10.0.0.0/8")])
+    >>> proxies.trusts("10.1.2.3"), proxies.trusts("::ffff:10.1.2.3"), proxies.trusts("192.0.2.1")
+    (True, True, False)
+    """
+
+    def __init__(
+        self, trusted: Iterable[IPv4Network | IPv6Network] = (), *, only: bool = False
+    ) -> None:
+        self._networks = tuple(trusted)
+        self._only = only
+        self.trusts = lru_cache(maxsize=MAX_CACHED)(self._trusts)
+
+    def resolve(self, scope: Scope) -> None:
+        """Put the caller's own address and scheme into the scope, if a trusted proxy says them.
+
+        Forbidden if only proxies may ask, and this is none, or was asked in plain itself.
+        """
+        if not self._networks:
+            return
+        client = scope.get("client")
+        if client is None or not self.trusts(client[0]):
+            if self._only:
+                raise Forbidden(
+                    "wanted a request by way of a proxy among [http] trusted_proxies, "
+                    "got one from another address"
+                )
+            return
+        hops: list[str] = []
+        scheme = ""
+        for name, value in scope["headers"]:
+            if name == _FOR:
+                hops += value.decode("latin-1").split(",")
+            elif name == _PROTO:
+                scheme = value.decode("latin-1").rpartition(",")[2].strip().lower()
+        scope["client"] = (self._caller(client[0], hops), 0)
+        if scheme in ("http", "https"):
+            scope["scheme"] = scheme
+        if self._only and scheme and scheme != "https":
+            raise Forbidden("wanted a request that came to the proxy by https, got plain http")
+
+    def _caller(self, peer: str, hops: list[str]) -> str:
+        """The last address that no trusted proxy has; what stands before it may be invented."""
+        caller = peer
+        for hop in reversed(hops):
+            address = _address(hop)
+            if address is None:
+                return caller
+            caller = address
+            if not self.trusts(address):
+                return caller
+        return caller
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            one = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(one, IPv6Address) and one.ipv4_mapped is not None:
+            one = one.ipv4_mapped
+        return any(one in network for network in self._networks)
+
+
+class Hosts:
+    """The names that the server may be called by; None for any.
+
+    A page in a browser can have its own name point at 127.0.0.1 and then read all that a server on
+    loopback answers (DNS rebinding).  The name in ``Host`` gives it away.
+    """
+
+    def __init__(self, allowed: frozenset[str] | None) -> None:
+        self._allowed = allowed
+        self._met: set[bytes] = set()
+
+    def check(self, scope: Scope) -> None:
+        """Forbidden if this request is for somebody else."""
+        if self._allowed is None:
+            return
+        called = b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                called = value
+                break
+        if called in self._met:
+            return
+        host = host_of(called.decode("latin-1"))
+        if host not in self._allowed:
+            raise Forbidden(
+                f"wanted a Host among those of this server, got {host[:100]!r}: "
+                "[http] hosts adds names"
+            )
+        if len(self._met) < MAX_HOSTS:
+            self._met.add(called)
+
+
+def proxies_of(http: HttpSettings) -> Proxies:
+    """Those of the settings."""
+    return Proxies(http.trusted_proxies, only=http.tls == "proxy")
+
+
+def hosts_of(http: HttpSettings) -> Hosts:
+    """The names of the settings; a server on loopback has those of loopback, others any.
+
+    >>> hosts_of(HttpSettings("127.0.0.1:80")).check({"headers": [(b"host", b"evil.example")]})
+    Traceback (most recent call last):
+    vfbandits.http.refusals.Forbidden: wanted a Host ... got 'evil.example': [http] hosts adds names
+    """
+    named = frozenset(map(host_of, http.hosts))
+    if is_loopback(http.address):
+        return Hosts(named | {*LOOPBACK_HOSTS, split_address(http.address)[0].lower()})
+    return Hosts(named or None)
+
+
+def host_of(text: str) -> str:
+    """The host in a ``Host`` header, without its port.
+
+    >>> host_of("Localhost:8080"), host_of("[::1]:80"), host_of("shop.example.")
+    ('localhost', '::1', 'shop.example')
+    """
+    text = text.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    host, _, port = text.rpartition(":")
+    return (host if host and port.isdecimal() else text).removesuffix(".")
+
+
+def _address(hop: str) -> str | None:
+    """An address as proxies write it, perhaps with a port; None if it is none."""
+    text = hop.strip().strip('"')
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return None

@@ -1,0 +1,133 @@
+"""Schemas of the structs that go over HTTP, in the shape that client generators understand best.
+
+``msgspec`` gives correct schemas; here they become friendlier: text from the docstrings stands at
+each property, numbers say how wide they are, enumerations that they are text, and a union has a
+name or is gone where JSON Schema can say the same without one.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable
+from typing import TypeAlias, cast
+
+import msgspec
+
+from vfbandits.client import schemas
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+Table: TypeAlias = dict[str, Json]
+
+REF = "#/components/schemas/{name}"
+ARM_OR_ID = "ArmOrId"
+_FORMATS = {"number": "double", "integer": "int64"}
+_VERY_END = r"(?!\n)"
+
+
+def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Table]:
+    """A schema for each struct and all it is made of, by the struct's name.
+
+    >>> schemas = component_schemas([schemas.RewardRequest])
+    >>> list(schemas), schemas["RewardRequest"]["required"]
+    (['RewardRequest'], ['value'])
+    """
+    listed = list(structs)
+    _, raw = msgspec.json.schema_components(listed, ref_template=REF, schema_hook=_anything)
+    made = {name: _struct_schema(name, schema) for name, schema in sorted(raw.items())}
+    if "RankRequest" in made:
+        _name_the_union(made)
+    return made
+
+
+def id_schema() -> Table:
+    """The schema of an id, where it stands alone."""
+    (raw,), _ = msgspec.json.schema_components([schemas.Id])
+    return cast(Table, _friendly(cast(Json, raw)))
+
+
+def ref(struct: type[msgspec.Struct]) -> Table:
+    """Where the schema of a struct stands."""
+    return {"$ref": REF.format(name=struct.__name__)}
+
+
+def _anything(kind: type) -> dict[str, object]:
+    if kind is object:
+        return {"description": "Any value."}
+    raise NotImplementedError
+
+
+def _struct_schema(name: str, raw: dict[str, object]) -> Table:
+    schema = cast(Table, _friendly(cast(Json, raw)))
+    struct = getattr(schemas, name, None)
+    text, notes = _docstring(str(schema.get("description", "")))
+    schema["description"] = text
+    properties = cast(dict[str, Table], schema["properties"])
+    for key, prop in properties.items():
+        if key in notes:
+            prop["description"] = notes[key]
+        if struct is not None and struct.__struct_config__.omit_defaults:
+            _never_null(prop)
+    if not schema["required"]:
+        del schema["required"]
+    return schema
+
+
+def _friendly(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_friendly(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    schema = {key: _friendly(each) for key, each in value.items()}
+    if isinstance(schema.get("enum"), list):
+        schema = {"type": "string", **schema}
+    pattern, kind = schema.get("pattern"), schema.get("type")
+    if isinstance(pattern, str):
+        # JSON's `$` is the very end; Python needs more to say so, which Go and Rust cannot read.
+        schema["pattern"] = pattern.removesuffix(_VERY_END)
+    if isinstance(kind, str) and kind in _FORMATS:
+        schema["format"] = _FORMATS[kind]
+    return _without_null_union(schema)
+
+
+def _without_null_union(schema: Table) -> Table:
+    """``anyOf`` of a plain type and null, as one schema with two types."""
+    match schema.get("anyOf"):
+        case [dict(plain), {"type": "null"}] if "enum" not in plain and "type" in plain:
+            rest = {key: each for key, each in schema.items() if key != "anyOf"}
+            return {**plain, "type": [plain["type"], "null"], **rest}
+    return schema
+
+
+def _never_null(prop: Table) -> None:
+    """What is left out when it is None never goes over the wire as null."""
+    if prop.get("default", 0) is not None:
+        return
+    match prop.get("anyOf"):
+        case [dict(only), {"type": "null"}]:
+            prop.clear()
+            prop.update(only)
+
+
+def _name_the_union(schemas: dict[str, Table]) -> None:
+    arms = cast(dict[str, Table], schemas["RankRequest"]["properties"])["arms"]
+    union = cast(Table, arms["items"])
+    schemas[ARM_OR_ID] = {
+        "title": ARM_OR_ID,
+        "description": "An arm by its id, or with its features.",
+        # Text is no object, so both say the same; generators of clients read ``anyOf`` as one
+        # object with the properties of all.
+        "oneOf": union["anyOf"],
+    }
+    arms["items"] = {"$ref": REF.format(name=ARM_OR_ID)}
+
+
+def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the struct, and of each attribute."""
+    clean = inspect.cleandoc(text).replace("``", "`")
+    head, _, attributes = clean.partition("\n\nAttributes\n----------\n")
+    pairs = re.findall(r"^(\w+)\n((?: {4}.*\n?)+)", attributes, flags=re.MULTILINE)
+    return _one_line(head), {name: _one_line(note) for name, note in pairs}
+
+
+def _one_line(text: str) -> str:
+    paragraphs = (" ".join(each.split()) for each in text.split("\n\n"))
+    return "\n\n".join(paragraphs)

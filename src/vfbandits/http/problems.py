@@ -1,0 +1,133 @@
+"""Our errors as ``application/problem+json`` (RFC 9457): one table.
+
+A caller is told our own sentence for errors about its own request only.  Of anything else it
+learns that there was something, and our log has the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from vfbandits.client.schemas import Problem
+from vfbandits.errors import (
+    ArmError,
+    ConflictError,
+    ContextError,
+    JournalError,
+    LinkError,
+    NotBlindError,
+    RewardError,
+    SettingError,
+    UnknownDecisionError,
+)
+from vfbandits.http.refusals import Refusal
+
+MEDIA_TYPE: Final = "application/problem+json"
+LONGEST_DETAIL: Final = 1_000
+_TYPES: Final = "/problems/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a class of errors is told; without a ``detail`` the error's own sentence is."""
+
+    status: int
+    name: str
+    title: str
+    detail: str = ""
+
+
+_NO_JSON: Final = "The body is not JSON"
+_AWAY: Final = "The service cannot answer now"
+# The first that fits counts, so a class stands before its base.
+_KINDS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
+    (ArmError, _Kind(422, "invalid-arms", "The arms cannot be ranked")),
+    (ContextError, _Kind(422, "invalid-context", "The features do not fit the model")),
+    (SettingError, _Kind(422, "invalid-setting", "The settings cannot be used")),
+    (NotBlindError, _Kind(422, "invalid-setting", "The settings cannot be used")),
+    (RewardError, _Kind(422, "invalid-reward", "The reward cannot be used")),
+    (UnknownDecisionError, _Kind(404, "unknown-event", "There is no such event")),
+    (ConflictError, _Kind(409, "conflict", "The request contradicts an earlier one")),
+    (
+        JournalError,
+        _Kind(503, "unavailable", _AWAY, "the log of events could not be used, try again later"),
+    ),
+    (
+        LinkError,
+        _Kind(503, "unavailable", _AWAY, "another participant could not be reached"),
+    ),
+    (
+        msgspec.ValidationError,
+        _Kind(422, "invalid-request", "The request is not what was asked for"),
+    ),
+    (msgspec.DecodeError, _Kind(400, "malformed", _NO_JSON)),
+    # What msgspec raises on text that is not UTF-8; its message would quote the text.
+    (UnicodeDecodeError, _Kind(400, "malformed", _NO_JSON, "wanted UTF-8, got other bytes")),
+)
+_INTERNAL: Final = Problem(f"{_TYPES}internal", "Something went wrong, see the server's log", 500)
+
+
+def problem_of(error: Exception, *, instance: str = "") -> Problem:
+    """What to tell a caller of an error; ``instance`` is the path that was asked for.
+
+    >>> problem_of(RewardError("a reward must be a finite number, got nan")).status
+    422
+    >>> problem_of(ZeroDivisionError("3.5 / 0"))
+    Problem(type='/problems/internal', title="Something went wrong, ...", status=500, ...)
+    """
+    problem = _problem(error)
+    return msgspec.structs.replace(problem, instance=_text(instance)) if instance else problem
+
+
+def headers_of(error: Exception) -> dict[str, str]:
+    """Header fields that go with an error's problem."""
+    if isinstance(error, Refusal):
+        return error.headers()
+    if isinstance(error, HTTPException):
+        return dict(error.headers or {})
+    return {}
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem on its way; caches must not keep it.
+
+    >>> problem_response(problem_of(ConflictError("wanted 1.0 again, got 0.0"))).body
+    b'{"type":"/problems/conflict",...,"status":409,"detail":"wanted 1.0 again, got 0.0"}'
+    """
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type=MEDIA_TYPE,
+    )
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, Refusal):
+        return Problem(f"{_TYPES}{error.kind}", error.title, error.status, _text(str(error)))
+    if isinstance(error, HTTPException):
+        return _of_status(error.status_code)
+    for kind, told in _KINDS:
+        if isinstance(error, kind):
+            detail = told.detail or _text(str(error))
+            return Problem(f"{_TYPES}{told.name}", told.title, told.status, detail)
+    return _INTERNAL
+
+
+def _of_status(status: int) -> Problem:
+    """A problem that only a status is known of, such as the router's 404 and 405."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        return _INTERNAL
+    return Problem(f"{_TYPES}{phrase.lower().replace(' ', '-')}", phrase, status)
+
+
+def _text(sentence: str) -> str:
+    """A sentence that JSON can hold, and not too long."""
+    return sentence[:LONGEST_DETAIL].encode(errors="replace").decode()

@@ -1,0 +1,140 @@
+"""Refuses JSON objects that have a key twice.
+
+msgspec takes the last of equal keys, others take the first, so a filter before us could see another
+request than we do.  To look for them in every body would take longer than to read it.  But quotes
+can be counted: without escapes, a body has two for each key and each text.  If it has no more than
+what was read from it accounts for, then no key came twice.  Fields that were sent although they
+have their default are found by reading the body again without its numbers.  Whatever is left, such
+as a body with escapes, is read key by key.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from vfbandits.client.schemas import Arm, EventReward, RankRequest, RewardRequest
+
+_ONLY_IDS = {str}
+
+
+def refuse_repeated_keys(
+    body: bytes, n_texts: int = 0, *, count_again: Callable[[bytes], int] | None = None
+) -> None:
+    """Raise ValidationError if some object in ``body``, which is JSON, has a key twice.
+
+    ``n_texts`` is the number of keys and texts that what was read from it must have come with;
+    ``count_again`` counts them in the body, with those that may be left out.
+
+    >>> refuse_repeated_keys(b'{"value": 1, "value": 2}', 1)
+    Traceback (most recent call last):
+    msgspec.ValidationError: Object contains the field `value` more than once
+    """
+    if b"\\" not in body:
+        n_quotes = body.count(b'"')
+        if n_quotes == 2 * n_texts:
+            return
+        if count_again is not None and n_quotes == 2 * count_again(body):
+            return
+    # Numbers as float: a whole one may have more digits than Python reads as an integer.
+    json.loads(body, object_pairs_hook=_refuse_pairs, parse_int=float)
+
+
+def texts_of_rank(request: RankRequest) -> int:
+    """Keys and texts that a request to rank has at least.
+
+    >>> texts_of_rank(RankRequest("ann", ["tea", Arm("milk", [1.0])]))
+    7
+    """
+    arms = request.arms
+    count = 3 + len(arms)
+    if {*map(type, arms)} != _ONLY_IDS:
+        own = [arm for arm in arms if isinstance(arm, Arm)]
+        count += len(own) + sum(arm.features is not None for arm in own)
+    if request.event_id is not None:
+        count += 2
+    if request.exclude:
+        count += 1 + len(request.exclude)
+    if request.baseline is not None:
+        count += 2
+    if request.features is not None:
+        count += 1
+    return count if request.activate else count + 1
+
+
+class _SentArm(Struct):
+    id: str
+    features: Raw | UnsetType = UNSET
+
+
+class _SentRank(Struct):
+    """A request to rank that knows which fields were sent."""
+
+    user: str
+    arms: list[str | _SentArm]
+    event_id: str | UnsetType | None = UNSET
+    exclude: list[str] | UnsetType = UNSET
+    baseline: str | UnsetType | None = UNSET
+    features: Raw | UnsetType = UNSET
+    activate: bool | UnsetType = UNSET
+
+
+class _SentRanks(Struct):
+    requests: list[_SentRank]
+
+
+_sent_rank = msgspec.json.Decoder(_SentRank).decode
+_sent_ranks = msgspec.json.Decoder(_SentRanks).decode
+
+
+def count_rank(body: bytes) -> int:
+    """Keys and texts of a request to rank, each key once.
+
+    >>> count_rank(b'{"user": "ann", "arms": ["tea"], "baseline": null, "activate": true}')
+    6
+    """
+    return _count(_sent_rank(body))
+
+
+def count_ranks(body: bytes) -> int:
+    """Keys and texts of a batch of requests to rank, each key once."""
+    return 1 + sum(map(_count, _sent_ranks(body).requests))
+
+
+def _count(sent: _SentRank) -> int:
+    arms = sent.arms
+    count = 3 + len(arms)
+    if {*map(type, arms)} != _ONLY_IDS:
+        own = [arm for arm in arms if isinstance(arm, _SentArm)]
+        count += len(own) + sum(arm.features is not UNSET for arm in own)
+    for text in (sent.event_id, sent.baseline):
+        if text is not UNSET:
+            count += 1 if text is None else 2
+    if sent.exclude is not UNSET:
+        count += 1 + len(sent.exclude)
+    return count + (sent.features is not UNSET) + (sent.activate is not UNSET)
+
+
+def texts_of_reward(reward: RewardRequest) -> int:
+    """Keys and texts that a reward has at least."""
+    return 3 if reward.reward_id else 1
+
+
+def texts_of_ranks(requests: Sequence[RankRequest]) -> int:
+    """Keys and texts that a batch of requests to rank has at least."""
+    return 1 + sum(map(texts_of_rank, requests))
+
+
+def texts_of_rewards(rewards: Sequence[EventReward]) -> int:
+    """Keys and texts that a batch of rewards has at least."""
+    return 1 + sum(5 if one.reward_id else 3 for one in rewards)
+
+
+def _refuse_pairs(pairs: list[tuple[str, object]]) -> None:
+    """Called for each object; what it holds is of no interest."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise msgspec.ValidationError(f"Object contains the field `{key[:100]}` more than once")
+        seen.add(key)

@@ -1,0 +1,75 @@
+"""Make a log shorter: what a snapshot stands for may go, if the log is whole.
+
+Kept are the newest two snapshots, all events behind the older one, and before it the decisions
+that were still waited for then, in memory or not, with what had happened to them, and the changes
+of masks behind the first of them.  Settings are in the snapshots.  An accepted loss stays on
+record.  A decision whose wait has no end is waited for as long as it is in memory.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+from vfbandits.campaign.events import Decided, LossAccepted, Moved
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
+from vfbandits.journal.fold import Model
+from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Up to where a log was compacted, and how many events before that went and stayed."""
+
+    position: int
+    dropped: int
+    kept: int
+
+
+def compact(
+    journal: Journal, *, on_step: Callable[[int], None] = lambda done: None
+) -> Compaction | None:
+    """Verify a log and drop what it no longer needs; None if there are too few snapshots.
+
+    All or nothing, whenever the process is killed.
+    """
+    found = verify(journal, on_step=on_step)
+    if found.problems:
+        raise JournalError(
+            f"a log must be whole to be compacted, got {len(found.problems)} problems, "
+            f"of which the first is: {found.problems[0]}"
+        )
+    usable = [p for p in journal.snapshot_positions() if p > journal.compacted_to]
+    if len(usable) < SNAPSHOTS_KEPT:
+        return None
+    position = usable[SNAPSHOTS_KEPT - 1]
+    keep = _still_needed(journal, position)
+    dropped = journal.compact(position, keep=keep)
+    return Compaction(position, dropped, len(keep))
+
+
+def _still_needed(journal: Journal, position: int) -> set[int]:
+    model = Model.restore(position, journal.load_snapshot(position))
+    wanted, cold = set(model.bandit.open_decisions), set(model.book.cold.positions)
+    events: dict[DecisionId, list[int]] = {}
+    moved: list[int] = []
+    accepted: list[int] = []
+    for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
+        if at > position:
+            break
+        decision_id = decision_of(event)
+        if isinstance(event, Decided) and at in cold:
+            wanted.add(event.decision_id)
+        if isinstance(event, Moved):
+            moved.append(at)
+        elif isinstance(event, LossAccepted):
+            accepted.append(at)
+        elif decision_id is not None and decision_id in wanted:
+            if isinstance(event, Decided):  # an earlier one of the same name is not the open one
+                events[decision_id] = []
+            events.setdefault(decision_id, []).append(at)
+    first = min((places[0] for places in events.values()), default=position)
+    kept = {at for places in events.values() for at in places}
+    return {*kept, *accepted, *(at for at in moved if at > first)}

@@ -1,0 +1,1 @@
+"""Records of replicas that wait for the leader."""

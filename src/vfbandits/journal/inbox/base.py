@@ -1,0 +1,71 @@
+"""The inbox of a log: what rankers promised, until the log's one writer takes it in.
+
+What every inbox promises, and ``tests/journal/test_inbox.py`` checks:
+
+* What ``put`` has returned for is durable.  Several processes may put at the same time; under one
+  key the first event stands, and whoever comes later is told of that one.  So a decision has one
+  answer and a reward one value, whichever process was asked.
+* ``waiting`` gives in the order of arrival what was not taken yet: an event that was put after
+  another one had been acknowledged comes after it.
+* What was taken keeps its key until it is pruned.
+* The inbox of a log that is encrypted is encrypted as well.
+
+An inbox may be used from several threads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from vfbandits.campaign.events import Activated, Configured, Decided, Reported
+from vfbandits.core.decision import DecisionId
+
+# A reward waits as a ``Reported``; in ``Configured`` stand the changes, not all settings.
+Arrival: TypeAlias = Decided | Reported | Activated | Configured
+QUEUED = "queued"
+KEPT_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event that was not taken yet; None, with the reason, if it cannot be read."""
+
+    id: int
+    event: Arrival | None
+    reason: str = ""
+
+
+class Inbox(Protocol):
+    """Events on their way into a log."""
+
+    def put(self, events: Sequence[Arrival]) -> list[Arrival]:
+        """Make events durable; returns for each the one that stands under its key."""
+        ...
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+        """What waits of several decisions, in order; every id is in the answer."""
+        ...
+
+    def waiting(self, most: int) -> list[Waiting]:
+        """The first events that wait, in order."""
+        ...
+
+    def take(self, ids: Sequence[int]) -> None:
+        """These are in the log."""
+        ...
+
+    def set_aside(self, ids: Sequence[int]) -> None:
+        """These can never be in the log: they wait no more, and are kept for a person to see."""
+        ...
+
+    def is_used(self) -> bool:
+        """Whether anything waits, or was taken lately."""
+        ...
+
+    def prune(self, *, older_s: float, most: int) -> int:
+        """Drop what was taken so long ago; returns how many were dropped, at most ``most``."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is held; safe to call twice."""
+        ...

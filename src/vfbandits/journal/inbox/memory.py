@@ -1,0 +1,144 @@
+"""An inbox in memory: for tests and simulations, under the same contract as that in a database."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.inbox.base import Arrival, Waiting
+from vfbandits.journal.inbox.codec import PART_BYTES, InboxCodec
+from vfbandits.journal.lookup import decision_of
+
+
+@dataclass(slots=True)
+class Slip:
+    """One event in a drawer."""
+
+    id: int
+    key: bytes
+    record: bytes = field(repr=False)
+    taken_at: float | None = None
+    is_aside: bool = False
+
+
+@dataclass(slots=True)
+class MemoryDrawer:
+    """What stays when an inbox is closed; several inboxes may share one."""
+
+    identity: bytes = b"a drawer"
+    slips: dict[bytes, Slip] = field(default_factory=dict, repr=False)
+    n_put: int = 0
+    guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+
+class MemoryInbox:
+    """An inbox that lives as long as its drawer.
+
+    >>> from vfbandits.campaign.events import Activated
+    >>> drawer = MemoryDrawer()
+    >>> first, second = MemoryInbox(drawer), MemoryInbox(drawer)
+    >>> first.put([Activated("a", 60.0)]), second.put([Activated("a", 90.0)])
+    ([Activated(decision_id='a', due=60.0, at=0.0)], [Activated(decision_id='a', due=60.0, at=0.0)])
+    >>> len(second.waiting(10))
+    1
+    """
+
+    def __init__(
+        self,
+        drawer: MemoryDrawer,
+        *,
+        key: JournalKey | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._drawer = drawer
+        self._codec = InboxCodec(drawer.identity, key)
+        self._clock = clock
+        self._is_closed = False
+
+    def put(self, events: Sequence[Arrival]) -> list[Arrival]:
+        """Keep events; under each key the first one stands."""
+        self._refuse_if_closed()
+        return [self._put(event) for event in events]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+        """What waits of several decisions."""
+        self._refuse_if_closed()
+        places = {self._codec.place_of(decision_id) for decision_id in ids}
+        found: dict[DecisionId, list[Arrival]] = {decision_id: [] for decision_id in ids}
+        for slip in self._waiting():
+            if slip.key[:PART_BYTES] in places:
+                event = self._codec.open(slip.record, slip.key)
+                decision_id = decision_of(event)
+                if decision_id is not None and decision_id in found:
+                    found[decision_id].append(event)
+        return found
+
+    def waiting(self, most: int) -> list[Waiting]:
+        """The first events that wait."""
+        self._refuse_if_closed()
+        return [self._open(slip) for slip in self._waiting()[:most]]
+
+    def take(self, ids: Sequence[int]) -> None:
+        """Let them wait no more."""
+        for slip in self._those(ids):
+            slip.taken_at = self._clock()
+
+    def set_aside(self, ids: Sequence[int]) -> None:
+        """Keep them, for ever."""
+        for slip in self._those(ids):
+            slip.taken_at, slip.is_aside = self._clock(), True
+
+    def is_used(self) -> bool:
+        """Whether anything is there."""
+        return bool(self._drawer.slips)
+
+    def prune(self, *, older_s: float, most: int) -> int:
+        """Drop what was taken so long ago."""
+        before = self._clock() - older_s
+        with self._drawer.guard:
+            slips = self._drawer.slips
+            old = [
+                key
+                for key, slip in slips.items()
+                if slip.taken_at is not None and slip.taken_at < before and not slip.is_aside
+            ][:most]
+            for key in old:
+                del slips[key]
+        return len(old)
+
+    def close(self) -> None:
+        """Use it no more."""
+        self._is_closed = True
+
+    def _put(self, event: Arrival) -> Arrival:
+        key = self._codec.key_of(event)
+        record = self._codec.seal(event, key)
+        with self._drawer.guard:
+            there = self._drawer.slips.get(key)
+            if there is None:
+                self._drawer.n_put += 1
+                self._drawer.slips[key] = Slip(self._drawer.n_put, key, record)
+                return event
+        return self._codec.open(there.record, key)
+
+    def _waiting(self) -> list[Slip]:
+        with self._drawer.guard:
+            slips = [slip for slip in self._drawer.slips.values() if slip.taken_at is None]
+        return sorted(slips, key=lambda slip: slip.id)
+
+    def _open(self, slip: Slip) -> Waiting:
+        try:
+            return Waiting(slip.id, self._codec.open(slip.record, slip.key))
+        except JournalError as error:
+            return Waiting(slip.id, None, str(error))
+
+    def _those(self, ids: Sequence[int]) -> list[Slip]:
+        wanted = set(ids)
+        return [slip for slip in self._waiting() if slip.id in wanted]
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise JournalError("the inbox is closed")

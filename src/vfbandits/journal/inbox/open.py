@@ -1,0 +1,39 @@
+"""The inbox of a log, and who leads it, by the log's address; both need a database."""
+
+import os
+from typing import TYPE_CHECKING
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.inbox.base import Inbox
+from vfbandits.journal.open import DEFAULT_NAME, is_database
+
+if TYPE_CHECKING:
+    from vfbandits.journal.postgres.leader_watch import LeaderWatch
+
+_ENVIRONMENT = "env:"
+
+
+def open_inbox(target: str, *, name: str = DEFAULT_NAME, key: JournalKey | None = None) -> Inbox:
+    """The inbox of the log ``name`` at ``target``, as ``open_journal`` takes it."""
+    from vfbandits.journal.inbox.postgres import PostgresInbox  # noqa: PLC0415  (an extra)
+
+    return PostgresInbox(_url(target), name=name, key=key)
+
+
+def open_watch(target: str, *, name: str = DEFAULT_NAME) -> "LeaderWatch":
+    """Who leads the log ``name`` at ``target``."""
+    from vfbandits.journal.postgres.leader_watch import LeaderWatch  # noqa: PLC0415  (an extra)
+
+    return LeaderWatch(_url(target), name=name)
+
+
+def _url(target: str) -> str:
+    if not target or not is_database(target):
+        raise JournalError(
+            "several processes share a log in a database only: wanted a target like "
+            "postgresql://host/name, got another"
+        )
+    if target.startswith(_ENVIRONMENT):
+        return os.environ[target.removeprefix(_ENVIRONMENT)]
+    return target

@@ -1,0 +1,229 @@
+"""The inbox in a PostgreSQL database, beside the log that it belongs to: one table for all logs.
+
+::
+
+    vfb_inbox   one row for each event: which log, its key, when it was taken
+
+Rows of one statement get their numbers in the order of the caller, and are entered in the order of
+their keys: two processes with the same keys never wait for each other in a circle.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from threading import Lock
+from typing import LiteralString, cast
+
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.journal.codec import refuse_other_key
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.inbox.base import Arrival, Waiting
+from vfbandits.journal.inbox.codec import InboxCodec
+from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.postgres.address import PostgresAddress
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+
+VERSION = 1
+TIMEOUT_S = 10.0
+_MAKING = 0x76666232  # one process makes the table
+_TABLES = (
+    "CREATE SEQUENCE vfb_inbox_id",
+    """CREATE TABLE vfb_inbox (
+        id bigint PRIMARY KEY,
+        journal integer NOT NULL,
+        key bytea NOT NULL,
+        record bytea NOT NULL,
+        taken timestamptz,
+        UNIQUE (journal, key)
+    )""",
+    "CREATE INDEX vfb_inbox_waiting ON vfb_inbox (journal, id) WHERE taken IS NULL",
+    "ALTER TABLE vfb_inbox ALTER COLUMN record SET STORAGE EXTERNAL",
+    f"COMMENT ON TABLE vfb_inbox IS 'vfbandits inbox {VERSION}'",
+)
+# A server that does not wait for its disk is told to, for this statement.
+_PUT = """
+    WITH durable AS MATERIALIZED (
+        SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+            WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+    ), numbered AS MATERIALIZED (
+        SELECT nextval('vfb_inbox_id') AS id, added.key, added.record FROM (
+            SELECT key, record
+            FROM unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS given (key, record, place)
+            ORDER BY place
+        ) AS added
+    )
+    INSERT INTO vfb_inbox (id, journal, key, record)
+    SELECT numbered.id, %s, numbered.key, numbered.record FROM numbered, durable
+    ORDER BY numbered.key
+    ON CONFLICT (journal, key) DO NOTHING RETURNING key
+"""
+_STANDING = "SELECT key, record FROM vfb_inbox WHERE journal = %s AND key = ANY(%s)"
+# The offset keeps the planner at one search of the index for each decision.
+_FIND = """
+    SELECT found.key, found.record
+    FROM unnest(%s::bytea[]) AS wanted (place), LATERAL (
+        SELECT id, key, record FROM vfb_inbox
+        WHERE journal = %s AND key >= wanted.place
+            AND key <= wanted.place || decode(repeat('ff', 16), 'hex') AND taken IS NULL
+        OFFSET 0
+    ) AS found
+    ORDER BY found.id
+"""
+_WAITING = """
+    SELECT id, key, record FROM vfb_inbox
+    WHERE journal = %s AND taken IS NULL ORDER BY id LIMIT %s
+"""
+# The oldest stand first, so nothing behind them need be looked at.
+_PRUNE = """
+    DELETE FROM vfb_inbox WHERE taken < now() - %s * interval '1 second' AND id IN (
+        SELECT id FROM vfb_inbox WHERE journal = %s AND taken < 'infinity' ORDER BY id LIMIT %s
+    )
+"""
+
+
+class PostgresInbox:
+    """The inbox of the log ``name``, which must be there; after an error it connects anew."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "default",
+        key: JournalKey | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        address = PostgresAddress.of(url)
+        log = f"{name!r} at {address.place}"
+        with ExitStack() as stack:
+            link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            stack.callback(link.close)
+            self._journal, identity, check = _find_log(link, name)
+            refuse_other_key(key, identity=identity, check=check, log=log)
+            with link.used("opened") as connection:
+                _make_tables(connection, log)
+            self._closing = stack.pop_all()
+        self._link = link
+        self._codec = InboxCodec(identity + name.encode(), key)
+        self._finder: PostgresLink | None = None
+        self._guard = Lock()
+
+    def put(self, events: Sequence[Arrival]) -> list[Arrival]:
+        """Enter events in one statement, and look at those that were there before."""
+        if not events:
+            return []
+        keys = [self._codec.key_of(event) for event in events]
+        first = {key: place for place, key in reversed(list(enumerate(keys)))}
+        places = sorted(first.values())
+        records = [self._codec.seal(events[place], keys[place]) for place in places]
+        with self._link.used("written") as connection:
+            values = ([keys[place] for place in places], records, self._journal)
+            rows = connection.execute(_PUT, values, binary=True).fetchall()
+        entered = {cast("bytes", row[0]) for row in rows}
+        mine = {place for key, place in first.items() if key in entered}
+        others = self._standing([key for place, key in enumerate(keys) if place not in mine])
+        return [
+            event if place in mine else others[key]
+            for place, (key, event) in enumerate(zip(keys, events, strict=True))
+        ]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+        """What waits of several decisions."""
+        places = list({self._codec.place_of(decision_id) for decision_id in ids})
+        with self._other_link().used("read") as connection:
+            cursor = connection.execute(_FIND, (places, self._journal), binary=True, prepare=False)
+            rows = cast("list[tuple[bytes, bytes]]", cursor.fetchall())
+        found: dict[DecisionId, list[Arrival]] = {decision_id: [] for decision_id in ids}
+        for key, record in rows:
+            event = self._codec.open(record, key)
+            decision_id = decision_of(event)
+            if decision_id is not None and decision_id in found:
+                found[decision_id].append(event)
+        return found
+
+    def waiting(self, most: int) -> list[Waiting]:
+        """The first events that wait."""
+        rows = cast(
+            "list[tuple[int, bytes, bytes]]", self._link.rows(_WAITING, self._journal, most)
+        )
+        return [self._open(*row) for row in rows]
+
+    def take(self, ids: Sequence[int]) -> None:
+        """Mark rows in one statement."""
+        self._mark("UPDATE vfb_inbox SET taken = now() WHERE id = ANY(%s)", ids)
+
+    def set_aside(self, ids: Sequence[int]) -> None:
+        """Mark rows so that they are never pruned."""
+        self._mark("UPDATE vfb_inbox SET taken = 'infinity' WHERE id = ANY(%s)", ids)
+
+    def is_used(self) -> bool:
+        """Whether the log has any row."""
+        sql = "SELECT EXISTS (SELECT FROM vfb_inbox WHERE journal = %s)"
+        return self._link.rows(sql, self._journal) == [(True,)]
+
+    def prune(self, *, older_s: float, most: int) -> int:
+        """Drop the oldest rows."""
+        with self._link.used("pruned") as connection:
+            return connection.execute(_PRUNE, (older_s, self._journal, most)).rowcount
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._guard:
+            self._closing.close()
+
+    def _standing(self, keys: list[bytes]) -> dict[bytes, Arrival]:
+        if not keys:
+            return {}
+        rows = cast("list[tuple[bytes, bytes]]", self._link.rows(_STANDING, self._journal, keys))
+        found = {key: self._codec.open(record, key) for key, record in rows}
+        if len(found) < len(set(keys)):
+            raise JournalError(f"the inbox of {self._link.log} was pruned meanwhile; try again")
+        return found
+
+    def _open(self, number: int, key: bytes, record: bytes) -> Waiting:
+        try:
+            return Waiting(number, self._codec.open(record, key))
+        except JournalError as error:
+            return Waiting(number, None, str(error))
+
+    def _mark(self, sql: LiteralString, ids: Sequence[int]) -> None:
+        if ids:
+            with self._link.used("written") as connection:
+                connection.execute(sql, (list(ids),))
+
+    def _other_link(self) -> PostgresLink:
+        """A connection for looking things up, made when it is first needed."""
+        with self._guard:
+            if self._finder is None:
+                self._finder = self._link.twin()
+                self._closing.callback(self._finder.close)
+            return self._finder
+
+
+def _find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
+    """Number, identity and check of the key of a log."""
+    has_tables = link.rows("SELECT to_regclass('vfb_journal') IS NOT NULL") == [(True,)]
+    sql = "SELECT id, identity, key_check FROM vfb_journal WHERE name = %s"
+    found = link.rows(sql, name) if has_tables else []
+    if not found:
+        raise JournalError(f"wanted the log {link.log}, got a database that has none of this name")
+    return cast("tuple[int, bytes, bytes | None]", found[0])
+
+
+def _make_tables(connection: TimedConnection, log: str) -> None:
+    if not _has_tables(connection):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            if not _has_tables(connection):  # while we waited, another made them
+                for statement in _TABLES:
+                    connection.execute(statement)
+    sql = "SELECT obj_description('vfb_inbox'::regclass, 'pg_class')"
+    if connection.execute(sql).fetchall() != [(f"vfbandits inbox {VERSION}",)]:
+        raise JournalError(
+            f"the inbox of the log {log} needs a table of version {VERSION}, got another"
+        )
+
+
+def _has_tables(connection: TimedConnection) -> bool:
+    # Not to_regclass, which may answer from a cache that is older than the lock we waited for.
+    sql = "SELECT FROM pg_catalog.pg_class WHERE relname = 'vfb_inbox' AND pg_table_is_visible(oid)"
+    return connection.execute(sql).rowcount > 0

@@ -1,0 +1,119 @@
+"""A log by its address: a file, or a database whose URL may come from the environment.
+
+::
+
+    state/journal.db            an SQLite file
+    sqlite:///state/journal.db  the same; four slashes for an absolute path
+    postgresql://host/database  a log in PostgreSQL, by its name there
+    env:VFB_JOURNAL             one of these, in an environment variable
+
+A password belongs into the environment, a ``.pgpass`` file or ``PGPASSWORD``; no error shows it.
+"""
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import Journal, JournalReader
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.sqlite.journal import SqliteJournal
+from vfbandits.journal.sqlite.reader import SqliteReader
+
+DEFAULT_NAME = "default"
+_ENVIRONMENT, _SQLITE = "env:", "sqlite:///"
+_POSTGRES = re.compile(r"postgres(ql)?(\+psycopg)?://")
+
+
+def open_journal(
+    target: str | os.PathLike[str],
+    *,
+    name: str = DEFAULT_NAME,
+    key: JournalKey | None = None,
+    wait_s: float | None = None,
+    witness: Path | None = None,
+    accept_loss: str | None = None,
+) -> Journal:
+    """The log at ``target``, for its one writer; a new one is made if there is none.
+
+    ``name`` is for databases, which hold several logs; so is ``wait_s``, how long to wait for
+    another writer to go, and ``witness``, the file that notes how far the log was acknowledged (one
+    in a file has its own).  ``accept_loss`` is who accepts that acknowledged records are lost.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = open_journal(f"sqlite:///{folder}/log.db")
+    ...     print(journal.last_position)
+    ...     journal.close()
+    0
+    """
+    place = _resolve(target)
+    if isinstance(place, Path):
+        _refuse_name(name)
+        return SqliteJournal(place, key=key, accept_loss=accept_loss)
+    _require_psycopg()
+    from vfbandits.journal.postgres.journal import WAIT_S, PostgresJournal  # noqa: PLC0415
+
+    patience = WAIT_S if wait_s is None else wait_s
+    return PostgresJournal(
+        place, name=name, key=key, wait_s=patience, witness=witness, accept_loss=accept_loss
+    )
+
+
+def open_reader(
+    target: str | os.PathLike[str], *, name: str = DEFAULT_NAME, key: JournalKey | None = None
+) -> JournalReader:
+    """The log at ``target`` for reading, while its writer may be at work; it must be there."""
+    place = _resolve(target)
+    if isinstance(place, Path):
+        _refuse_name(name)
+        return SqliteReader(place, key=key)
+    _require_psycopg()
+    from vfbandits.journal.postgres.reader import PostgresReader  # noqa: PLC0415
+
+    return PostgresReader(place, name=name, key=key)
+
+
+def is_database(target: str | os.PathLike[str]) -> bool:
+    """Whether the address is that of a database, which holds several logs by name.
+
+    >>> is_database("postgresql://db.internal/vfb"), is_database("state/journal.db")
+    (True, False)
+    """
+    return not isinstance(_resolve(target), Path)
+
+
+def _resolve(target: str | os.PathLike[str]) -> str | Path:
+    """A path, or the URL of a database."""
+    if not isinstance(target, str):
+        return Path(target)
+    if target.startswith(_ENVIRONMENT):
+        variable = target.removeprefix(_ENVIRONMENT)
+        target = os.environ.get(variable, "")
+        if not target:
+            raise JournalError(f"wanted the address of a log in {variable}, got none")
+    if _POSTGRES.match(target):
+        return target
+    if target.startswith(_SQLITE) and len(target) > len(_SQLITE):
+        return Path(target.removeprefix(_SQLITE))
+    if "://" in target or not target or target.startswith(_ENVIRONMENT):
+        # Not quoted: it may hold a password.
+        raise JournalError(
+            "the address of a log must be a path, sqlite:///path or postgresql://host/name, "
+            "got another form"
+        )
+    return Path(target)
+
+
+def _refuse_name(name: str) -> None:
+    if name != DEFAULT_NAME:
+        raise JournalError(f"a file holds one log, which has no name, got the name {name!r}")
+
+
+def _require_psycopg() -> None:
+    if find_spec("psycopg") is None:
+        raise JournalError(
+            "a log in PostgreSQL needs psycopg, which is not installed; it comes with the "
+            "extra 'sql': pip install 'vfbandits[sql]'"
+        )

@@ -1,0 +1,48 @@
+"""Events of a journal by their positions."""
+
+from collections.abc import Iterator, Sequence
+
+from vfbandits.campaign.events import Event
+from vfbandits.journal.base import JournalReader
+
+FAR = 1_000  # further apart than this, two events are read by themselves
+
+
+def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Event]:
+    """The events at ``positions``, which ascend; those that compaction has dropped are missing.
+
+    >>> from vfbandits.campaign.events import Forgotten
+    >>> from vfbandits.journal.memory import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> journal.append([Forgotten(name) for name in "abc"])
+    3
+    >>> events_at(journal, [1, 3])
+    {1: Forgotten(decision_id='a'), 3: Forgotten(decision_id='c')}
+    """
+    found: dict[int, Event] = {}
+    for run in _runs(positions):
+        wanted, last, compacted_to = set(run), run[-1], journal.compacted_to
+        whole = run[0] > compacted_to
+        # What is behind the compaction is read as a whole; a run may lie on either side of it.
+        events = journal.read(run[0] - 1) if whole else journal.remains(run[0] - 1)
+        for position, event in events:
+            if position in wanted:
+                found[position] = event
+            if position >= last:  # what comes behind may be damaged
+                break
+        if not whole and last > compacted_to:
+            rest = [position for position in run if position > compacted_to]
+            found.update(events_at(journal, rest))
+    return found
+
+
+def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
+    """Positions that are near to each other, together."""
+    run: list[int] = []
+    for position in positions:
+        if run and position - run[-1] > FAR:
+            yield run
+            run = []
+        run.append(position)
+    if run:
+        yield run

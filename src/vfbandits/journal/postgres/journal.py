@@ -1,0 +1,311 @@
+"""The journal in a PostgreSQL database: several logs by name, each with one writer at a time.
+
+The writer leads by an advisory lock, which the server takes back when the connection is gone, be
+it by a kill: the next one then takes over, and reads again where the log ends.  A writer that has
+lost its connection never writes again.  Use a direct connection: a pooler that hands a session
+from one client to the next breaks the lock (and the term that every write checks refuses it).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+from vfbandits.campaign.events import Event, Found, LossAccepted, SetAside
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import (
+    Damage,
+    damaged_end,
+    refuse_bare_compaction,
+    refuse_future,
+    refuse_unknown,
+)
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.postgres.address import PostgresAddress
+from vfbandits.journal.postgres.link import PostgresLink
+from vfbandits.journal.postgres.reader import TIMEOUT_S
+from vfbandits.journal.postgres.rows import SNAPSHOT_PATIENCE, PostgresRows
+from vfbandits.journal.postgres.tables import FEW, Batch, Writer, make_log
+from vfbandits.journal.record import encode
+from vfbandits.journal.witness import Head, Loss, Witness, check_of, loss_after, lost
+
+WAIT_S = 2.0
+_TRY_S = 0.05
+_LOCK = "SELECT pg_try_advisory_lock('vfb_journal'::regclass::oid::int, %s)"
+_TERM = "UPDATE vfb_journal SET term = term + 1 WHERE id = %s RETURNING term"
+_SETTINGS = """
+    SELECT set_config('tcp_keepalives_idle', '5', false),
+        set_config('tcp_keepalives_interval', '3', false),
+        set_config('tcp_keepalives_count', '3', false),
+        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+            WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
+        current_setting('fsync')
+"""
+_log = logging.getLogger(__name__)
+
+
+class _UnwritableError(JournalError):
+    """An event cannot be encoded: no fault of the log's."""
+
+
+class PostgresJournal:
+    """A journal in a database.
+
+    Parameters
+    ----------
+    url
+        Like postgresql://user:password@host:port/database; it is never shown.
+    name
+        Of the log: a database holds several.
+    key
+        Encrypts a new log, and opens one that was made with it.
+    wait_s
+        How long to wait for another writer to go; infinity makes a standby.
+    timeout_s
+        Of every call; a snapshot may take twenty times as long.
+    witness
+        A file outside the database that notes how far the log was acknowledged (``witness.py``):
+        it tells when a database was put back from an older copy.
+    accept_loss
+        Who accepts that acknowledged records are lost; without it such a log is refused, and with
+        it a ``LossAccepted`` is its next record.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "default",
+        key: JournalKey | None = None,
+        wait_s: float = WAIT_S,
+        timeout_s: float = TIMEOUT_S,
+        witness: Path | None = None,
+        accept_loss: str | None = None,
+    ) -> None:
+        address = PostgresAddress.of(url)
+        log = f"{name!r} at {address.place}"
+        self._guard = threading.Lock()
+        self._has_failed = self._is_closed = False
+        self._check = b""
+        self._n_dropped = self._n_lost_snapshots = 0
+        with ExitStack() as stack:
+            self._link = PostgresLink(address, log=log, timeout_s=timeout_s)
+            stack.callback(self._link.close)
+            make_log(self._link, name, key)
+            # Their own connections, so that events need not wait for a large snapshot.
+            side, finder = self._link.twin(), self._link.twin()
+            stack.callback(side.close)
+            stack.callback(finder.close)
+            self._rows = PostgresRows(side, finder, name, key)
+            self._writer = _lead(self._link, self._rows.id, wait_s)
+            self._witness = None if witness is None else Witness(witness)
+            if self._witness is not None:
+                stack.callback(self._witness.close)
+            self._last, loss = self._recover(may_lose=accept_loss is not None)
+            if loss is not None and accept_loss is not None:
+                accepted = LossAccepted(
+                    loss.expected, loss.found, loss.why, accept_loss, time.time()
+                )
+                self.append([accepted])
+            else:
+                self._note_end()
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last durable event."""
+        return self._last
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the journal was opened."""
+        return Damage(self._n_dropped, self._n_lost_snapshots + self._rows.n_damaged)
+
+    def append(self, events: Sequence[Event]) -> int:
+        """Write events in one transaction, if the log still ends where this writer left it."""
+        with self._guard:
+            if self._has_failed:
+                raise JournalError(
+                    f"a write to the log {self._link.log} has failed before; "
+                    "close it and open it again"
+                )
+            if events:
+                self._write(events)
+            return self._last
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._rows.find_many(ids)
+
+    def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
+        """Write a snapshot; appends go on meanwhile."""
+        refuse_future(position, self._last)
+        data = self._rows.codec.seal_snapshot(position, snapshot)
+        with self._rows.link.used("given a snapshot", patience=SNAPSHOT_PATIENCE) as connection:
+            self._writer.save_snapshot(connection, position, data)
+        if self._witness is not None:
+            self._witness.sync()
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._rows.snapshot_positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        return self._rows.load_snapshot(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        return self._rows.latest_snapshot()
+
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Move rows to ``vfb_damaged`` and put others in their place, in one transaction."""
+        refuse_unknown(records, self._last)
+        seal = self._rows.codec.seal
+        rows = [
+            (position, seal([encode(event)], after=position - 1)[0])
+            for position, event in sorted(records.items())
+        ]
+        with self._guard:
+            with self._link.used("repaired", patience=SNAPSHOT_PATIENCE) as connection:
+                self._writer.set_aside(connection, rows)
+            self._note_end()
+
+    def compact(self, position: int, *, keep: Collection[int]) -> int:
+        """Drop events in one transaction; the server reuses their room."""
+        refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
+        with (
+            self._guard,
+            self._link.used("compacted", patience=SNAPSHOT_PATIENCE) as connection,
+        ):
+            return self._writer.compact(connection, position, keep=keep, last=self._last)
+
+    def close(self) -> None:
+        """Let the next writer in."""
+        with self._guard:
+            if self._witness is not None and not self._is_closed:
+                self._witness.sync()
+            self._is_closed = True
+            self._closing.close()
+
+    def _write(self, events: Sequence[Event]) -> None:
+        with self._link.used("written") as connection:
+            self._has_failed = True  # until it is known to have gone well
+            try:
+                self._writer.append(
+                    connection, self._sealed(events), after=self._last, count=len(events)
+                )
+            except _UnwritableError:
+                self._has_failed = False  # all was taken back
+                raise
+            self._last += len(events)
+            if self._witness is not None:
+                self._witness.note(Head(self._last, self._check))
+            self._has_failed = False
+
+    def _sealed(self, events: Sequence[Event]) -> Iterator[Batch]:
+        codec = self._rows.codec
+        for start in range(0, len(events), FEW):
+            some = events[start : start + FEW]
+            try:
+                records = [encode(event) for event in some]
+            except JournalError as error:
+                raise _UnwritableError(str(error)) from error
+            sealed = codec.seal(records, after=self._last + start)
+            self._check = check_of(sealed[-1])
+            yield Batch(codec.names.of_events(some), sealed)
+
+    def _recover(self, *, may_lose: bool) -> tuple[int, Loss | None]:
+        """Set a damaged end aside, if it may be lost; returns the last good position."""
+        torn = damaged_end(self._rows.backwards())
+        acknowledged, compacted, last = self._rows.ends()
+        if torn:
+            last = max(torn[-1] - 1, compacted)
+        if last > acknowledged:
+            raise JournalError(
+                f"the log {self._link.log} must end at {acknowledged}, got {last}: who else wrote?"
+            )
+        seen = self._seen()
+        expected = max(acknowledged, seen.position)
+        if last == 0 and expected:
+            by_file = "" if self._witness is None else f", and remove {self._witness.path}"
+            raise JournalError(
+                f"the log {self._link.log} held {expected} events, got an empty one; "
+                f"put it back, or start a new log under another name{by_file}"
+            )
+        loss = self._loss(Head(acknowledged), last, compacted)
+        if loss is None and not self._is_accepted(seen, last, compacted):
+            loss = self._loss(seen, last, compacted)
+        if loss is not None and not may_lose:
+            advice = "Put the database back as it was last, or lead where it is"
+            raise lost(loss, log=self._link.log, advice=advice)
+        with self._link.used("opened") as connection:
+            self._n_lost_snapshots = self._writer.cut(connection, last=last)
+        if loss is not None:
+            self._n_dropped = max(1, expected - last)
+            _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+        return last, loss
+
+    def _seen(self) -> Head:
+        """What this machine's witness knows."""
+        head = Head(0) if self._witness is None else self._witness.head
+        if head is None and self._witness is not None:
+            _log.warning("the note of what was acknowledged in %s is damaged", self._witness.path)
+        return head or Head(0)
+
+    def _is_accepted(self, seen: Head, last: int, compacted_to: int) -> bool:
+        """Whether what this machine's witness misses was accepted already, by another machine."""
+        if self._loss(seen, last, compacted_to) is None:
+            return False
+        return any(loss.expected >= seen.position for loss in self._rows.accepted_losses())
+
+    def _loss(self, head: Head, last: int, compacted_to: int) -> Loss | None:
+        record_at = self._rows.record_at
+        return loss_after(head, last=last, compacted_to=compacted_to, record_at=record_at)
+
+    def _note_end(self) -> None:
+        if self._witness is not None:
+            record = self._rows.record_at(self._last)
+            check = check_of(record) if isinstance(record, bytes) else b""
+            self._witness.note(Head(self._last, check))
+
+
+def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:
+    """Take the lock, and begin a term in which nobody else can write."""
+    end = time.monotonic() + wait_s
+    while link.rows(_LOCK, journal) != [(True,)]:
+        if time.monotonic() >= end:
+            raise JournalError(
+                f"a log has one writer, got a second: {link.log} is locked by another process"
+            )
+        time.sleep(_TRY_S)
+    ((*_, fsync),) = link.rows(_SETTINGS)
+    if fsync != "on":
+        _log.warning(
+            "the server of %s runs without fsync: if its machine goes down, what was "
+            "acknowledged may be lost", link.log
+        )  # fmt: skip
+    ((term,),) = link.rows(_TERM, journal)
+    return Writer(link.log, journal, cast("int", term))

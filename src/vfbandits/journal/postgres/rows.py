@@ -1,0 +1,171 @@
+"""The tables of logs in a PostgreSQL database, and how one log is read; its writer reads so, too.
+
+::
+
+    vfb_journal         one row for each log: name, identity, check of the key, where it ends,
+                        how far it was compacted, and the term of its writer
+    vfb_event           one row for each event, and by which number it is found
+    vfb_snapshot        snapshots in parts
+    vfb_damaged         events that were dropped from the end
+    vfb_lost_snapshot   snapshots of positions that were lost
+
+They are made in the first schema of the search path, which the URL may set.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from vfbandits.campaign.events import Event, Found, LossAccepted
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError, SnapshotError
+from vfbandits.journal.base import newest_whole
+from vfbandits.journal.codec import Codec, refuse_other_key
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.postgres.link import PostgresLink
+from vfbandits.journal.record import LOSS_ACCEPTED
+from vfbandits.journal.rows import (
+    ROWS_AT_ONCE,
+    NamedRow,
+    Row,
+    backwards,
+    found,
+    sparse,
+    unbroken,
+)
+
+VERSION = 2
+SNAPSHOT_PATIENCE = 20.0
+
+# The offset keeps the planner from anything but one search of the index for each number, even
+# while it has no statistics yet.
+FIND = """
+    SELECT found.position, found.record
+    FROM unnest(%s::bigint[]) AS wanted (name), LATERAL (
+        SELECT journal, position, record FROM vfb_event WHERE name = wanted.name OFFSET 0
+    ) AS found
+    WHERE found.journal = %s ORDER BY found.position
+"""
+_FORWARDS = """
+    SELECT position, record, name FROM vfb_event
+    WHERE journal = %s AND position > %s ORDER BY position LIMIT %s
+"""
+_BACKWARDS = """
+    SELECT position, record FROM vfb_event
+    WHERE journal = %s AND position < %s
+        AND position > (SELECT compacted_to FROM vfb_journal WHERE id = %s)
+    ORDER BY position DESC LIMIT %s
+"""
+_ENDS = """
+    SELECT last_position, compacted_to, greatest(compacted_to,
+        (SELECT max(position) FROM vfb_event WHERE journal = %s))
+    FROM vfb_journal WHERE id = %s
+"""
+
+
+class PostgresRows:
+    """Reads one log of a database; the links are this object's own from now on.
+
+    ``finder`` is for ``find_many`` only, which so need not wait for a large snapshot.
+    """
+
+    def __init__(
+        self, link: PostgresLink, finder: PostgresLink, name: str, key: JournalKey | None
+    ) -> None:
+        self.link = link
+        self._finder = finder
+        self.n_damaged = 0
+        self.id, version, identity, check = _find(link, name)
+        if version != VERSION:
+            raise JournalError(f"the log {link.log} must have version {VERSION}, got {version}")
+        refuse_other_key(key, identity=identity, check=check, log=link.log)
+        self.codec = Codec(identity + name.encode(), key)
+
+    def ends(self) -> tuple[int, int, int]:
+        """Where the log was acknowledged to end, was compacted to, and does end."""
+        rows = cast("list[tuple[int, int, int]]", self.link.rows(_ENDS, self.id, self.id))
+        if not rows:
+            raise JournalError(f"the log {self.link.log} is gone")
+        return rows[0]
+
+    def compacted_to(self) -> int:
+        """Position up to which only some events are kept."""
+        return self.ends()[1]
+
+    def read(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return unbroken(self._page, self.codec, after=after, compacted_to=self.compacted_to)
+
+    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return sparse(self._page, self.codec, after=after, upto=self.compacted_to())
+
+    def backwards(self) -> Iterator[Row]:
+        """Rows from the last one down, as they are, to where the log was compacted."""
+
+        def page(before: int) -> Sequence[Row]:
+            found = self.link.rows(_BACKWARDS, self.id, before, self.id, ROWS_AT_ONCE)
+            return cast("list[Row]", found)
+
+        return backwards(page, last=self.ends()[2])
+
+    def record_at(self, position: int) -> object:
+        """The record at a position as it is, None if there is none."""
+        sql = "SELECT record FROM vfb_event WHERE journal = %s AND position = %s"
+        rows = self.link.rows(sql, self.id, position)
+        return rows[0][0] if rows else None
+
+    def accepted_losses(self) -> list[LossAccepted]:
+        """Every ``LossAccepted`` of the log; the kind of a record shows even when encrypted."""
+        sql = (
+            "SELECT position, record FROM vfb_event WHERE journal = %s "
+            "AND length(record) > 1 AND get_byte(record, 1) = %s ORDER BY position"
+        )
+        found = self.link.rows(sql, self.id, LOSS_ACCEPTED)
+        events = (self.codec.open(record, cast("int", place)) for place, record in found)
+        return [event for event in events if isinstance(event, LossAccepted)]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        names = list({self.codec.names.of(decision_id) for decision_id in ids})
+        with self._finder.used("read") as connection:
+            # Not prepared: a plan that was made for a short log would be kept for a long one.
+            cursor = connection.execute(FIND, (names, self.id), binary=True, prepare=False)
+            rows = cast("list[Row]", cursor.fetchall())
+        return found(rows, self.codec, ids)
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots, newest first."""
+        sql = "SELECT DISTINCT position FROM vfb_snapshot WHERE journal = %s ORDER BY 1 DESC"
+        return [position for (position,) in cast("list[tuple[int]]", self.link.rows(sql, self.id))]
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        sql = "SELECT data FROM vfb_snapshot WHERE journal = %s AND position = %s ORDER BY part"
+        with self.link.used("read", patience=SNAPSHOT_PATIENCE) as connection:
+            parts = connection.execute(sql, (self.id, position), binary=True).fetchall()
+        if not parts:
+            raise SnapshotError(f"the snapshot of position {position} is gone")
+        data = b"".join(cast("bytes", part) for (part,) in parts)
+        return self.codec.open_snapshot(data, position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        while True:
+            positions = self.snapshot_positions()
+            found, passed_over = newest_whole(positions, self.load_snapshot)
+            if found is not None or positions == self.snapshot_positions():
+                self.n_damaged += passed_over
+                return found
+
+    def _page(self, after: int) -> Sequence[NamedRow]:
+        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_AT_ONCE))
+
+
+def _find(link: PostgresLink, name: str) -> tuple[int, int, bytes, bytes | None]:
+    sql = "SELECT id, version, identity, key_check FROM vfb_journal WHERE name = %s"
+    has_tables = link.rows("SELECT to_regclass('vfb_journal') IS NOT NULL") == [(True,)]
+    found = link.rows(sql, name) if has_tables else []
+    if not found:
+        raise JournalError(f"wanted the log {link.log}, got a database that has none of this name")
+    return cast("tuple[int, int, bytes, bytes | None]", found[0])

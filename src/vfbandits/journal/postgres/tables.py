@@ -1,0 +1,277 @@
+"""What a writer does to the tables of its log, one transaction each; ``postgres_rows.py`` reads.
+
+A writer has the advisory lock of its log for as long as its connection lives.  Should two ever
+think so, the later one's term is higher, and every write of the earlier one is refused here.
+"""
+
+import os
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import superfluous
+from vfbandits.journal.codec import IDENTITY_BYTES
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+from vfbandits.journal.postgres.rows import VERSION
+
+FEW = 50  # up to so many events one statement is faster, being one journey
+FEW_BYTES = 1 << 20
+PART_BYTES = 8 << 20
+_MAKING = 0x76666231  # one process makes the tables
+_TABLES = (
+    """CREATE TABLE vfb_journal (
+        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        version integer NOT NULL,
+        identity bytea NOT NULL,
+        key_check bytea,
+        last_position bigint NOT NULL DEFAULT 0,
+        compacted_to bigint NOT NULL DEFAULT 0,
+        term bigint NOT NULL DEFAULT 0
+    )""",
+    """CREATE TABLE vfb_event (
+        journal integer NOT NULL,
+        position bigint NOT NULL,
+        name bigint,
+        record bytea NOT NULL,
+        PRIMARY KEY (journal, position)
+    )""",
+    # Without the log: names of two logs have nothing in common.
+    "CREATE INDEX vfb_event_name ON vfb_event (name)",
+    """CREATE TABLE vfb_snapshot (
+        journal integer NOT NULL,
+        position bigint NOT NULL,
+        part integer NOT NULL,
+        data bytea NOT NULL,
+        PRIMARY KEY (journal, position, part)
+    )""",
+    "CREATE TABLE vfb_damaged (journal integer, position bigint, record bytea)",
+    """CREATE TABLE vfb_lost_snapshot (
+        journal integer, position bigint, part integer, data bytea
+    )""",
+    # Neither floats nor what is encrypted can be compressed.
+    "ALTER TABLE vfb_event ALTER COLUMN record SET STORAGE EXTERNAL",
+    "ALTER TABLE vfb_snapshot ALTER COLUMN data SET STORAGE EXTERNAL",
+    f"COMMENT ON TABLE vfb_journal IS 'vfbandits {VERSION}'",
+)
+_FENCE = """
+    UPDATE vfb_journal SET last_position = last_position + %s
+    WHERE id = %s AND term = %s AND last_position = %s
+"""
+_APPEND_FEW = """
+    WITH fence AS (
+        UPDATE vfb_journal SET last_position = last_position + %b
+        WHERE id = %b AND term = %b AND last_position = %b RETURNING id
+    )
+    INSERT INTO vfb_event (journal, position, name, record)
+    SELECT fence.id, %b + added.place, added.name, added.record
+    FROM fence,
+        unnest(%b::bigint[], %b::bytea[]) WITH ORDINALITY AS added (name, record, place)
+"""
+_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END = struct.pack("!h", -1)
+_EVENT_ROW = struct.Struct("!hiiiqiqi")
+_NAMELESS_ROW = struct.Struct("!hiiiqii")
+_PART_ROW = struct.Struct("!hiiiqiii")
+
+
+class Batch(NamedTuple):
+    """Records as the log keeps them, and the numbers by which they are found."""
+
+    names: list[int | None]
+    records: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes: a log's number, and the term that began when this writer took the lock."""
+
+    log: str
+    id: int
+    term: int
+
+    def append(
+        self, connection: TimedConnection, batches: Iterable[Batch], *, after: int, count: int
+    ) -> None:
+        """Add ``count`` records behind ``after``, which must be the end of the log.
+
+        Batches are of ``FEW`` records, and are made while the server stores those before.
+        """
+        if count <= FEW:
+            (batch,) = batches
+            if sum(map(len, batch.records)) <= FEW_BYTES:
+                self._append_few(connection, batch, after)
+                return
+            batches = [batch]
+        self._append_many(connection, batches, after, count)
+
+    def _append_few(self, connection: TimedConnection, batch: Batch, after: int) -> None:
+        count = len(batch.records)
+        values = (count, self.id, self.term, after, after, batch.names, batch.records)
+        if connection.execute(_APPEND_FEW, values).rowcount != count:
+            raise self._deposed()
+
+    def _append_many(
+        self, connection: TimedConnection, batches: Iterable[Batch], after: int, count: int
+    ) -> None:
+        with connection.transaction():
+            if connection.execute(_FENCE, (count, self.id, self.term, after)).rowcount != 1:
+                raise self._deposed()
+            sql = "COPY vfb_event (journal, position, name, record) FROM STDIN (FORMAT binary)"
+            with connection.cursor() as cursor, cursor.copy(sql) as copy:
+                copy.write(_COPY_HEAD)
+                for batch in batches:
+                    copy.write(_event_rows(self.id, batch, after))
+                    after += len(batch.records)
+                copy.write(_COPY_END)
+
+    def save_snapshot(self, connection: TimedConnection, position: int, data: bytes) -> None:
+        """Put a snapshot in; those that need not be kept go."""
+        with connection.transaction():
+            self._refuse_if_deposed(connection)
+            self._delete_snapshots(connection, [position])
+            sql = "COPY vfb_snapshot (journal, position, part, data) FROM STDIN (FORMAT binary)"
+            with connection.cursor() as cursor, cursor.copy(sql) as copy:
+                for piece in _part_rows(self.id, position, data):
+                    copy.write(piece)
+            self._delete_snapshots(connection, superfluous(self._snapshots(connection)))
+
+    def cut(self, connection: TimedConnection, *, last: int) -> int:
+        """Set what is behind ``last`` aside; returns how many snapshots were."""
+        behind = (self.id, last)
+        with connection.transaction():
+            lost = [position for position in self._snapshots(connection) if position > last]
+            for statement in (
+                "INSERT INTO vfb_damaged SELECT journal, position, record FROM vfb_event "
+                "WHERE journal = %s AND position > %s",
+                "DELETE FROM vfb_event WHERE journal = %s AND position > %s",
+                "INSERT INTO vfb_lost_snapshot SELECT * FROM vfb_snapshot "
+                "WHERE journal = %s AND position > %s",
+                "DELETE FROM vfb_snapshot WHERE journal = %s AND position > %s",
+            ):
+                connection.execute(statement, behind)
+            sql = "UPDATE vfb_journal SET last_position = %s WHERE id = %s AND term = %s"
+            if connection.execute(sql, (last, self.id, self.term)).rowcount != 1:
+                raise self._deposed()
+        return len(lost)
+
+    def set_aside(self, connection: TimedConnection, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Keep the records at these positions as damaged, and put others in their place."""
+        at = (self.id, [position for position, _ in rows])
+        with connection.transaction():
+            self._refuse_if_deposed(connection)
+            for statement in (
+                "INSERT INTO vfb_damaged SELECT journal, position, record FROM vfb_event "
+                "WHERE journal = %s AND position = ANY(%s)",
+                "DELETE FROM vfb_event WHERE journal = %s AND position = ANY(%s)",
+            ):
+                connection.execute(statement, at)
+            connection.execute(
+                "INSERT INTO vfb_event (journal, position, record) "
+                "SELECT %s, * FROM unnest(%s::bigint[], %s::bytea[])",
+                (*at, [record for _, record in rows]),
+            )
+
+    def compact(
+        self, connection: TimedConnection, position: int, *, keep: Collection[int], last: int
+    ) -> int:
+        """Drop events up to ``position`` but those at ``keep``, and older snapshots."""
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            sql = (
+                "UPDATE vfb_journal SET compacted_to = %s "
+                "WHERE id = %s AND term = %s AND last_position = %s"
+            )
+            if connection.execute(sql, (position, self.id, self.term, last)).rowcount != 1:
+                raise self._deposed()
+            dropped = connection.execute(
+                "DELETE FROM vfb_event WHERE journal = %s AND position <= %s AND NOT EXISTS "
+                "(SELECT FROM unnest(%s::bigint[]) AS kept (at) WHERE kept.at = position)",
+                (self.id, position, sorted(keep)),
+            ).rowcount
+            old = [older for older in self._snapshots(connection) if older < position]
+            self._delete_snapshots(connection, old)
+        return dropped
+
+    def _snapshots(self, connection: TimedConnection) -> list[int]:
+        sql = "SELECT DISTINCT position FROM vfb_snapshot WHERE journal = %s"
+        return [cast("int", row[0]) for row in connection.execute(sql, (self.id,)).fetchall()]
+
+    def _delete_snapshots(self, connection: TimedConnection, positions: list[int]) -> None:
+        sql = "DELETE FROM vfb_snapshot WHERE journal = %s AND position = ANY(%s)"
+        connection.execute(sql, (self.id, positions))
+
+    def _refuse_if_deposed(self, connection: TimedConnection) -> None:
+        sql = "SELECT FROM vfb_journal WHERE id = %s AND term = %s"
+        if connection.execute(sql, (self.id, self.term)).rowcount != 1:
+            raise self._deposed()
+
+    def _deposed(self) -> JournalError:
+        return JournalError(
+            f"the log {self.log} has one writer, and this one is it no more: another took over, "
+            "or changed the log; nothing was written, open it again"
+        )
+
+
+def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
+    """Make the tables, and the log, unless they are there."""
+    identity = os.urandom(IDENTITY_BYTES)
+    with link.used("opened") as connection:
+        if not _has_tables(connection):
+            _make_tables(connection)
+        _refuse_other_tables(connection, link.log)
+        connection.execute(
+            "INSERT INTO vfb_journal (name, version, identity, key_check) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            (name, VERSION, identity, None if key is None else key.check(identity)),
+        )
+
+
+def _make_tables(connection: TimedConnection) -> None:
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        if not _has_tables(connection):  # while we waited, another made them
+            for statement in _TABLES:
+                connection.execute(statement)
+
+
+def _has_tables(connection: TimedConnection) -> bool:
+    # Not to_regclass, which may answer from a cache that is older than the lock we waited for.
+    sql = (
+        "SELECT FROM pg_catalog.pg_class "
+        "WHERE relname = 'vfb_lost_snapshot' AND pg_table_is_visible(oid)"
+    )
+    return connection.execute(sql).rowcount > 0
+
+
+def _refuse_other_tables(connection: TimedConnection, log: str) -> None:
+    sql = "SELECT obj_description('vfb_journal'::regclass, 'pg_class')"
+    if connection.execute(sql).fetchall() != [(f"vfbandits {VERSION}",)]:
+        raise JournalError(
+            f"the log {log} needs tables of version {VERSION}, got those of another version: "
+            "use another schema or database, or drop the tables that begin with vfb_"
+        )
+
+
+def _event_rows(journal: int, batch: Batch, after: int) -> bytes:
+    """Rows in the binary form of COPY."""
+    pieces: list[bytes] = []
+    rows = zip(batch.names, batch.records, strict=True)
+    for position, (name, record) in enumerate(rows, start=after + 1):
+        if name is None:
+            head = _NAMELESS_ROW.pack(4, 4, journal, 8, position, -1, len(record))
+        else:
+            head = _EVENT_ROW.pack(4, 4, journal, 8, position, 8, name, len(record))
+        pieces += (head, record)
+    return b"".join(pieces)
+
+
+def _part_rows(journal: int, position: int, data: bytes) -> Iterator[bytes]:
+    yield _COPY_HEAD
+    for part, start in enumerate(range(0, len(data), PART_BYTES)):
+        piece = data[start : start + PART_BYTES]
+        yield _PART_ROW.pack(4, 4, journal, 8, position, 4, part, len(piece)) + piece
+    yield _COPY_END

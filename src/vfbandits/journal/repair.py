@@ -1,0 +1,149 @@
+"""Set damaged records aside, so that a journal opens and verifies again.
+
+A record that a snapshot covers is needed by no restart: in its place a ``SetAside`` is put, and the
+damaged bytes are kept beside the journal (table ``damaged``).  A record behind the newest whole
+snapshot is part of what was learnt since: it is set aside only where its loss is accepted, and so
+are records that do not fit without it, such as the reward of a decision that is gone.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from vfbandits.campaign.events import Decided, Event, Moved, SetAside
+from vfbandits.errors import JournalError, JournalLossError, RecordError
+from vfbandits.journal.base import Journal, JournalReader
+from vfbandits.journal.fold import MakeMove, Model, remask
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A record that cannot be read; ``covered_by`` is the snapshot that stands for it, if any."""
+
+    position: int
+    why: str
+    covered_by: int | None
+
+
+def survey(reader: JournalReader) -> list[Fault]:
+    """All records that are damaged or missing, in order; a writer may be at work.
+
+    Those at the very end are covered by nothing: a journal that ends so is refused when it is
+    opened, whatever snapshots there are.
+    """
+    latest, last = reader.latest_snapshot(), reader.last_position
+    newest = None if latest is None else latest[0]
+    broken = dict(_broken(reader.remains, 0, reader.compacted_to))
+    broken |= _broken(reader.read, reader.compacted_to, last)
+    end = last
+    while end in broken:
+        end -= 1
+    return [
+        Fault(at, why, newest if newest is not None and at <= min(newest, end) else None)
+        for at, why in sorted(broken.items())
+    ]
+
+
+def repair(
+    journal: Journal,
+    faults: list[Fault],
+    *,
+    by: str,
+    accept_loss: bool = False,
+    make_move: MakeMove = remask,
+) -> list[Fault]:
+    """Set these records aside, all or none; returns what was, with what did not fit any more."""
+    uncovered = [fault.position for fault in faults if fault.covered_by is None]
+    if uncovered and not accept_loss:
+        raise JournalLossError(
+            f"a record is set aside if a snapshot covers it, got record {uncovered[0]}, which none "
+            "does: what was learnt by it would be lost.  Nothing was changed.  Put the journal "
+            "back from a backup, or accept that with --accept-loss"
+        )
+    if uncovered:
+        faults = [*faults, *_unfit(journal, set(uncovered), make_move)]
+    now = time.time()
+    journal.set_aside(
+        {fault.position: SetAside(fault.why, fault.covered_by, by, now) for fault in faults}
+    )
+    return sorted(faults, key=lambda fault: fault.position)
+
+
+def read_whole(
+    read: Callable[[int], Iterator[tuple[int, Event]]], after: int
+) -> Iterator[tuple[int, Event] | RecordError]:
+    """Events behind ``after``; the error in the place of a record that cannot be read."""
+    while True:
+        try:
+            for position, event in read(after):
+                after = position
+                yield position, event
+        except RecordError as error:
+            after = error.position
+            yield error
+        else:
+            return
+
+
+def readable(
+    read: Callable[[int], Iterator[tuple[int, Event]]], after: int
+) -> list[tuple[int, Event]]:
+    """Events behind ``after``; records that cannot be read are left out, and one line says so."""
+    events: list[tuple[int, Event]] = []
+    errors: list[JournalError] = []
+    try:
+        for found in read_whole(read, after):
+            if isinstance(found, RecordError):
+                errors.append(found)
+            else:
+                events.append(found)
+    except JournalError as error:  # nothing behind it can be read
+        errors.append(error)
+    if errors:
+        _log.warning(
+            "%d records of the log cannot be read and are left out, the first because %s; see "
+            "vfb log verify and vfb log repair", len(errors), errors[0]
+        )  # fmt: skip
+    return events
+
+
+def _broken(
+    read: Callable[[int], Iterator[tuple[int, Event]]], after: int, last: int
+) -> Iterator[tuple[int, str]]:
+    for found in read_whole(read, after):
+        position = found.position if isinstance(found, RecordError) else found[0]
+        if position > last:
+            return
+        if isinstance(found, RecordError):
+            yield position, str(found)
+
+
+def _unfit(journal: Journal, lost: set[int], make_move: MakeMove) -> Iterator[Fault]:
+    """Records behind the newest snapshot that cannot be applied without those that are lost."""
+    latest = journal.latest_snapshot()
+    if latest is None:
+        raise JournalError("a journal is repaired from a snapshot on, got none that is whole")
+    model = Model.restore(*latest, make_move=make_move)
+    for found in read_whole(journal.read, latest[0]):
+        if isinstance(found, RecordError):
+            continue
+        position, event = found
+        _refuse_lost_move(position, event, model, lost)
+        try:
+            model.apply(position, event)
+        except JournalError as error:
+            yield Fault(position, str(error), None)
+
+
+def _refuse_lost_move(position: int, event: Event, model: Model, lost: set[int]) -> None:
+    """Without a change of masks nothing behind it means what it meant."""
+    wanted = model.epoch + 1 if isinstance(event, Moved) else model.epoch
+    if isinstance(event, Moved | Decided) and event.epoch != wanted:
+        raise JournalError(
+            f"record {position} of the log is of mask epoch {event.epoch}, wanted {wanted}: one of "
+            f"the damaged records ({min(lost)} is the first) is a change of masks, and without it "
+            "the rest means nothing.  Put the journal back from a backup"
+        )

@@ -1,0 +1,368 @@
+"""The embedded journal: one SQLite file, its write-ahead log, and snapshot files beside it.
+
+::
+
+    <log>                       the tables of ``sqlite_rows.py``
+    <log>-wal, <log>-shm        SQLite's own, part of the log while it is open
+    <log>.lock                  held by the one writer; the witness of what was acknowledged
+    <log>.snapshot-<position>   the newest two, and the first
+
+A commit ends with an fsync of the write-ahead log (``synchronous=FULL``).  All files are for
+their owner only: they hold masked contexts.
+"""
+
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+
+from vfbandits.campaign.events import Event, Found, LossAccepted, SetAside
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.settings import whole
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.files import sync_folder
+from vfbandits.journal.base import (
+    Damage,
+    damaged_end,
+    refuse_bare_compaction,
+    refuse_future,
+    refuse_unknown,
+)
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.record import encode
+from vfbandits.journal.snapshot_files import SnapshotFiles
+from vfbandits.journal.sqlite.names import NAMES_AT_ONCE, waiting_in
+from vfbandits.journal.sqlite.rows import (
+    APPLICATION,
+    BUSY_TIMEOUT_S,
+    VERSION,
+    SqliteRows,
+    connect_reader,
+    is_empty,
+    make_tables,
+    translated,
+)
+from vfbandits.journal.witness import Head, Loss, Witness, check_of, lock_path, loss_after, lost
+
+__all__ = ["APPLICATION", "VERSION", "SqliteJournal"]
+CHECKPOINT_PAGES = 4_000
+ROWS_AT_ONCE = 250
+_FILES = "the file, its -wal and its .lock, from the disk or a backup,"
+_log = logging.getLogger(__name__)
+
+
+class SqliteJournal:
+    """A journal in one file.
+
+    ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
+    long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
+    fsyncs each time.  ``names_at_once`` is how many names of events wait in memory
+    (``sqlite_names.py``).  A log that has lost acknowledged records is refused and left as it is,
+    unless ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
+
+    >>> import tempfile
+    >>> from vfbandits.campaign.events import Forgotten
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = SqliteJournal(folder + "/log.db")
+    ...     print(journal.append([Forgotten("a"), Forgotten("b")]), list(journal.read(after=1)))
+    ...     journal.close()
+    2 [(2, Forgotten(decision_id='b'))]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: JournalKey | None = None,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
+        names_at_once: int = NAMES_AT_ONCE,
+        accept_loss: str | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._has_failed = self._is_closed = False
+        with ExitStack() as stack, translated(self._path, "opened"):
+            self._witness = Witness(lock_path(self._path))
+            stack.callback(self._witness.close)
+            self._witness.lock()
+            # Looked at by a reader: a writer that closes folds the write-ahead log into the file.
+            loss = _find_loss(self._path, key, self._head())
+            if loss is not None and accept_loss is None:
+                raise lost(loss, log=str(self._path), advice=f"Put {_FILES} back together")
+            self._n_dropped = 0 if loss is None else max(1, loss.expected - loss.found)
+            self._db = _connect(self._path)
+            stack.callback(self._db.close)
+            _prepare(self._db, self._path, key, whole(checkpoint_pages, "checkpoint_pages"))
+            self._rows = SqliteRows(self._db, self._path, key)
+            # Its own connection, so that events need not wait for those who look something up.
+            side = connect_reader(self._path)
+            stack.callback(side.close)
+            self._side = SqliteRows(side, self._path, key)
+            self._snapshots = SnapshotFiles(self._path, self._rows.codec)
+            self._snapshots.clear_parts()
+            self._last = self._recover()
+            at_once = whole(names_at_once, "names_at_once")
+            self._waiting = waiting_in(self._db, at_once=at_once)
+            if loss is not None and accept_loss is not None:
+                self._accept(loss, accept_loss)
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last durable event."""
+        return self._last
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the journal was opened."""
+        return Damage(self._n_dropped, self._snapshots.n_damaged)
+
+    def append(self, events: Sequence[Event]) -> int:
+        """Write events in one transaction."""
+        records = [encode(event) for event in events]
+        with self._rows.guard:
+            if self._has_failed:
+                raise JournalError(
+                    f"a write to the log {self._path} has failed before; close it and open it again"
+                )
+            if not records:
+                return self._last
+            with self._rows.translated("written"):
+                self._has_failed = True  # until it is known to have gone well
+                names = self._rows.codec.names.of_events(events)
+                sealed = self._rows.codec.seal(records, after=self._last)
+                self._insert(names, sealed)
+                self._witness.note(Head(self._last, check_of(sealed[-1])))
+                self._has_failed = False
+            return self._last
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._side.find_many(ids, self._waiting)
+
+    def save_snapshot(self, position: int, snapshot: Snapshot) -> None:
+        """Write a snapshot file; appends go on meanwhile."""
+        refuse_future(position, self._last)
+        with self._rows.translated("given a snapshot"):
+            self._snapshots.save(position, snapshot)
+            self._witness.sync()
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._snapshots.positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        with self._rows.translated("read"):
+            return self._snapshots.load(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        with self._rows.translated("read"):
+            return self._snapshots.latest()
+
+    def set_aside(self, records: Mapping[int, SetAside]) -> None:
+        """Move rows to the table ``damaged`` and put others in their place, in one transaction."""
+        refuse_unknown(records, self._last)
+        rows = [
+            (position, self._rows.codec.seal([encode(event)], after=position - 1)[0])
+            for position, event in sorted(records.items())
+        ]
+        with self._rows.guard, self._rows.translated("repaired"), self._transaction():
+            self._db.execute("CREATE TEMP TABLE gone (position INTEGER PRIMARY KEY)")
+            self._db.executemany("INSERT INTO gone VALUES (?)", ((at,) for at, _ in rows))
+            self._db.execute(
+                "INSERT INTO damaged SELECT position, record FROM event "
+                "WHERE position IN (SELECT position FROM gone)"
+            )
+            for table in ("event", "named"):
+                self._db.execute(
+                    f"DELETE FROM {table} WHERE position IN (SELECT position FROM gone)"  # noqa: S608
+                )
+            self._db.executemany("INSERT INTO event VALUES (?, NULL, ?)", rows)
+            self._db.execute("DROP TABLE gone")
+        self._note_end()
+
+    def compact(self, position: int, *, keep: Collection[int]) -> int:
+        """Drop events in one transaction, then give their room back to the disk."""
+        refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
+        with self._rows.guard, self._rows.translated("compacted"):
+            with self._transaction():
+                self._db.execute("CREATE TEMP TABLE kept (position INTEGER PRIMARY KEY)")
+                self._db.executemany("INSERT INTO kept VALUES (?)", ((k,) for k in keep))
+                dropped = self._db.execute(
+                    "DELETE FROM event WHERE position <= ? AND position NOT IN kept", (position,)
+                ).rowcount
+                self._db.execute("UPDATE log SET compacted_to = ?", (position,))
+                self._db.execute(
+                    "DELETE FROM named WHERE position NOT IN (SELECT position FROM event)"
+                )
+                self._db.execute("DROP TABLE kept")
+            self._snapshots.drop_before(position)
+            self._give_back_room()
+        return int(dropped)
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and let the next writer in."""
+        with self._rows.guard, self._side.guard, self._rows.translated("closed"):
+            if not self._is_closed:
+                self._is_closed = True
+                self._witness.sync()
+            self._closing.close()
+
+    def _insert(self, names: list[int | None], records: list[bytes]) -> None:
+        positions = range(self._last + 1, self._last + 1 + len(records))
+        rows = list(zip(positions, names, records, strict=True))
+        # As few statements as can be: between two of them the thread would have to wait its turn.
+        inserts = [
+            rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)
+        ]
+        self._waiting.expect(len(records))
+        if self._waiting.is_due or len(inserts) > 1:
+            with self._transaction():
+                for some in inserts:
+                    self._insert_rows(some)
+                if self._waiting.is_due:
+                    self._waiting.write(self._db)
+        else:  # a statement alone is a transaction
+            self._insert_rows(rows)
+        self._waiting.committed(names, after=self._last)
+        self._last += len(records)
+
+    def _insert_rows(self, rows: Sequence[tuple[int, int | None, bytes]]) -> None:
+        self._db.execute(_insert_of(len(rows)), [*chain.from_iterable(rows)])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _give_back_room(self) -> None:
+        try:
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:  # it needs as much room again; new events will use the old
+            _log.warning("%s is compacted, but its file did not shrink: %s", self._path, error)
+
+    def _recover(self) -> int:
+        """Set a damaged end aside; returns the last good position."""
+        torn = damaged_end(self._rows.backwards())
+        if torn:
+            with self._transaction():
+                behind = (torn[-1],)
+                self._db.execute(
+                    "INSERT INTO damaged SELECT position, record FROM event WHERE position >= ?",
+                    behind,
+                )
+                self._db.execute("DELETE FROM event WHERE position >= ?", behind)
+        last = self._rows.last()
+        # What the table says of later positions is not believed: other events will stand there.
+        self._db.execute("UPDATE log SET indexed_to = ?1 WHERE indexed_to > ?1", (last,))
+        self._snapshots.set_aside(after=last)
+        self._last = last
+        if not self._n_dropped:  # else it stays until the loss is recorded
+            self._note_end()
+        return last
+
+    def _note_end(self) -> None:
+        record = self._rows.record_at(self._last)
+        check = check_of(record) if isinstance(record, bytes) else b""
+        self._witness.note(Head(self._last, check))
+
+    def _accept(self, loss: Loss, who: str) -> None:
+        """Record that the log goes on without what is lost; until then the witness stays."""
+        _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, loss.found)
+        accepted = LossAccepted(loss.expected, loss.found, loss.why, who, time.time())
+        self.append([accepted])
+
+    def _head(self) -> Head:
+        head = self._witness.head
+        if head is None:
+            _log.warning("the note of what was acknowledged in %s.lock is damaged", self._path)
+        return head or Head(0)
+
+
+def _find_loss(path: Path, key: JournalKey | None, head: Head) -> Loss | None:
+    """What was acknowledged and is not in the log; one that lost all of it is refused.
+
+    The witness and every snapshot tell how far the log was acknowledged.
+    """
+    rows = None
+    with ExitStack() as stack:
+        if path.exists() and path.stat().st_size:
+            db = connect_reader(path)
+            stack.callback(db.close)
+            rows = None if is_empty(db, path) else SqliteRows(db, path, key)
+        torn = [] if rows is None else damaged_end(rows.backwards())
+        last = 0 if rows is None else rows.last()
+        if torn and rows is not None:
+            last = max(torn[-1] - 1, rows.compacted_to())
+        if last == 0 and (head.position or torn):
+            raise JournalError(
+                f"the log {path} held {max([head.position, *torn])} events, got an empty one; "
+                "put it back, or remove its .lock and .snapshot files to start a new log"
+            )
+        if rows is None:
+            return None
+        seen = [head.position, *torn, *SnapshotFiles(path, rows.codec).positions()]
+        if max(seen) > last:
+            head = Head(max(seen))
+        at = {"last": last, "compacted_to": rows.compacted_to()}
+        return loss_after(head, **at, record_at=rows.record_at)
+
+
+@lru_cache(maxsize=ROWS_AT_ONCE)
+def _insert_of(n_rows: int) -> str:
+    places = ", ".join(["(?, ?, ?)"] * n_rows)
+    return f"INSERT INTO event VALUES {places}"  # noqa: S608  (places only)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Made by hand: SQLite would make it readable by others.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+
+
+def _prepare(
+    db: sqlite3.Connection, path: Path, key: JournalKey | None, checkpoint_pages: int
+) -> None:
+    """Settings that hold for a connection, and the tables of a new file."""
+    is_new = is_empty(db, path)
+    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise JournalError(f"{path} needs a disk that SQLite can share memory on, got mode {mode}")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}")
+    if is_new:
+        make_tables(db, key)
+        sync_folder(path.parent)

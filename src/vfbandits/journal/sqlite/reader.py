@@ -1,0 +1,95 @@
+"""An SQLite log for reading, whether its writer is at work or not; nothing is changed or locked."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from vfbandits.campaign.events import Event, Found
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import Damage
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.snapshot_files import SnapshotFiles
+from vfbandits.journal.sqlite.rows import SqliteRows, connect_reader, is_empty, translated
+from vfbandits.journal.witness import Head, lock_path, noted_in
+
+
+class SqliteReader:
+    """Reads a log as far as it was committed; what is added later shows, too.
+
+    ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
+    ``is_idle`` says that no process writes meanwhile; then reading leaves no trace.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: JournalKey | None = None,
+        is_idle: bool = False,
+    ) -> None:
+        self._path = Path(path)
+        with ExitStack() as stack, translated(self._path, "opened"):
+            db = connect_reader(self._path, is_idle=is_idle)
+            stack.callback(db.close)
+            if is_empty(db, self._path):
+                raise JournalError(f"{self._path} must be a log of events, got an empty file")
+            self._rows = SqliteRows(db, self._path, key)
+            self._snapshots = SnapshotFiles(self._path, self._rows.codec)
+            # Both before the end is looked up: a writer may be at work.
+            head = noted_in(lock_path(self._path)) or Head(0)
+            expected = max(head.position, *self._snapshots.positions(), 0)
+            self._n_missing = max(0, expected - self._rows.last())
+            self._closing = stack.pop_all()
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last event by now."""
+        return self._rows.last()
+
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    @property
+    def damage(self) -> Damage:
+        """What was found damaged since the log was opened."""
+        return Damage(self._n_missing, self._snapshots.n_damaged)
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
+        return self._rows.find_many(ids)
+
+    def snapshot_positions(self) -> list[int]:
+        """Where there are snapshots."""
+        return self._snapshots.positions()
+
+    def load_snapshot(self, position: int) -> Snapshot:
+        """The snapshot of a position."""
+        with self._rows.translated("read"):
+            return self._snapshots.load(position)
+
+    def latest_snapshot(self) -> tuple[int, Snapshot] | None:
+        """The newest whole snapshot."""
+        with self._rows.translated("read"):
+            return self._snapshots.latest()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._rows.guard, self._rows.translated("closed"):
+            self._closing.close()

@@ -1,0 +1,202 @@
+"""The tables of a log in an SQLite file, and how they are read; its writer reads so, too.
+
+::
+
+    event(position, name, record)   one row for each event, and by which number it is found
+    named(name, position)           the same numbers in order (``sqlite_names.py``)
+    damaged(position, record)       what was dropped from the end
+    log                             one row: identity, check of the key, how far it was compacted,
+                                    and how far ``named`` is complete
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from vfbandits.campaign.events import Event, Found
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import JournalError
+from vfbandits.journal.codec import IDENTITY_BYTES, Codec, refuse_other_key
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.rows import (
+    ROWS_AT_ONCE,
+    NamedRow,
+    Row,
+    backwards,
+    found,
+    sparse,
+    unbroken,
+)
+from vfbandits.journal.sqlite.names import FIND, FIND_UNAIDED, WaitingNames, as_json
+
+APPLICATION = 0x76666231  # "vfb1", as `file` shows it
+VERSION = 2
+BUSY_TIMEOUT_S = 5.0
+
+_SCHEMA = f"""
+    CREATE TABLE event (
+        position INTEGER PRIMARY KEY, name INTEGER, record BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE named (
+        name INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (name, position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE damaged (position INTEGER NOT NULL, record BLOB) STRICT;
+    CREATE TABLE log (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        identity BLOB NOT NULL,
+        key_check BLOB,
+        compacted_to INTEGER NOT NULL DEFAULT 0,
+        indexed_to INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    PRAGMA application_id = {APPLICATION};
+    PRAGMA user_version = {VERSION}
+"""
+# A name that is missing where it would be looked for is none.
+_FORWARDS = """
+    SELECT position, record, CASE WHEN position > indexed_to OR EXISTS (
+        SELECT 1 FROM named WHERE named.name = event.name AND named.position = event.position
+    ) THEN name END
+    FROM event, log WHERE position > ? ORDER BY position LIMIT ?
+"""
+_BACKWARDS = """
+    SELECT position, record FROM event
+    WHERE position < ? AND position > (SELECT compacted_to FROM log)
+    ORDER BY position DESC LIMIT ?
+"""
+_LAST = "SELECT max(compacted_to, coalesce((SELECT max(position) FROM event), 0)) FROM log"
+
+
+class SqliteRows:
+    """Reads the tables; ``guard`` is held whenever the connection is used."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, key: JournalKey | None) -> None:
+        self._db = db
+        self.path = path
+        self.guard = threading.Lock()
+        found = db.execute("SELECT identity, key_check FROM log").fetchone()
+        identity, check = found or (None, None)
+        if not isinstance(identity, bytes) or len(identity) != IDENTITY_BYTES:
+            raise JournalError(f"the log {path} is damaged: it does not say who it is")
+        refuse_other_key(key, identity=identity, check=check, log=str(path))
+        self.codec = Codec(identity, key)
+
+    def last(self) -> int:
+        """Position of the last event."""
+        return self._number(_LAST)
+
+    def compacted_to(self) -> int:
+        """Position up to which only some events are kept."""
+        return self._number("SELECT compacted_to FROM log")
+
+    def read(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return unbroken(self._page, self.codec, after=after, compacted_to=self.compacted_to)
+
+    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return sparse(self._page, self.codec, after=after, upto=self.compacted_to())
+
+    def backwards(self) -> Iterator[Row]:
+        """Rows from the last one down, as they are, to where the log was compacted."""
+
+        def page(before: int) -> list[Row]:
+            return cast("list[Row]", self._rows(_BACKWARDS, before, ROWS_AT_ONCE))
+
+        return backwards(page, last=self.last())
+
+    def record_at(self, position: int) -> object:
+        """The record at a position as it is, None if there is none."""
+        rows = self._rows("SELECT record FROM event WHERE position = ?", position)
+        return rows[0][0] if rows else None
+
+    def find_many(
+        self, ids: Sequence[DecisionId], waiting: WaitingNames | None = None
+    ) -> dict[DecisionId, Found]:
+        """All events of several decisions; the log's writer knows what is ``waiting``."""
+        names = [self.codec.names.of(decision_id) for decision_id in ids]
+        if waiting is None:
+            rows = self._rows(FIND_UNAIDED, as_json(names))
+        else:
+            rows = self._rows(FIND, as_json(names), as_json(waiting.positions(names)))
+        return found(cast("list[Row]", rows), self.codec, ids)
+
+    @contextmanager
+    def translated(self, done: str) -> Iterator[None]:
+        """Errors of SQLite and of the disk, as ours."""
+        with translated(self.path, done):
+            yield
+
+    def _page(self, after: int) -> list[NamedRow]:
+        return cast("list[NamedRow]", self._rows(_FORWARDS, after, ROWS_AT_ONCE))
+
+    def _rows(self, sql: str, *values: int | str) -> list[tuple[object, ...]]:
+        with self.guard, self.translated("read"):
+            return self._db.execute(sql, values).fetchall()
+
+    def _number(self, sql: str) -> int:
+        with self.guard, self.translated("read"):
+            return int(self._db.execute(sql).fetchone()[0])
+
+
+@contextmanager
+def translated(path: Path, done: str) -> Iterator[None]:
+    """Errors of SQLite and of the disk, as ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(f"the log {path} cannot be {done}: {error}") from error
+
+
+def connect_reader(path: Path, *, is_idle: bool = False) -> sqlite3.Connection:
+    """A connection that changes nothing; what is committed elsewhere shows in it.
+
+    ``is_idle`` says that no process writes: then, without a write-ahead log, SQLite makes no files.
+    """
+    real = path.resolve(strict=True)
+    if is_idle and not real.with_name(f"{real.name}-wal").exists():
+        return _open(f"{real.as_uri()}?immutable=1")
+    db = _open(f"{real.as_uri()}?mode=ro")
+    try:
+        db.execute("PRAGMA schema_version").fetchall()
+    except sqlite3.OperationalError:
+        # On a read-only disk SQLite cannot make the files that it shares with a writer; without
+        # a write-ahead log there is none.
+        db.close()
+        if real.with_name(f"{real.name}-wal").exists() or os.access(real.parent, os.W_OK):
+            raise
+        db = _open(f"{real.as_uri()}?immutable=1")
+    return db
+
+
+def _open(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+
+
+def is_empty(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has no tables yet; refuses one that is not a log of this version."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    known = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id",
+             "user_version", "schema_version")]  # fmt: skip
+    if known[2] and known[:2] != [APPLICATION, VERSION]:
+        raise JournalError(
+            f"{path} must be a log of version {VERSION}, got another database or version {known[1]}"
+        )
+    return not known[2]
+
+
+def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:
+    """The tables of a new log."""
+    identity = os.urandom(IDENTITY_BYTES)
+    check = None if key is None else key.check(identity)
+    db.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.split(";\n"):
+        db.execute(statement)
+    db.execute("INSERT INTO log (id, identity, key_check) VALUES (1, ?, ?)", (identity, check))
+    db.execute("COMMIT")

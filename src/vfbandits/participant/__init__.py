@@ -1,0 +1,1 @@
+"""The processes of passive participants and of the mask generator."""

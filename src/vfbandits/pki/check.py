@@ -1,0 +1,125 @@
+"""What is wrong with a certificate, and what to do about it."""
+
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from vfbandits.errors import IdentityError
+from vfbandits.pki.files import is_open_to_others, read_certificate, read_tls_key
+from vfbandits.protocol.identity import authority_of, subject_of
+
+
+def check_certificate(
+    path: Path,
+    authority: Path,
+    now: datetime,
+    *,
+    name: str = "",
+    role: str = "",
+    federation: str = "",
+    key: Path | None = None,
+) -> list[str]:
+    """Problems of the certificate in ``path``, each with what to do; none is an empty list.
+
+    It must be signed by the certificate in ``authority`` and valid at ``now``.  What else is given
+    must be so too: the name, role and federation in it, and the private key that belongs to it.
+    """
+    problems: list[str] = []
+    try:
+        certificate = read_certificate(path)
+    except IdentityError as error:
+        return [f"{error}.  Ask the organiser for it: vfb pki approve"]
+    try:
+        problems += _authority_problems(path, certificate, authority, now)
+    except IdentityError as error:
+        problems.append(f"{error}.  Ask the organiser for the authority's certificate")
+    problems += _date_problems(path, certificate, now)
+    wanted = {"name": name, "role": role, "federation": federation}
+    problems += _subject_problems(path, certificate, wanted)
+    if key is not None:
+        problems += _key_problems(path, certificate, key)
+    return problems
+
+
+def days_left(certificate: x509.Certificate, now: datetime) -> int:
+    """Whole days until a certificate ends; negative when it has ended."""
+    return (certificate.not_valid_after_utc - now).days
+
+
+def refuse_other_authority(path: Path, certificate: x509.Certificate, authority: Path) -> None:
+    """IdentityError unless the certificate in ``path`` was signed by that authority."""
+    ca = read_certificate(authority)
+    authority_of(ca)
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature) as error:
+        raise IdentityError(
+            f"{path} must be signed by the authority in {authority}; another signed it"
+        ) from error
+
+
+def _authority_problems(
+    path: Path, certificate: x509.Certificate, authority: Path, now: datetime
+) -> list[str]:
+    ca = read_certificate(authority)
+    federation = authority_of(ca)
+    try:
+        refuse_other_authority(path, certificate, authority)
+    except IdentityError as error:
+        return [f"{error}.  Get the certificates of both from the organiser of {federation!r}"]
+    return [
+        f"{problem}  Only the organiser can help: all certificates are to be made anew"
+        for problem in _dates(authority, ca, now)
+    ]
+
+
+def _date_problems(path: Path, certificate: x509.Certificate, now: datetime) -> list[str]:
+    return [
+        f"{problem}  Check this machine's clock; then ask the organiser to renew it: "
+        "vfb pki approve REQUEST --renew"
+        for problem in _dates(path, certificate, now)
+    ]
+
+
+def _dates(path: Path, certificate: x509.Certificate, now: datetime) -> list[str]:
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < start:
+        return [
+            f"{path} is not valid before {start:%Y-%m-%d %H:%M} UTC, it is {now:%Y-%m-%d %H:%M}."
+        ]
+    if now > end:
+        return [f"{path} expired on {end:%Y-%m-%d %H:%M} UTC, it is {now:%Y-%m-%d %H:%M}."]
+    return []
+
+
+def _subject_problems(
+    path: Path, certificate: x509.Certificate, wanted: dict[str, str]
+) -> list[str]:
+    try:
+        subject = subject_of(certificate)
+    except IdentityError as error:
+        return [f"{path} names no member: {error}.  Ask the organiser for another: vfb pki approve"]
+    return [
+        f"{path} is of another {what}: wanted {value!r}, got {getattr(subject, what)!r}.  Is it "
+        "the right file?  If so, correct the configuration, or ask for another: vfb pki request"
+        for what, value in wanted.items()
+        if value and getattr(subject, what) != value
+    ]
+
+
+def _key_problems(path: Path, certificate: x509.Certificate, key: Path) -> list[str]:
+    try:
+        private_key = read_tls_key(key)
+    except IdentityError as error:
+        return [f"{error}.  It is where vfb pki request was run; it was never sent anywhere"]
+    problems = []
+    if private_key.public_key() != certificate.public_key():
+        problems.append(
+            f"{key} must be the private key of {path}, it is another's.  Take the key that "
+            "vfb pki request wrote beside the request of this certificate"
+        )
+    if is_open_to_others(key):
+        problems.append(f"{key} must be readable by its owner only, others can.  chmod 600 {key}")
+    return problems

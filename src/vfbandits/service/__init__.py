@@ -1,1 +1,0 @@
-"""Role, transport and store become one process."""

@@ -1,0 +1,425 @@
+"""The process of the active participant: one port, for passive participants and applications.
+
+The role decides what is said to whom (protocol/active.py); here its instructions are carried out,
+decisions wait for their contexts, and the model learns.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Coroutine, Sequence
+from functools import partial
+
+from vfbandits.campaign.settings import DEFAULT
+from vfbandits.core.policy.registry import describe as describe_policy
+from vfbandits.errors import IdentityError, JournalError, LinkError, VFBanditsError, WireError
+from vfbandits.features.open import Features
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.application import (
+    ChangeReply,
+    ChangeRequest,
+    DecideReply,
+    DecideRequest,
+    GatherReplies,
+    GatherRequest,
+    RewardReply,
+    RewardRequest,
+    StatusReply,
+    StatusRequest,
+)
+from vfbandits.protocol.handshake import refuse_unless_allowed
+from vfbandits.protocol.instructions import (
+    ActiveInstruction,
+    Changed,
+    ChangeFailed,
+    Close,
+    Gathered,
+    Note,
+    Send,
+)
+from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
+from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.serving.decisions import Decisions
+from vfbandits.serving.masks import Changes
+from vfbandits.serving.model import Model
+from vfbandits.serving.peer_tally import PeerTally
+from vfbandits.serving.presence import Presence
+from vfbandits.serving.repairs import RepairWatch
+from vfbandits.settings.model import ModelSettings
+from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.supervised import Supervised, Supervisor
+from vfbandits.transport.channel import Link, Listener, Peer
+
+HELLO_S = 5.0
+GRACE_S = 5.0
+TIMER_SLACK_S = 0.001
+ROUNDS_AHEAD = 1 << 16
+MAY_DECIDE = (APPLICATION, ACTIVE)
+MAY_CHANGE = (OPERATOR,)
+MAY_GATHER = (ACTIVE,)
+MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE)
+
+
+class ActiveService:
+    """A role, a model and a listener; ``decide`` and ``reward`` may be called in process too."""
+
+    def __init__(
+        self,
+        role: ActiveParticipant,
+        model: Model,
+        model_settings: ModelSettings,
+        changes: Changes,
+        *,
+        features: Features | None,
+        log: Logger,
+        snapshot_every: int = 0,
+    ) -> None:
+        self.role = role
+        self.supervisor = Supervisor(log)
+        self._ticking: Supervised | None = None
+        self.counts: Counter[str] = Counter()
+        self._tallies: defaultdict[str, PeerTally] = defaultdict(PeerTally)
+        self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
+        self._model_settings = model_settings
+        self._changes = changes
+        self._log = log
+        self._snapshot_every = snapshot_every
+        self._links: dict[str, Link] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._change: asyncio.Future[Changed] | None = None
+        self._one_change = asyncio.Lock()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._listener: Listener | None = None
+        self._started = time.monotonic()
+        self.presence = Presence(role.split.names[1:])
+        self._rounds_kept = role.next_round
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self, listener: Listener) -> int:
+        """Listen; returns the port."""
+        self._listener = listener
+        port = await listener.start(self.serve_link)
+        self._ticking = self.supervisor.start("federation", self._tick_for_ever)
+        roster = self.role.roster
+        self._log.info(
+            "listening",
+            port=port,
+            federation=roster.federation,
+            roster=roster.number,
+            epoch=self.role.epoch,
+            mask=roster.terms.mask,
+            protection=roster.terms.protection,
+            layout=roster.terms.layout,
+        )
+        return port
+
+    async def stop(self) -> None:
+        """Take no new decisions, finish those under way, then close everything."""
+        self._is_stopping = True
+        try:
+            await asyncio.wait_for(self.decisions.batches.quiet(), GRACE_S)
+        except TimeoutError:
+            self._log.warning("stopped_early", seconds=GRACE_S)
+        if self._listener is not None:
+            await self._listener.stop(grace_s=0.5)
+        if self._ticking is not None:
+            await self._ticking.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.decisions.model.close()
+        decisions = sum(model.n_decisions for model in self.decisions.models.values())
+        self._log.info("stopped", decisions=decisions)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tick_for_ever(self) -> None:
+        repairs = RepairWatch(self._log)
+        while True:
+            await asyncio.sleep(self.role.patience.ping_every_s / 2.0)
+            self._tick()
+            model = self.decisions.model
+            repairs.look("default", model.bandit)
+            if self._snapshot_every and model.since_snapshot >= self._snapshot_every:
+                try:
+                    await model.snapshot()
+                except JournalError as error:  # participants must be pinged all the same
+                    self._log.error("snapshot_failed", reason=str(error))
+
+    def _tick(self) -> None:
+        self._carry_out(self.role.tick(time.monotonic()))
+
+    # --- passive participants -----------------------------------------------------------------
+
+    async def serve_link(self, link: Link) -> None:
+        """One stream, from hello to its end."""
+        peer = link.peer
+        try:
+            self._allow(peer, (PASSIVE,))
+            hello = await asyncio.wait_for(link.receive(), HELLO_S)
+            if not isinstance(hello, Hello):
+                raise WireError(f"wanted a hello, got {type(hello).__name__}")
+        except TimeoutError:
+            note(self._log, "handshake_refused", {"peer": peer.name, "reason": "no hello came"})
+            await link.close()
+            return
+        except (IdentityError, WireError, LinkError) as error:
+            await _refuse(link, error)
+            note(self._log, "identity_refused", {"peer": peer.name, "reason": str(error)})
+            return
+        await self._serve_peer(link, hello)
+
+    async def _serve_peer(self, link: Link, hello: Hello) -> None:
+        name = link.peer.name
+        older = self._links.pop(name, None)
+        if older is not None:
+            self._carry_out(self.role.leave(name, time.monotonic()))
+            await older.close()
+        self._links[name] = link
+        try:
+            self._carry_out(self.role.join(name, hello, time.monotonic()))
+            await link.listen(partial(self._hear, name, self._tallies[name]))
+        except WireError as error:
+            note(self._log, "message_refused", {"peer": name, "reason": str(error)})
+        except LinkError as error:
+            self._log.info("link_ended", peer=name, reason=str(error))
+        finally:
+            if self._links.get(name) is link:
+                del self._links[name]
+                self._carry_out(self.role.leave(name, time.monotonic()))
+            await link.close()
+
+    def _hear(self, name: str, tally: PeerTally, message: Message) -> None:
+        now = time.monotonic()
+        if isinstance(message, Answer):
+            tally.answered(message.round, size=len(message.values), now=now)
+        todo = self.role.hear(name, message, now)  # type: ignore[arg-type]  # it refuses others
+        if todo:
+            self._carry_out(todo)
+
+    def _allow(self, peer: Peer, wanted: tuple[str, ...]) -> None:
+        refuse_unless_allowed(
+            self.role.roster,
+            name=peer.name,
+            role=peer.role,
+            certificate=peer.certificate,
+            wanted=wanted,
+        )
+
+    # --- instructions -------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Sequence[ActiveInstruction]) -> None:
+        if self.role.next_round > self._rounds_kept:
+            self._keep_round()
+        for todo in instructions:
+            if isinstance(todo, Send):
+                self._send(todo)
+            elif isinstance(todo, Gathered):
+                self.decisions.batches.deliver(todo)
+            elif isinstance(todo, Note):
+                self._note(todo)
+            elif isinstance(todo, Close):
+                link = self._links.get(todo.to)
+                if link is not None:
+                    self._spawn(link.close())
+            elif self._change is not None and not self._change.done():
+                if isinstance(todo, ChangeFailed):
+                    gone = f"the change was given up, all is as before: {todo.reason}"
+                    self._change.set_exception(LinkError(gone))
+                else:
+                    self._change.set_result(todo)
+        self._set_timer()
+
+    def _keep_round(self) -> None:
+        """Write down a number above the next round, once for many rounds.
+
+        After a failure it goes on and tries again later: what keeps a number from being used twice
+        are the reservations of passive participants, and they say where they are.
+        """
+        self._rounds_kept = self.role.next_round + ROUNDS_AHEAD
+        try:
+            self._changes.store_round(self._rounds_kept)
+        except OSError as error:
+            note(self._log, "round_not_kept", {"reason": error.strerror or "the disk failed"})
+
+    def _send(self, todo: Send) -> None:
+        link = self._links.get(todo.to)
+        if link is None:
+            return
+        if isinstance(todo.message, Ask):
+            self._tallies[todo.to].asked(todo.message.round, now=time.monotonic())
+        if not link.post(todo.message):
+            # Too much waits for it: it has stopped reading, and must not hold up the others.
+            self._spawn(link.close())
+
+    def _note(self, todo: Note) -> None:
+        self.counts[todo.event] += 1
+        peer = todo.facts.get("participant")
+        if isinstance(peer, str):
+            self._tallies[peer].events[todo.event] += 1
+            self.presence.noted(peer, todo.event)
+        if todo.event == "share_in_use":
+            self._changes.store_seats(self.role)
+        note(self._log, todo.event, todo.facts)
+
+    def _set_timer(self) -> None:
+        """One timer, for the first deadline; whoever comes later has a later one."""
+        if self._timer is not None:
+            return
+        deadline = self.role.next_deadline
+        if deadline is not None:
+            wait_s = max(0.0, deadline - time.monotonic()) + TIMER_SLACK_S
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_of_wait)
+
+    def _end_of_wait(self) -> None:
+        self._timer = None
+        self._tick()
+        self._set_timer()
+
+    # --- applications and operators -------------------------------------------------------------
+
+    async def decide(self, peer: Peer, request: DecideRequest) -> DecideReply:
+        """Choose an arm for a user (applications)."""
+        self._allow(peer, MAY_DECIDE)
+        if self._is_stopping:
+            raise LinkError("the active participant is stopping; ask again in a moment")
+        reply = await self.decisions.decide(request)
+        self.counts["trial_decisions"] += bool(request.trial)
+        return reply
+
+    async def gather(self, peer: Peer, request: GatherRequest) -> GatherReplies:
+        """The masked contexts of decisions that are made in a ranker, which is one of us."""
+        self._allow(peer, MAY_GATHER)
+        if self._is_stopping:
+            raise LinkError("the active participant is stopping; ask again in a moment")
+        outcomes = [_gatherable(one) for one in request.requests]
+        good = [one for one in outcomes if isinstance(one, DecideRequest)]
+        self.counts["gathered"] += len(good)
+        gathered = iter(await self.decisions.gather(good))
+        return GatherReplies(
+            tuple([next(gathered) if isinstance(o, DecideRequest) else o for o in outcomes])
+        )
+
+    async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
+        """Learn a reward (applications)."""
+        self._allow(peer, MAY_DECIDE)
+        reply = await self.decisions.reward(request)
+        self.counts["trial_rewards"] += bool(request.trial) and reply.learnt
+        return reply
+
+    async def status(self, peer: Peer, request: StatusRequest) -> StatusReply:
+        """Ids, counts and durations."""
+        del request
+        self._allow(peer, MAY_LOOK)
+        return StatusReply(json.dumps(self.describe(), indent=1))
+
+    def describe(self) -> dict[str, object]:
+        """The federation as the active participant sees it."""
+        roster = self.role.roster
+        return {
+            "federation": roster.federation,
+            "roster": {"number": roster.number, "digest": roster.digest},
+            "epoch": self.role.epoch,
+            "terms": {
+                "mask": roster.terms.mask,
+                "aggregation": roster.terms.aggregation,
+                "protection": roster.terms.protection,
+                "layout": roster.terms.layout,
+                "dim": roster.split.dim,
+            },
+            "model": {
+                "policy": describe_policy(self._model_settings.policy),
+                "ridge": self._model_settings.ridge,
+                "discount": self._model_settings.discount,
+                "floor": self._model_settings.floor,
+            },
+            "at": time.time(),
+            "seconds_up": round(time.monotonic() - self._started, 3),
+            **self._describe_models(),
+            "participants": self.participants(),
+            "link_changes": self.presence.changes(),
+        }
+
+    def _describe_models(self) -> dict[str, object]:
+        """Counts of all campaigns, whichever way their requests come in."""
+        models = self.decisions.models
+        campaigns = {
+            name: {
+                "decisions": model.n_decisions,
+                "rewards": model.n_rewards,
+                "waiting_for_reward": model.n_pending,
+            }
+            for name, model in models.items()
+        }
+        total = {key: sum(one[key] for one in campaigns.values()) for key in campaigns[DEFAULT]}
+        pending = total.pop("waiting_for_reward")
+        return {
+            "counts": {**self.counts, **total},
+            "waiting_for_reward": pending,
+            "campaigns": campaigns,
+        }
+
+    def participants(self) -> dict[str, dict[str, object]]:
+        """Each participant: whether it is there, what was asked of it, what came, how soon."""
+        roster, seats = self.role.roster, self.role.seats
+        return {
+            name: {
+                "width": width,
+                "connected": name in seats or name == roster.active.name,
+                "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
+                **self.presence.describe(name),
+                **(self._tallies[name].describe() if name in self._tallies else {}),
+            }
+            for name, width in roster.split.items()
+        }
+
+    async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
+        """Move to another mask epoch, and perhaps another roster (operators)."""
+        self._allow(peer, MAY_CHANGE)
+        # An operator that hangs up must not leave a change behind that nobody finishes.
+        changing = asyncio.get_running_loop().create_task(self._change_masks(request))
+        self._tasks.add(changing)
+        changing.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(changing)
+
+    async def _change_masks(self, request: ChangeRequest) -> ChangeReply:
+        async with self._one_change:
+            change, signed = self._changes.plan(self.role, request)
+            self._change = asyncio.get_running_loop().create_future()
+            self._carry_out(self.role.begin_change(change, time.monotonic()))
+            changed = await self._change
+            await self._put_into_force(changed, signed)
+        return ChangeReply(self.role.epoch, self.role.roster.digest)
+
+    async def _put_into_force(self, changed: Changed, signed: bytes) -> None:
+        """Between two rounds: the model moves, then everybody is told."""
+        batches = self.decisions.batches
+        await batches.pause()
+        try:
+            await self.decisions.move(changed.remask.R, epoch=changed.epoch, note=signed)
+            self._carry_out(self.role.finish_change())
+            self._changes.finish(self.role)
+        finally:
+            batches.resume(row_bytes=self.decisions.row_bytes(self.role))
+
+
+def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:
+    if isinstance(request, DecideRequest) and request.trial:
+        return WireError("contexts are gathered for decisions that count, got one on trial")
+    return request
+
+
+async def _refuse(link: Link, error: VFBanditsError) -> None:
+    """Tell a peer why it is not let in, and close."""
+    try:
+        await link.send(Refused("identity", str(error)))
+    except LinkError:
+        return
+    finally:
+        await link.close()

@@ -1,0 +1,106 @@
+"""The campaigns of one server: independent models on the contexts of one federation."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from vfbandits.errors import JournalError, UnknownEventError
+from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.leader import Campaign
+from vfbandits.serving.repairs import RepairWatch
+from vfbandits.telemetry.log import Logger
+from vfbandits.telemetry.supervised import Supervised, Supervisor
+
+SETTLE_EVERY_S = 0.25
+
+
+class Campaigns:
+    """Campaigns by name; the one named "default" is what ``/v1/rank`` means."""
+
+    def __init__(
+        self,
+        campaigns: Iterable[Campaign],
+        *,
+        log: Logger,
+        snapshot_every: int,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._by_name = {campaign.name: campaign for campaign in campaigns}
+        self._log = log
+        self._repairs = RepairWatch(log)
+        self._snapshot_every = snapshot_every
+        self._supervisor = Supervisor(log) if supervisor is None else supervisor
+        self._ticking: list[Supervised] = []
+        self.is_stopping = False
+
+    def __iter__(self) -> Iterator[Campaign]:
+        """All of them, the default first."""
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Campaign:
+        """The campaign of this name."""
+        if name not in self._by_name:
+            known = ", ".join(self._by_name)
+            raise UnknownEventError(f"campaign must be one of {known}, got {name!r}")
+        return self._by_name[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        return list(self._by_name)
+
+    def problems(self) -> list[str]:
+        """Why no traffic should come, if there is a reason."""
+        if self.is_stopping:
+            return ["the server is stopping"]
+        broken = [(campaign.name, campaign.model.broken_by) for campaign in self]
+        return [f"campaign {name!r}: {reason}" for name, reason in broken if reason is not None]
+
+    def start(self) -> None:
+        """Begin to end waits that are over, and to take snapshots."""
+        for campaign in self:
+            ticks = partial(self._tick_for_ever, campaign)
+            self._ticking.append(self._supervisor.start(f"settle {campaign.name}", ticks))
+
+    async def stop(self) -> None:
+        """Take nothing more, and finish what is under way."""
+        self.is_stopping = True
+        for task in self._ticking:
+            await task.stop()
+        for campaign in self:
+            await campaign.model.close()
+
+    async def _tick_for_ever(self, campaign: Campaign) -> None:
+        while True:
+            await asyncio.sleep(SETTLE_EVERY_S)
+            try:
+                while await campaign.settle():
+                    pass
+                while await campaign.expire_arms():
+                    pass
+                if self._snapshot_every <= campaign.model.since_snapshot:
+                    await campaign.model.snapshot()
+                self._repairs.look(campaign.name, campaign.model.bandit)
+            except JournalError as error:
+                # It is not ready from now on, which ``problems`` says; the others go on.
+                facts = {"campaign": campaign.name, "reason": str(error)}
+                self._log.error("campaign_failed", **facts)
+                await asyncio.sleep(1.0)
+
+
+async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
+    """Bring a model that missed a change of masks to the leader's epoch, by the leader's log.
+
+    A change goes to the default campaign's log first: should the process die before the others
+    have it, they get it here.
+    """
+    if model.epoch == leader.epoch:
+        return
+    for moved in await leader.moves():
+        if model.epoch < moved.epoch <= leader.epoch:
+            await model.move(moved.matrix, epoch=moved.epoch, note=moved.note)
+    if model.epoch != leader.epoch:
+        raise JournalError(
+            f"a campaign's log is at mask epoch {model.epoch}, wanted {leader.epoch}: the default "
+            "campaign's log no longer has the changes between them"
+        )

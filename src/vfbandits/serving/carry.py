@@ -1,0 +1,40 @@
+"""Contexts of decisions that were made behind older masks, carried to those in force now."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vfbandits.campaign.events import Decided, Moved
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.layout import LayoutSettings
+from vfbandits.core.policy import LinGreedy
+from vfbandits.core.reward import Observation
+from vfbandits.errors import ContextError
+from vfbandits.journal.fold import remask
+
+
+def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutSettings) -> Decided:
+    """The same decision behind the masks of ``epoch``, by those of ``moves`` that lie between.
+
+    A bandit that has learnt nothing takes it along, as the one that it is meant for did with its
+    own decisions.
+    """
+    if one.epoch == epoch:
+        return one
+    between = [moved for moved in moves if one.epoch < moved.epoch <= epoch]
+    if not between or [moved.epoch for moved in between] != list(range(one.epoch + 1, epoch + 1)):
+        raise ContextError(
+            f"a decision behind masks of epoch {one.epoch} cannot be carried to {epoch}: the log "
+            "no longer has the changes between them"
+        )
+    bandit = Bandit(
+        LinGreedy(),
+        dim=between[0].matrix.shape[1],
+        layout=layout.layout,
+        arm_dim=layout.arm_dim,
+        intercept=layout.intercept,
+    )
+    name = str(one.decision_id)
+    bandit.recall(name, Observation(one.x, one.model))
+    for moved in between:
+        bandit.move(remask(moved.matrix))
+    return replace(one, x=bandit.observation(name).x, epoch=epoch)

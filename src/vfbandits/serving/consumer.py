@@ -1,0 +1,250 @@
+"""The leader's side of an inbox: what rankers promised goes into the log, in order, once.
+
+An event is applied by the campaign's own rules and marked as taken once it is durable.  Should the
+process die in between, the next leader applies it again, and the campaign finds that it has it.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from vfbandits.campaign.events import Activated, Configured, Decided, Moved, Reported
+from vfbandits.errors import JournalError, VFBanditsError, WireError
+from vfbandits.journal.inbox.base import KEPT_S, Inbox, Waiting
+from vfbandits.serving.carry import carried
+from vfbandits.serving.leader import Campaign
+from vfbandits.telemetry.supervised import Supervised, Supervisor
+
+AT_ONCE = 500
+LOOK_EVERY_S = 0.05
+LOOK_SELDOM_S = 0.5  # as long as no ranker was ever seen
+RETRY_S = 0.5
+GRACE_S = 1.0
+PRUNE_EVERY_S = 60.0
+PRUNE_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hearers:
+    """Who is told: of decisions that came in, and of what could not be taken or done, and why."""
+
+    entered: Callable[[str, Sequence[Decided]], None]
+    refused: Callable[[str, str], None]
+    failed: Callable[[str, str], None]
+
+
+class Consumer:
+    """Takes in what arrives for one campaign; implements ``Arrivals``.
+
+    ``is_in_use`` says whether rankers were seen otherwise: until there are any, nobody waits for
+    the inbox.
+    """
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        inbox: Inbox,
+        hearers: Hearers,
+        *,
+        is_in_use: Callable[[], bool] = lambda: False,
+        supervisor: Supervisor | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._campaign = campaign
+        self._inbox = inbox
+        self._hearers = hearers
+        self._is_in_use = is_in_use
+        self._clock = clock
+        self._was_used: bool | None = None
+        self._complete_to = float("-inf")
+        self._opened_at = clock()
+        self._one_at_a_time = asyncio.Lock()
+        self._n_begun = self._n_done = 0
+        self._moves: list[Moved] = []
+        self._spanned = (0, -1)
+        self._told = ""
+        self._supervisor = Supervisor() if supervisor is None else supervisor
+        self._task: Supervised | None = None
+        self._pruned_at = 0.0
+
+    @property
+    def complete_to(self) -> float:
+        """Whatever came before is in the log; a moment ago, to let slow processes finish."""
+        return self._complete_to if self._is_used() else float("inf")
+
+    @property
+    def campaign(self) -> str:
+        """Name of the campaign."""
+        return self._campaign.name
+
+    @property
+    def lag_s(self) -> float:
+        """How far the log is behind what arrived, in seconds; 0 while no ranker was seen."""
+        return max(0.0, self._clock() - GRACE_S - max(self.complete_to, self._opened_at))
+
+    def start(self) -> None:
+        """Begin to look for arrivals."""
+        self._campaign.arrivals = self
+        name = f"inbox {self._campaign.name}"
+        self._task = self._supervisor.start(name, self._run_for_ever)
+
+    async def stop(self) -> None:
+        """Look no more; what is under way is applied again by the next leader."""
+        if self._task is not None:
+            await self._task.stop()
+        async with self._one_at_a_time:
+            await asyncio.to_thread(self._inbox.close)
+
+    async def drain(self) -> None:
+        """Take in all that had arrived when this was called."""
+        if not self._is_used():
+            return
+        # A look that begins after now will do, whoever makes it.
+        wanted = self._n_begun + 1
+        async with self._one_at_a_time:
+            if self._n_done < wanted:
+                await self._look()
+
+    async def _run_for_ever(self) -> None:
+        while True:
+            try:
+                async with self._one_at_a_time:
+                    await self._look()
+                await self._prune()
+                self._told = ""
+            except JournalError as error:
+                # The database is away, or the campaign is broken, which its own check says too.
+                if str(error) != self._told:
+                    self._told = str(error)
+                    self._hearers.failed(self._campaign.name, self._told)
+                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(LOOK_EVERY_S if self._is_used() else LOOK_SELDOM_S)
+
+    def _is_used(self) -> bool:
+        return self._was_used is not False or self._is_in_use()
+
+    async def _look(self) -> None:
+        """Take in what is there, a batch at a time, until there is no more."""
+        self._n_begun = number = self._n_begun + 1
+        if self._was_used is None:
+            self._was_used = await asyncio.to_thread(self._inbox.is_used)
+        while True:
+            began = self._clock()
+            waiting = await asyncio.to_thread(self._inbox.waiting, AT_ONCE)
+            if waiting:
+                self._was_used = True
+                await self._take_in(waiting)
+            if len(waiting) < AT_ONCE:
+                break
+        self._complete_to = began - GRACE_S
+        self._n_done = number
+
+    async def _take_in(self, waiting: Sequence[Waiting]) -> None:
+        decided = [one.event for one in waiting if isinstance(one.event, Decided)]
+        known = await self._known(decided)
+        await self._read_moves(decided)
+        ends = await self._apply_all(waiting, known)
+        refused = {one.id: end for one, end in zip(waiting, ends, strict=True) if end is not None}
+        for end in refused.values():
+            self._hearers.refused(self._campaign.name, str(end))
+        if refused:
+            await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
+        taken = [one.id for one in waiting if one.id not in refused]
+        await asyncio.to_thread(self._inbox.take, taken)
+
+    async def _known(self, decided: Sequence[Decided]) -> frozenset[object]:
+        """Ids of those that the log has already: the last leader died before it could say so."""
+        if not decided:
+            return frozenset()
+        found = await self._campaign.model.find_many([one.decision_id for one in decided])
+        return frozenset(decision_id for decision_id, past in found.items() if past)
+
+    async def _apply_all(
+        self, waiting: Sequence[Waiting], known: frozenset[object]
+    ) -> list[VFBanditsError | None]:
+        """Apply events in their order; why not, for each that can never be."""
+        # All begin in order, and each changes the model before it first waits: so they are
+        # applied in order, and share a commit.
+        works: list[Coroutine[object, object, Sequence[VFBanditsError | None]]] = []
+        for is_decided, run in groupby(waiting, lambda one: isinstance(one.event, Decided)):
+            if is_decided:
+                decided = [one.event for one in run if isinstance(one.event, Decided)]
+                works.append(self._enter(decided, known))
+            else:
+                works.extend(self._apply(one) for one in run)
+        ends: list[VFBanditsError | None] = []
+        for done in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(done, BaseException):
+                raise done
+            ends.extend(done)
+        return ends
+
+    async def _enter(
+        self, decided: Sequence[Decided], known: frozenset[object]
+    ) -> list[VFBanditsError | None]:
+        """Take in decisions that stand one behind the other, unless they are known."""
+        ends: list[VFBanditsError | None] = [None] * len(decided)
+        new: dict[int, Decided] = {}
+        for place, event in enumerate(decided):
+            if event.decision_id not in known:
+                try:
+                    new[place] = self._carried(event)
+                except JournalError:
+                    raise
+                except VFBanditsError as error:
+                    ends[place] = error
+        for place, end in zip(new, await self._campaign.enter_many([*new.values()]), strict=True):
+            ends[place] = end
+        entered = [event for place, event in new.items() if ends[place] is None]
+        if entered:  # before rewards of these, which may have come in the same batch
+            self._hearers.entered(self._campaign.name, entered)
+        return ends
+
+    async def _read_moves(self, decided: Sequence[Decided]) -> None:
+        """Have the changes of masks at hand that these decisions have missed."""
+        model = self._campaign.model
+        missed = min((one.epoch for one in decided), default=model.epoch)
+        first, last = self._spanned
+        if missed < model.epoch and not first <= missed <= model.epoch == last:
+            epoch, recent = model.epoch, list(model.recent_moves)
+            is_enough = bool(recent) and recent[0].epoch <= missed + 1
+            self._moves = recent if is_enough else await model.moves()
+            self._spanned = (recent[0].epoch - 1 if is_enough else 0, epoch)
+
+    async def _apply(self, waiting: Waiting) -> list[VFBanditsError | None]:
+        """Apply an event that is no decision; why not, if it can never be."""
+        try:
+            await self._apply_other(waiting)
+        except JournalError:  # for want of a log, and not by the campaign's rules
+            raise
+        except VFBanditsError as error:
+            return [error]
+        return [None]
+
+    async def _apply_other(self, waiting: Waiting) -> None:
+        campaign, event = self._campaign, waiting.event
+        if event is None:
+            raise WireError(waiting.reason)
+        if isinstance(event, Reported):
+            name = str(event.decision_id)
+            await campaign.reward(name, event.value, reward_id=event.reward_id, at=event.at)
+        elif isinstance(event, Activated):
+            await campaign.activate(str(event.decision_id), at=event.at)
+        elif isinstance(event, Configured):
+            await campaign.configure(json.loads(event.settings))
+
+    def _carried(self, event: Decided) -> Decided:
+        model = self._campaign.model
+        if event.epoch < model.epoch != self._spanned[1]:
+            raise JournalError("the masks have changed meanwhile; again, with the new ones")
+        return carried(event, self._moves, epoch=model.epoch, layout=model.bandit.layout)
+
+    async def _prune(self) -> None:
+        if self._clock() - self._pruned_at >= PRUNE_EVERY_S:
+            prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_AT_ONCE)
+            if await asyncio.to_thread(prune) < PRUNE_AT_ONCE:  # otherwise there may be more
+                self._pruned_at = self._clock()

@@ -1,0 +1,146 @@
+"""A ranker's way to the leader: contexts for its decisions, and how the federation is."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from vfbandits.errors import LinkError, VFBanditsError, WireError
+from vfbandits.protocol.application import (
+    DecideRequest,
+    GatherOutcome,
+    GatherRequest,
+    StatusRequest,
+)
+from vfbandits.serving.grouped import Grouped
+from vfbandits.serving.rounds import MOST_BATCH_BYTES
+from vfbandits.telemetry.supervised import Supervised, Supervisor
+from vfbandits.transport.rpc.application import ApplicationClient
+
+PATIENCE_S = 5.0
+TRY_EVERY_S = 0.1
+LOOK_EVERY_S = 1.0
+STATUS_S = 2.0
+
+
+class _Asked(NamedTuple):
+    """Decisions whose contexts one caller wants."""
+
+    requests: tuple[DecideRequest, ...]
+    size_bytes: int
+
+
+class Leader:
+    """Asks whoever leads now.
+
+    While nobody does, because the last one was killed, a call is made again for ``patience_s``:
+    by then another has taken over, or there is none.  ``answer_s`` is the deadline of one call.
+    """
+
+    def __init__(
+        self,
+        client: ApplicationClient,
+        *,
+        answer_s: float,
+        patience_s: float = PATIENCE_S,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._client = client
+        self._answer_s = answer_s
+        self._patience_s = patience_s
+        self._gathering: Grouped[_Asked, list[GatherOutcome]] = Grouped(
+            self._gather_all,
+            size_of=lambda asked: asked.size_bytes,
+            max_size=MOST_BATCH_BYTES,
+        )
+        self._participants: Mapping[str, Mapping[str, object]] = {}
+        self._supervisor = Supervisor() if supervisor is None else supervisor
+        self._task: Supervised | None = None
+        self._link_changes: list[tuple[float, str, str]] = []
+
+    def participants(self) -> Mapping[str, Mapping[str, object]]:
+        """Each participant as the leader saw it a second ago; nobody if there is no leader."""
+        return self._participants
+
+    def link_changes(self) -> list[tuple[float, str, str]]:
+        """Participants that came and went, as the last leader that answered saw it."""
+        return self._link_changes
+
+    def start(self) -> None:
+        """Begin to look at the federation."""
+        self._task = self._supervisor.start("leader", self._look_for_ever)
+
+    async def stop(self) -> None:
+        """Hang up."""
+        if self._task is not None:
+            await self._task.stop()
+        await self._gathering.close()
+        await self._client.close()
+
+    async def gather(
+        self, requests: Sequence[DecideRequest], *, size_bytes: int
+    ) -> list[GatherOutcome]:
+        """The masked contexts of decisions, or why there are none, in their order.
+
+        Those of several callers that wait together travel in one call.  ``size_bytes`` is how large
+        the call and its reply will be.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_s
+        outcomes = await self._gathering.ask(_Asked(tuple(requests), size_bytes))
+        while loop.time() < end:
+            lost = [place for place, one in enumerate(outcomes) if isinstance(one, LinkError)]
+            if not lost:
+                break
+            await asyncio.sleep(TRY_EVERY_S)
+            again = _Asked(tuple([requests[place] for place in lost]), size_bytes)
+            for place, outcome in zip(lost, await self._gathering.ask(again), strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    async def _gather_all(self, asked: Sequence["_Asked"]) -> list[list[GatherOutcome]]:
+        """What several callers ask for, in one call; each gets its own part."""
+        requests = tuple(chain.from_iterable([one.requests for one in asked]))
+        outcomes = iter(await self._call(requests))
+        return [[*islice(outcomes, len(one.requests))] for one in asked]
+
+    async def _call(self, requests: tuple[DecideRequest, ...]) -> Sequence[GatherOutcome]:
+        try:
+            replies = await self._client.gather(GatherRequest(requests), timeout_s=self._answer_s)
+            if len(replies.outcomes) == len(requests):
+                return replies.outcomes
+            raise WireError(f"wanted {len(requests)} outcomes, got {len(replies.outcomes)}")
+        except LinkError as error:
+            return [error] * len(requests)
+        except VFBanditsError as error:
+            if len(requests) == 1:
+                return [error]
+        # One of them cannot be sent or answered, or none: each by itself gets its own answer.
+        alone = await asyncio.gather(*(self._call((one,)) for one in requests))
+        return [outcome for (outcome,) in alone]
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            try:
+                reply = await self._client.status(StatusRequest(), timeout_s=STATUS_S)
+                self._participants, self._link_changes = _read_status(reply.document)
+            except VFBanditsError:  # nobody leads just now; decisions find out for themselves
+                self._participants = {}
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _read_status(
+    document: str,
+) -> tuple[dict[str, Mapping[str, object]], list[tuple[float, str, str]]]:
+    """Participants, and the latest changes of their links."""
+    try:
+        status = json.loads(document)
+        participants = status.get("participants", {}).items()
+        changes = status.get("link_changes", [])
+        return (
+            {str(name): dict(facts) for name, facts in participants},
+            [(float(at), str(name), str(event)) for at, name, event in changes],
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise WireError("wanted a status with participants, got another") from error

@@ -1,0 +1,156 @@
+"""What a change of masks needs of the active participant's disk."""
+
+import json
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from vfbandits.core.mask import MaskShare, sample_mask
+from vfbandits.errors import ConfigError, HandshakeError
+from vfbandits.files import write_whole
+from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.application import ChangeRequest
+from vfbandits.protocol.change import Change, plan_change
+from vfbandits.protocol.envelope import check_deal, open_share
+from vfbandits.protocol.passive import HeldShare
+from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.rows import is_number
+from vfbandits.protocol.signed_roster import open_roster
+
+ROUNDS = "rounds.json"
+SEATS = "seats.json"
+
+
+class Changes:
+    """Shares, envelopes and the roster in force, in the active participant's state folder."""
+
+    def __init__(
+        self,
+        state: Path,
+        shares: ShareFiles,
+        authority: EllipticCurvePublicKey,
+        sealing_key: X25519PrivateKey,
+        signed_roster: bytes,
+    ) -> None:
+        self._state = state
+        self._shares = shares
+        self._authority = authority
+        self._sealing_key = sealing_key
+        self._signed_roster = signed_roster
+
+    def receive_share(self, roster: Roster, epoch: int, envelopes: dict[str, bytes]) -> MaskShare:
+        """The active participant's own share of ``epoch``, not stored yet."""
+        name, width = roster.active.name, roster.active.width
+        rotation = sample_mask(width)
+        if roster.terms.mask == "blockwise":
+            return MaskShare(rotation)
+        missing = [n for n in roster.split.names if n not in envelopes]
+        if missing:
+            raise HandshakeError(
+                f"dense masks need an envelope for each participant, missing: {', '.join(missing)}"
+            )
+        check_deal(envelopes, roster=roster, epoch=epoch)
+        dealt = open_share(
+            envelopes[name],
+            roster=roster,
+            epoch=epoch,
+            participant=name,
+            private_key=self._sealing_key,
+        )
+        return dealt.layered(rotation)
+
+    def plan(self, role: ActiveParticipant, request: ChangeRequest) -> tuple[Change, bytes]:
+        """Check a request and get ready for it; nothing is changed yet."""
+        signed = request.roster or self._signed_roster
+        after = open_roster(signed, self._authority)
+        now = role.roster
+        if after.federation != now.federation:
+            raise HandshakeError(f"federation: wanted {now.federation!r}, got {after.federation!r}")
+        if request.roster and after.digest != now.digest and after.number <= now.number:
+            raise HandshakeError(f"roster: wanted number {now.number + 1}, got {after.number}")
+        if (after.terms, after.active) != (now.terms, now.active):
+            raise HandshakeError("a live federation keeps its terms and its active participant")
+        epoch = role.epoch + 1
+        share = self.receive_share(after, epoch, request.envelopes)
+        self._shares.store(epoch, HeldShare(share, signed))
+        self.store_envelopes(epoch, request.envelopes)
+        change = plan_change(
+            epoch=epoch,
+            round_number=role.next_round,
+            before=now,
+            after=after,
+            old_share=role.share,
+            share=share,
+            signed_roster=request.roster,
+            envelopes=request.envelopes,
+        )
+        return change, signed
+
+    def finish(self, role: ActiveParticipant) -> None:
+        """A change is in force: older shares are not needed any more."""
+        self._shares.keep_only(role.epoch)
+        self._signed_roster = self._shares.load()[role.epoch].signed_roster
+        self.store_seats(role)
+
+    def store_envelopes(self, epoch: int, envelopes: dict[str, bytes]) -> None:
+        """Keep sealed shares for those that come later."""
+        folder = self._state / "envelopes"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, envelope in envelopes.items():
+            _write(folder / envelope_name(name, epoch), envelope)
+
+    def store_round(self, next_round: int) -> None:
+        """Remember a number after those of all rounds so far."""
+        document = json.dumps({"next_round": next_round})
+        _write(self._state / ROUNDS, document.encode())
+
+    def store_seats(self, role: ActiveParticipant) -> None:
+        """Remember who had a share of this epoch."""
+        document = json.dumps({"epoch": role.epoch, "has_share": sorted(role.has_share)})
+        _write(self._state / SEATS, document.encode())
+
+
+def envelope_name(name: str, epoch: int) -> str:
+    """The file name of a sealed share."""
+    return f"{name}.epoch-{epoch}.envelope"
+
+
+def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]:
+    """The sealed shares of ``epoch`` that are in ``folder``, by participant."""
+    paths = {name: folder / envelope_name(name, epoch) for name in roster.split.names}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
+def load_seats(state: Path, epoch: int) -> tuple[str, ...]:
+    """Who had a share of this epoch when the process ended."""
+    path = state / SEATS
+    if not path.is_file():
+        return ()
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(document["has_share"]) if document["epoch"] == epoch else ()
+
+
+def load_round(state: Path) -> int:
+    """The first round that an active participant may ask for, as far as it knows.
+
+    Without the file it is the first of all, and passive participants tell it where they are.
+    """
+    path = state / ROUNDS
+    if not path.is_file():
+        return 1
+    try:
+        number = json.loads(path.read_text(encoding="utf-8"))["next_round"]
+    except (ValueError, KeyError, TypeError):
+        number = None
+    if type(number) is not int or number < 1 or not is_number(number):
+        raise ConfigError(
+            f'{path} must hold the next round as {{"next_round": 1}}, got something else.  Take '
+            "it away: passive participants say which rounds they have seen"
+        )
+    return number
+
+
+def _write(path: Path, data: bytes) -> None:
+    write_whole(path, lambda file: file.write(data), mode=0o600)

@@ -1,0 +1,89 @@
+"""What a ranker keeps nothing of itself: it writes to the inbox, and reads inbox and log as one."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import chain, islice
+
+from vfbandits.campaign.events import Activated, Decided, Event, Reported
+from vfbandits.campaign.history import History
+from vfbandits.journal.base import JournalReader
+from vfbandits.journal.inbox.base import Arrival, Inbox
+from vfbandits.serving.grouped import Grouped
+
+
+class RankerLog:
+    """An inbox and the log behind it; both are closed with it."""
+
+    def __init__(self, inbox: Inbox, reader: JournalReader) -> None:
+        self._inbox = inbox
+        self._reader = reader
+        self._n_put = 0
+        self._putting: Grouped[tuple[Arrival, ...], list[Arrival]] = Grouped.in_thread(
+            self._put, size_of=len
+        )
+        self._finding: Grouped[tuple[str, ...], list[list[Event]]] = Grouped.in_thread(
+            self._find, size_of=len
+        )
+
+    @property
+    def commits(self) -> tuple[int, int]:
+        """How many commits were made since it was opened, and of how many events."""
+        return self._putting.n_calls, self._n_put
+
+    async def put(self, event: Arrival) -> Arrival:
+        """Make an event durable; the one that stands instead, if another was there before."""
+        (stands,) = await self.put_many([event])
+        return stands
+
+    async def put_many(self, events: Sequence[Arrival]) -> list[Arrival]:
+        """Make events durable in one commit; for each the one that stands under its key."""
+        return await self._putting.ask(tuple(events))
+
+    async def history(self, event_id: str) -> History | None:
+        """An event as log and inbox tell it; None if neither knows it."""
+        (past,) = await self.histories([event_id])
+        return past
+
+    async def histories(self, ids: Sequence[str]) -> list[History | None]:
+        """Several events, in their order."""
+        return [History.of(events) for events in await self._finding.ask(tuple(ids))]
+
+    async def close(self) -> None:
+        """Finish what is under way and hang up."""
+        await self._putting.close()
+        await self._finding.close()
+        await asyncio.to_thread(self._inbox.close)
+        await asyncio.to_thread(self._reader.close)
+
+    def _put(self, questions: Sequence[tuple[Arrival, ...]]) -> list[list[Arrival]]:
+        """Put the events of all that ask together; each takes its own out of the answer."""
+        standing = iter(self._inbox.put([*chain.from_iterable(questions)]))
+        answers = [[*islice(standing, len(events))] for events in questions]
+        self._n_put += sum(map(len, questions))
+        return answers
+
+    def _find(self, questions: Sequence[tuple[str, ...]]) -> list[list[list[Event]]]:
+        ids = [*dict.fromkeys(chain.from_iterable(questions))]
+        # The inbox first: what is taken out of it meanwhile is in the log by then.
+        waiting = self._inbox.find_many(ids)
+        logged = self._reader.find_many(ids)
+        found = {name: _merged([event for _, event in logged[name]], waiting[name]) for name in ids}
+        return [[found[name] for name in names] for names in questions]
+
+
+def _merged(logged: Sequence[Event], waiting: Sequence[Arrival]) -> list[Event]:
+    """All events of one decision, each once."""
+    merged = list(logged)
+    is_known = any(isinstance(event, Decided) for event in logged)
+    is_active = any(isinstance(event, Activated) for event in logged)
+    rewards = {event.reward_id for event in logged if hasattr(event, "reward_id")}
+    for event in waiting:
+        if isinstance(event, Decided):
+            if not is_known:
+                merged.append(event)
+        elif isinstance(event, Activated):
+            if not is_active:
+                merged.append(event)
+        elif isinstance(event, Reported) and event.reward_id not in rewards:
+            merged.append(event)
+    return merged

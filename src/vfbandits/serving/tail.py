@@ -1,0 +1,164 @@
+"""The end of a log that another process writes: a model that follows it.
+
+Snapshot and events are read as a restart would read them, so at the same position the model here
+equals the writer's, bit for bit.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from vfbandits.campaign.events import Event
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import JournalReader
+from vfbandits.journal.fold import Model
+from vfbandits.journal.repair import readable
+from vfbandits.serving.standin import StandIn
+from vfbandits.telemetry.supervised import Supervised, Supervisor
+
+EVENTS_AT_ONCE = 1_000
+LOOK_EVERY_S = 0.05
+RETRY_S = 0.5
+
+
+class Tail:
+    """Follows one log; opening it reads all that there is.
+
+    Attributes
+    ----------
+    model
+        The fold so far, with a ``StandIn`` for its bandit; another object after a new start.
+    failing
+        Why the log cannot be read now; None while all is well.
+    on_events
+        Called with events that were applied since the tail follows.
+    """
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self.failing: str | None = None
+        self.on_events: Callable[[Sequence[tuple[int, Event]]], None] = _nobody
+        self._caught_up = time.monotonic()
+        self._waiters: list[asyncio.Event] = []
+        self._task: Supervised | None = None
+        self._begin()
+        while self._apply(self._read()):
+            pass
+
+    @property
+    def bandit(self) -> StandIn:
+        """The model's bandit, which decides aside."""
+        bandit = self.model.bandit
+        if not isinstance(bandit, StandIn):
+            raise TypeError(f"a tail's bandit is a StandIn, got {type(bandit).__name__}")
+        return bandit
+
+    def start(self, supervisor: Supervisor | None = None, *, name: str = "tail") -> None:
+        """Begin to follow, in a background task of this name."""
+        watching = Supervisor() if supervisor is None else supervisor
+        self._task = watching.start(name, self._follow_for_ever)
+
+    async def stop(self) -> None:
+        """Follow no more, and close the log."""
+        if self._task is not None:
+            await self._task.stop()
+        await asyncio.to_thread(self._reader.close)
+
+    async def follow(self) -> int:
+        """Apply the next events; returns how many there were, 0 at the end."""
+        began = time.monotonic()
+        read = await asyncio.to_thread(self._read)
+        count = self._apply(read)
+        if count < EVENTS_AT_ONCE:
+            self._caught_up = began
+        if count:
+            self._wake()
+            self.on_events(read)
+        return count
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds since the model was at the end of the log."""
+        return time.monotonic() - self._caught_up
+
+    async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
+        """The last events that were applied, or those behind the log's compaction if fewer.
+
+        Damaged records are left out: a snapshot may cover them.
+        """
+        position = self.model.position
+
+        def read() -> list[tuple[int, Event]]:
+            after = max(self._reader.compacted_to, position - n_events)
+            events = readable(self._reader.read, after)
+            return [one for one in events if one[0] <= position]
+
+        return await asyncio.to_thread(read)
+
+    async def until(self, is_so: Callable[[Model], bool], *, timeout_s: float) -> bool:
+        """Wait for the model to become so; False if it did not in time."""
+        changed = asyncio.Event()
+        self._waiters.append(changed)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_so(self.model):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return is_so(self.model)
+        finally:
+            self._waiters.remove(changed)
+        return True
+
+    async def _follow_for_ever(self) -> None:
+        if not self._fits:  # it died in the middle of an event
+            await self._begin_again()
+        while True:
+            try:
+                if not await self.follow():
+                    await asyncio.sleep(LOOK_EVERY_S)
+                self.failing = None
+            except JournalError as error:
+                self.failing = str(error)
+                await asyncio.sleep(RETRY_S)
+                await self._begin_again()
+
+    def _begin(self) -> None:
+        latest = self._reader.latest_snapshot()
+        if latest is None:
+            raise JournalError("wanted a snapshot to begin with, got a log that has none yet")
+        model = Model.restore(*latest)
+        model.bandit = StandIn.restore(latest[1])
+        self.model, self._fits = model, True
+
+    async def _begin_again(self) -> None:
+        """Begin from a snapshot if the log is no longer there for us to go on."""
+        position = self.model.position
+        try:
+            compacted_to, last = await asyncio.to_thread(
+                lambda: (self._reader.compacted_to, self._reader.last_position)
+            )
+            if not compacted_to <= position <= last or not self._fits:
+                await asyncio.to_thread(self._begin)
+                self._wake()
+        except JournalError as error:
+            self.failing = str(error)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            waiter.set()
+
+    def _read(self) -> list[tuple[int, Event]]:
+        return list(islice(self._reader.read(after=self.model.position), EVENTS_AT_ONCE))
+
+    def _apply(self, events: list[tuple[int, Event]]) -> int:
+        self._fits = False  # until all of them are known to
+        for position, event in events:
+            self.model.apply(position, event)
+        self._fits = True
+        return len(events)
+
+
+def _nobody(events: Sequence[tuple[int, Event]]) -> None:
+    """No one looks on."""

@@ -1,0 +1,133 @@
+"""Structured logs: one JSON object a line, with ids, counts and durations, and never an array."""
+
+import contextlib
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+
+from vfbandits.protocol.instructions import Facts
+from vfbandits.protocol.roster import ACTIVE
+from vfbandits.telemetry.log_throttle import EVERY_S, SparseEvents
+from vfbandits.transport.rpc.core_log import CoreLog
+
+Logger = structlog.stdlib.BoundLogger
+WARNINGS = frozenset(
+    {
+        "answer_declined",
+        "answer_missing",
+        "answer_refused",
+        "change_failed",
+        "circuit_opened",
+        "features_failed",
+        "handshake_refused",
+        "identity_refused",
+        "link_lost",
+        "message_refused",
+        "participant_left",
+        "secure_round_incomplete",
+        "secure_sum_refused",
+        "tls_refused",
+        "refused",
+        "round_not_kept",
+    }
+)
+# Events that may come with every round or attempt: one line of each in a while, then their number.
+# Lines are alike if these facts are; each is counted in ``federation status`` all the same.
+SPARSE = {
+    "answer_declined": ("participant", "peer", "code"),
+    "answer_missing": ("participant", "peer"),
+    "answer_refused": ("participant", "peer"),
+    "answer_too_late": ("participant", "peer"),
+    "features_failed": ("participant",),
+    "features_missing": ("participant", "peer"),
+    "handshake_refused": ("participant", "peer"),
+    "http_failed": ("kind", "caller"),
+    "http_refused": ("address", "status", "caller"),
+    "identity_refused": ("participant", "peer"),
+    "link_lost": ("participant",),
+    "message_refused": ("participant", "peer"),
+    "next_attempt": ("participant",),
+    "peer_refused": ("reason",),
+    "refused": ("participant",),
+    "secure_round_incomplete": ("participant", "missing"),
+    "secure_sum_refused": ("participant",),
+    "tls_refused": ("participant", "reason"),
+}
+
+
+def start_logging(
+    *, stream: TextIO | None = None, level: int = logging.INFO, sparse_s: float = EVERY_S
+) -> SparseEvents:
+    """Send logs to ``stream``, the standard error unless told otherwise.
+
+    A process ends within the context that is returned, so that the ``SPARSE`` events which got no
+    line in the last ``sparse_s`` are counted.
+    """
+    sparse = SparseEvents(SPARSE, every_s=sparse_s)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            sparse,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,  # lines of code, no values
+            refuse_arrays,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_Lines(stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    return sparse
+
+
+class _Lines:
+    """Makes loggers; a line for which the disk has no room is lost, and nothing else."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, *names: object) -> "_Lines":
+        """The same one, whatever the name."""
+        del names
+        return self
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    log = debug = info = warn = warning = error = critical = exception = fatal = failure = err = msg
+
+
+def logger_for(name: str, role: str) -> Logger:
+    """A logger whose every line names the participant."""
+    bound: Logger = structlog.get_logger().bind(participant=name, role=role)
+    return bound
+
+
+def log_refused_peers(name: str) -> CoreLog:
+    """Log each peer that TLS turned away, with the reason, while this context is open."""
+    log = logger_for(name, ACTIVE)
+    return CoreLog(lambda reason, address: log.warning("tls_refused", peer=address, reason=reason))
+
+
+def note(log: Logger, event: str, facts: Facts) -> None:
+    """Log what a role noted, at the level that its name deserves."""
+    named = {("peer" if key == "participant" else key): value for key, value in facts.items()}
+    if event in WARNINGS:
+        log.warning(event, **named)
+    else:
+        log.info(event, **named)
+
+
+def refuse_arrays(
+    _: object, __: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Let only plain values through: an array in a log would be a leak."""
+    for key, value in event.items():
+        if not isinstance(value, str | int | float | bool | None):
+            event[key] = f"<{type(value).__name__}>"
+    return event

@@ -1,1 +1,0 @@
-"""The application's side of the active participant: HTTP, metrics, the page to look at."""

@@ -1,0 +1,83 @@
+"""Several campaigns on one federation: independent, and moved together."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from campaign_world import World
+
+from vfbandits.errors import JournalError, UnknownEventError
+from vfbandits.serving.campaigns import Campaigns, catch_up
+from vfbandits.serving.deciding import Asked
+from vfbandits.telemetry.log import logger_for
+
+ARMS = ("tea", "coffee")
+
+
+def rotation(seed):
+    matrix, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(5, 5)))
+    return matrix
+
+
+async def learn(campaign, names):
+    for name in names:
+        await campaign.rank(Asked("ann", ARMS, name))
+        await campaign.reward(name, 1.0)
+
+
+def test_a_model_that_missed_changes_of_masks_gets_them_from_the_leaders_log():
+    async def main():
+        worlds = [World(), World()]
+        leader, other = (world.open() for world in worlds)
+        for campaign in (leader, other):
+            await learn(campaign, ("a", "b"))
+        # The process dies after the leader has the change, and before the other does; twice.
+        for epoch in (2, 3):
+            await leader.model.move(rotation(epoch), epoch=epoch, note=b"roster")
+        await other.model.close()
+        restarted = worlds[1].open()
+        await catch_up(restarted.model, leader.model)
+        assert (restarted.model.epoch, restarted.model.note) == (3, b"roster")
+        ours, theirs = (c.model.bandit.states[None].theta for c in (leader, restarted))
+        assert np.array_equal(ours, theirs)
+        await catch_up(restarted.model, leader.model)  # nothing more to do
+        for campaign in (leader, restarted):
+            await campaign.model.close()
+
+    asyncio.run(main())
+
+
+def test_a_change_that_the_leaders_log_no_longer_has_is_refused():
+    async def main():
+        leader, other = World().open(), World().open()
+        await leader.model.move(rotation(0), epoch=5, note=b"")
+        await other.model.move(rotation(0), epoch=7, note=b"")
+        with pytest.raises(JournalError, match="at mask epoch 7, wanted 5"):
+            await catch_up(other.model, leader.model)
+        for campaign in (leader, other):
+            await campaign.model.close()
+
+    asyncio.run(main())
+
+
+def test_campaigns_are_found_by_name_and_end_their_waits_by_themselves():
+    async def main():
+        world = World(reward_wait_s=0.05)
+        campaign = world.open()
+        log = logger_for("shop", "active")
+        campaigns = Campaigns([campaign], log=log, snapshot_every=1)
+        with pytest.raises(UnknownEventError, match="one of default, got 'news'"):
+            campaigns["news"]
+        assert campaigns["default"] is campaign
+        campaigns.start()
+        await campaign.rank(Asked("ann", ARMS, "e"))
+        world.clock.now += 1.0
+        async with asyncio.timeout(10.0):
+            while campaign.n_waiting or campaign.model.since_snapshot:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (await campaign.history("e")).status == "learnt"
+        assert campaigns.problems() == []
+        await campaigns.stop()
+        assert campaigns.problems() == ["the server is stopping"]
+
+    asyncio.run(main())

@@ -19,47 +19,42 @@ from typing import TypeAlias
 import numpy as np
 
 import vfbandits as vfb
+from vfbandits.campaign.model import Model
+from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
-from vfbandits.core.arrays import Counts, Matrix
+from vfbandits.core.arrays import Counts
 from vfbandits.core.context import Split
 from vfbandits.core.warm_up import warm_up
-from vfbandits.http.asking import answer_of
-from vfbandits.journal.fold import Model
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
-from vfbandits.protocol.application import DecideRequest
-from vfbandits.serving.deciding import Asked
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
-from vfbandits.serving.rounds import Contexts
+from vfbandits.serving.leader import Leader
 
 DIM = 20
 ASKED = 10
 MAX_RATIO = 1.2
-Play: TypeAlias = Callable[[Campaign, tuple[str, ...]], Awaitable[object]]
+Play: TypeAlias = Callable[[Leader, tuple[str, ...]], Awaitable[object]]
 
 
 class Source:
     """Contexts that need no federation."""
 
-    is_blockwise = True
-    is_per_arm = False
-    most_rows = 1_000
+    max_rows = 1_000
     split = Split.of({"shop": 5, "bank": 15})
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
 
-    def arm_features(self, request: DecideRequest) -> Matrix | None:
-        """None in this layout."""
-        del request
-        return None
+    def n_rows(self, query: Query) -> int:
+        """One, of the user."""
+        del query
+        return 1
 
     @asynccontextmanager
-    async def contexts(self, *requests: DecideRequest) -> AsyncIterator[Contexts]:
+    async def contexts(self, *queries: Query) -> AsyncIterator[list[Contexts]]:
         """Random rows of about length 1."""
-        rows = self._rng.standard_normal((len(requests), DIM)) / DIM**0.5
-        yield Contexts(rows, self.split.names, 0)
+        rows = self._rng.standard_normal((len(queries), 1, DIM)) / DIM**0.5
+        yield [Contexts(row, self.split.names) for row in rows]
 
 
 def main() -> None:
@@ -99,32 +94,32 @@ async def measure(n_arms: int, blocks: int, rounds: int) -> int:
     return 0 if is_met else 1
 
 
-async def make(n_arms: int) -> Campaign:
+async def make(n_arms: int) -> Leader:
     """A campaign in which each of so many arms has had a reward."""
     policy = vfb.LinUCB()
     model = DurableBandit.open(
         MemoryJournal(MemoryDisk()), lambda: vfb.Bandit(policy, dim=DIM, layout="disjoint", seed=0)
     )
     warm_up(model.bandit)
-    campaign = Campaign("default", model, Source(), CampaignSettings(policy), encode=answer_of)
+    campaign = Leader("default", model, Source(), CampaignSettings(policy))
     for start in range(0, n_arms, 500):
         arms = [f"arm {arm}" for arm in range(start, min(start + 500, n_arms))]
         await asyncio.gather(*(teach(campaign, arm) for arm in arms))
     return campaign
 
 
-async def teach(campaign: Campaign, arm: str) -> None:
+async def teach(campaign: Leader, arm: str) -> None:
     """Show one arm and reward it."""
-    await campaign.rank(Asked("ann", (arm,), f"first {arm}"))
+    await campaign.rank(Query("ann", (arm,), f"first {arm}"))
     await campaign.reward(f"first {arm}", 1.0)
 
 
-async def rank(campaign: Campaign, arms: tuple[str, ...]) -> object:
+async def rank(campaign: Leader, arms: tuple[str, ...]) -> object:
     """A durable decision and its answer."""
-    return await campaign.rank(Asked("ann", arms))
+    return await campaign.rank(Query("ann", arms))
 
 
-async def decide(campaign: Campaign, arms: tuple[str, ...]) -> object:
+async def decide(campaign: Leader, arms: tuple[str, ...]) -> object:
     """A decision and its probabilities, forgotten."""
     bandit, user = campaign.model.bandit, np.full(DIM, 0.2)
     decision = bandit.decide(user, arms=arms)
@@ -133,11 +128,11 @@ async def decide(campaign: Campaign, arms: tuple[str, ...]) -> object:
 
 
 async def race(
-    empty: Campaign, full: Campaign, play: Play, *, blocks: int, rounds: int
+    empty: Leader, full: Leader, play: Play, *, blocks: int, rounds: int
 ) -> tuple["Cost", "Cost"]:
     """What a decision of both costs, in turns."""
     rng = np.random.default_rng(1)
-    n_arms = max(full.model.n_arms, ASKED)
+    n_arms = max(full.model.bandit.n_arms, ASKED)
     costs = Cost(), Cost()
     for block in range(2 * blocks):
         campaign, cost = (empty, full)[block % 2], costs[block % 2]

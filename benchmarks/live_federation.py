@@ -17,8 +17,8 @@ from vfbandits.demo.rehearsal import Town
 from vfbandits.pki.member import tls_files
 from vfbandits.protocol.application import DecideRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.serving.active import ActiveService
-from vfbandits.serving.run import build_active
+from vfbandits.serving.active import ActiveService, query_of
+from vfbandits.serving.build import build_active, open_campaigns
 from vfbandits.settings.services import load_active
 from vfbandits.telemetry.log import logger_for, start_logging
 from vfbandits.transport.channel import Peer
@@ -86,7 +86,7 @@ class LiveFederation:
         """The contexts of one decision, without the decision: what the transport costs."""
         request = self._requests[self._played % N_USERS]
         self._played += 1
-        async with self._service.decisions.contexts(request) as contexts:
+        async with self._service.rounds.contexts(query_of(request)) as (contexts,):
             self.bytes_received = contexts.bytes_received
 
     async def _start(
@@ -110,7 +110,11 @@ class LiveFederation:
         )
         local = LocalFederation(folder, plan, port=0)
         start_logging(level=logging.WARNING)
-        service = build_active(load_active(local.config("shop")), logger_for("shop", "active"))
+        settings, log = load_active(local.config("shop")), logger_for("shop", "active")
+        active = build_active(settings, log)
+        service = active.service
+        campaigns = await open_campaigns(settings, active, log)
+        stack.push_async_callback(campaigns.stop)
         listener = RpcListener(f"{HOST}:0", tls=tls_files(local.identity("shop")), calls=service)
         port = await service.start(listener)
         stack.push_async_callback(service.stop)

@@ -6,9 +6,9 @@ import numpy as np
 
 import vfbandits as vfb
 from vfbandits.campaign.events import Decided, Event, Rewarded
+from vfbandits.campaign.model import Model
 from vfbandits.core.bandit import Bandit
 from vfbandits.journal.base import Journal
-from vfbandits.journal.fold import Model
 
 EVENTS_AT_ONCE = 5_000
 CONTRIBUTORS = ("shop", "bank", "news")

@@ -6,13 +6,12 @@ from hashlib import blake2b
 import numpy as np
 
 import vfbandits as vfb
+from vfbandits.campaign.query import Contexts
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.context import Split
-from vfbandits.http.asking import answer_of
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
-from vfbandits.serving.rounds import Contexts
+from vfbandits.serving.leader import Leader
 
 ARMS = ("tea", "coffee", "milk")
 
@@ -20,26 +19,29 @@ ARMS = ("tea", "coffee", "milk")
 class PlainSource:
     """Contexts drawn from the names of user and arm; ``away`` participants count as zeros."""
 
-    is_blockwise = True
-    is_per_arm = True
-    most_rows = 1_000
+    max_rows = 1_000
 
     def __init__(self):
         self.split = Split.of({"shop": 2, "bank": 3})
         self.away = set()
         self.n_asked = 0
 
-    def arm_features(self, request):
-        return None
+    def n_rows(self, query):
+        return len(query.arms)
 
     @asynccontextmanager
-    async def contexts(self, *requests):
+    async def contexts(self, *queries):
         self.n_asked += 1
-        rows = np.array([row_of(one.user, arm) for one in requests for arm in one.arms])
-        for name in self.away:
-            rows[:, self.split.columns(name)] = 0.0
         came = tuple(name for name in self.split.names if name not in self.away)
-        yield Contexts(rows, came, 24 * len(requests[0].arms))
+        missing = tuple(name for name in self.split.names if name in self.away)
+        some = []
+        for query in queries:
+            rows = np.array([row_of(query.user, arm) for arm in query.arms])
+            for name in self.away:
+                rows[:, self.split.columns(name)] = 0.0
+            size = 24 * len(query.arms)
+            some.append(Contexts(rows, came, missing, split=self.split, bytes_received=size))
+        yield some
 
 
 def row_of(user, arm):
@@ -96,8 +98,6 @@ class World:
             clock=self.clock,
         )
         settings = CampaignSettings(self.policy, **self.settings)
-        campaign = Campaign(
-            "default", model, self.source, settings, encode=answer_of, clock=self.clock
-        )
+        campaign = Leader("default", model, self.source, settings, clock=self.clock)
         campaign.observe([self.watcher])
         return campaign

@@ -7,24 +7,23 @@ from campaign_world import ARMS, Clock, PlainSource, Watcher
 from durables import parts
 
 import vfbandits as vfb
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import LinkError, VFBanditsError
-from vfbandits.http.asking import answer_of
 from vfbandits.journal.inbox.memory import MemoryDrawer, MemoryInbox
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.protocol.application import GatherReply
 from vfbandits.serving.consumer import Consumer, Hearers
-from vfbandits.serving.deciding import Asked
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
-from vfbandits.serving.replica import Ranker, Shape, Sources
-from vfbandits.serving.replica_journal import RankerLog
+from vfbandits.serving.leader import Leader
+from vfbandits.serving.replica import Replica, Shape, Sources
+from vfbandits.serving.replica_journal import ReplicaJournal
 from vfbandits.serving.tail import Tail
 
 
 def asked(event_id=None, *, user="ann", arms=ARMS, **more):
-    return Asked(user, arms, event_id, **more)
+    return Query(user, arms, event_id, **more)
 
 
 class RankerWorld:
@@ -53,9 +52,7 @@ class RankerWorld:
             epoch=1,
             clock=self.clock,
         )
-        self.leader = Campaign(
-            "default", model, self.source, self.settings, encode=answer_of, clock=self.clock
-        )
+        self.leader = Leader("default", model, self.source, self.settings, clock=self.clock)
         self.leader.observe([self.watcher])
         hearers = Hearers(
             lambda _, events: self.entered.extend(event.decision_id for event in events),
@@ -81,14 +78,13 @@ class RankerWorld:
     @asynccontextmanager
     async def ranking(self):
         tail = Tail(SqliteReader(self.path))
-        log = RankerLog(MemoryInbox(self.drawer, clock=self.clock), SqliteReader(self.path))
-        ranker = Ranker(
+        log = ReplicaJournal(MemoryInbox(self.drawer, clock=self.clock), SqliteReader(self.path))
+        ranker = Replica(
             "default",
             tail,
             log,
             Sources(self.asked, self.shape),
             self.settings,
-            encode=answer_of,
             clock=self.clock,
         )
         tail.start()
@@ -113,7 +109,7 @@ class RankerWorld:
             return LinkError("nobody leads")
         self.n_gathered += 1
         try:
-            async with self.source.contexts(request) as contexts:
+            async with self.source.contexts(request) as (contexts,):
                 rows = self.masked(contexts.rows)
         except VFBanditsError as error:
             return error
@@ -125,7 +121,7 @@ class RankerWorld:
     async def level(self, ranker):
         """Until the ranker has read all that the leader has written."""
         await self.leader.arrivals.drain()
-        await self.leader.model.flush()
+        await self.leader.durable.flush()
         position = self.leader.model.position
         assert await ranker.tail.until(lambda m: m.position >= position, timeout_s=10.0)
 
@@ -134,7 +130,7 @@ class RankerWorld:
         await self.level(ranker)
         leader = self.leader.model
         assert ranker.model.position == leader.position
-        assert ranker.model.book.pack() == leader.book.pack()
+        assert ranker.model.pack() == leader.pack()
         return parts(ranker.model.bandit) == parts(leader.bandit)
 
 

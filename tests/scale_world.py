@@ -12,8 +12,8 @@ import psycopg
 from http_world import HttpWorld, free_port
 from journals import postgres_url, query
 
+from vfbandits.campaign.model import Model, fold
 from vfbandits.journal.crypto import read_key
-from vfbandits.journal.fold import Model, fold
 from vfbandits.journal.postgres.reader import PostgresReader
 
 READY_S = 60.0

@@ -6,7 +6,7 @@ import contextlib
 from vfbandits.participant.run import build_passive
 from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.application import RewardRequest
-from vfbandits.serving.run import build_active, listener_of
+from vfbandits.serving.build import build_active, listener_of, open_campaigns
 from vfbandits.settings.services import load_active, load_passive
 from vfbandits.telemetry.log import logger_for
 from vfbandits.transport.memory import MemoryNetwork
@@ -32,14 +32,19 @@ class ServedFederation:
     async def start_active(self):
         name = self.files.roster.active.name
         settings = load_active(self.files.config(name))
-        self.active = build_active(settings, logger_for(name, "active"))
+        log = logger_for(name, "active")
+        built = build_active(settings, log)
+        self.active = built.service
+        self.campaigns = await open_campaigns(settings, built, log)
         listener = listener_of(settings.place, self.active)
         if self.kind == "memory":
             listener = self.network = MemoryNetwork(name)
         await self.active.start(listener)
+        self.campaigns.start()
 
     async def stop_active(self):
         await self.active.stop()
+        await self.campaigns.stop()
 
     async def start(self, *names):
         for name in names:
@@ -75,8 +80,8 @@ class ServedFederation:
         reply = None
         while asyncio.get_running_loop().time() < limit:
             user = self.world.users[0]
-            reply = await self.active.decisions.decide(self.world.request(user))
-            await self.active.decisions.reward(RewardRequest(reply.decision_id, 1.0))
+            reply = await self.active.choose(self.world.request(user))
+            await self.active.learn(RewardRequest(reply.decision_id, 1.0))
             if set(reply.contributors) == wanted:
                 return reply
             await asyncio.sleep(0.02)
@@ -86,7 +91,7 @@ class ServedFederation:
         await self.stop(*self.passive)
         if self.active is not None:
             with contextlib.suppress(asyncio.CancelledError):
-                await self.active.stop()
+                await self.stop_active()
 
 
 class _Dialer:

@@ -9,6 +9,7 @@ import pytest
 from vfbandits.admin.parity import MOST_TRIAL, Served, draw_trial, live_parity
 from vfbandits.admin.session import InForce, Session
 from vfbandits.admin.trial_world import TrialWorld
+from vfbandits.campaign.draws import EventDraws
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.policy import LinTS, LinUCB
@@ -70,6 +71,7 @@ class StandIn:
         self.requests.append(request)
         here = [n for n in WIDTHS if n not in self.away or place % 2]
         item = next(self.items)
+        self.draws.seed(request.decision_id)
         decision = self.bandit.decide(
             self.world.context(item.blocks, here),
             arms=request.arms,
@@ -104,6 +106,8 @@ class StandIn:
             floor=0.1,
             seed=request.trial,
         )
+        self.draws = EventDraws(request.trial)
+        self.draws.lend_to(self.bandit)
 
     async def reward(self, request, *, timeout_s):
         del timeout_s

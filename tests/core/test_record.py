@@ -49,11 +49,11 @@ def changed(bandit, **header):
     return Snapshot({**snapshot.header, **header}, snapshot.arrays)
 
 
-def test_a_damaged_ledger_or_learner_is_refused():
+def test_a_damaged_pending_decision_or_learner_is_refused():
     bandit = vfb.Bandit(vfb.LinUCB(), dim=1, layout="disjoint")
     bandit.reward(bandit.decide([1.0], arms=["a"]), 1.0)
     bandit.decide([1.0], arms=["a"])
-    with pytest.raises(SnapshotError, match="an arm's id"):
+    with pytest.raises(SnapshotError, match="a pending decision needs its model"):
         vfb.Bandit.restore(changed(bandit, open=[["key", 1.5]]))
     with pytest.raises(SnapshotError, match="an arm's header at 0"):
         vfb.Bandit.restore(changed(bandit, learner={"arms": [{"arm": None}]}))

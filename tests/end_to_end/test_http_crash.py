@@ -20,8 +20,8 @@ from http_load import (
 )
 from http_world import HttpWorld
 
+from vfbandits.campaign.model import Model, fold
 from vfbandits.errors import LinkError
-from vfbandits.journal.fold import Model, fold
 from vfbandits.journal.open import open_reader
 from vfbandits.journal.verify import difference, verify
 
@@ -99,7 +99,7 @@ def compare_with_the_fold(path, told):
             assert state.u.tobytes() == served.bandit.states[arm].u.tobytes()
         assert difference(scratch.snapshot(), served.snapshot()) is None
         assert scratch.bandit.estimate_norm() == told["norm"]
-        assert (scratch.book.n_learnt, end) == (told["version"], told["log_position"])
+        assert (scratch.n_learnt, end) == (told["version"], told["log_position"])
         assert verify(reader).problems == ()
         assert reader.damage.records == 0
         return [event for _, event in events]

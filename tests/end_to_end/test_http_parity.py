@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from http_world import HttpWorld
 
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.client.schemas import BatchRankResponse, RankResponse
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.policy import InverseGap, LinGreedy, LinTS, LinUCB
-from vfbandits.http.asking import answer_of
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.protocol.roster import Terms
-from vfbandits.serving.deciding import Asked
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
+from vfbandits.serving.leader import Leader
 from vfbandits.serving.rounds import Contexts
 
 N_EVENTS = 25
@@ -86,7 +85,7 @@ def twin(world, terms, policy, options):
     def build():
         model = DurableBandit.open(MemoryJournal(MemoryDisk()), make)
         settings = CampaignSettings(policy, holdback=0.2)
-        return Campaign("twin", model, SeesAll(world, terms), settings, encode=answer_of)
+        return Leader("twin", model, SeesAll(world, terms), settings)
 
     return build
 
@@ -102,7 +101,7 @@ async def play(build, world, client, short):
         answers = rank_over_http(client, short, asked, arms, campaign.layout)
         for (event_id, user), theirs in zip(asked.items(), answers, strict=True):
             ours = msgspec.json.decode(
-                await campaign.rank(Asked(user, arms, event_id)), type=RankResponse
+                await campaign.rank(Query(user, arms, event_id)), type=RankResponse
             )
             compare(theirs, ours)
         for event_id in asked:

@@ -4,11 +4,11 @@ import struct
 
 import msgspec
 import pytest
+from vfbandits.serving.deciding import Outcome
 
 from vfbandits.client.schemas import Arm, RankRequest, RankResponse
 from vfbandits.errors import ArmError, ContextError
 from vfbandits.http.asking import answer_of, asked_of
-from vfbandits.serving.deciding import Outcome
 
 ARMS = ["tea", "coffee", "milk"]
 WITH_FEATURES = [Arm("tea", [1.0, 2.0]), Arm("coffee", [3.0, 4.0])]

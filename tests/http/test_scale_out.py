@@ -125,7 +125,7 @@ def compare(world, visitors):
         assert visitor.rewards.items() <= learnt.items()
     assert [event for event in events if isinstance(event, Reported)] == []
     folded = world.folded()
-    figures = {"version": folded.book.n_learnt, "log_position": folded.position,
+    figures = {"version": folded.n_learnt, "log_position": folded.position,
                "norm": folded.bandit.estimate_norm()}  # fmt: skip
     for name in world.processes:
         if world.is_ready(name):

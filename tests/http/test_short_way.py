@@ -76,7 +76,7 @@ class Server:
         finally:
             writer.close()
             await self._server.stop()
-            await self.campaign.model.close()
+            await self.campaign.durable.close()
 
 
 class Caller:
@@ -294,7 +294,7 @@ def test_calls_that_come_together_are_decided_together_and_each_gets_its_own_ans
         answers = [await one.answer() for one in callers]
         for one in callers:
             one.writer.close()
-        return answers, server.campaign.model.commits, server.n_routed
+        return answers, server.campaign.durable.commits, server.n_routed
 
     answers, (n_commits, n_events), n_routed = with_server(tmp_path, talk)
     assert {number: answer[0] for number, answer in enumerate(answers) if answer[0] != 200} == {
@@ -347,7 +347,7 @@ def test_a_caller_that_hangs_up_meanwhile_leaves_its_decision_in_the_log(tmp_pat
         caller.writer.write(request("/v1/rank", body))
         await caller.writer.drain()
         caller.writer.transport.abort()
-        while "lost" not in server.campaign.model.book.entries:  # noqa: ASYNC110  (no event for it)
+        while "lost" not in server.campaign.model.pending:  # noqa: ASYNC110  (no event for it)
             await asyncio.sleep(0.001)
         return (await server.campaign.history("lost")).status
 
@@ -388,7 +388,7 @@ def test_a_front_waits_and_then_hands_on_by_the_short_way_too(tmp_path):
             keyless = await caller.post("/v1/rank", RANK, {"x-api-key": None})
         writer.close()
         await front.stop()
-        await server.campaign.model.close()
+        await server.campaign.durable.close()
         assert (early[0], b"waiting for the log" in early[2]) == (503, True)
         assert [status for status, _, _ in ranked] == [200] * 5
         assert len({json.loads(body)["event_id"] for _, _, body in ranked}) == 5

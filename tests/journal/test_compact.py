@@ -21,9 +21,10 @@ from vfbandits.campaign.events import (
     Reported,
     Rewarded,
 )
+from vfbandits.campaign.model import Model, fold
 from vfbandits.errors import JournalError
 from vfbandits.journal.compact import Compaction, compact
-from vfbandits.journal.fold import Model, fold, recover
+from vfbandits.journal.recover import recover
 from vfbandits.journal.verify import verify
 from vfbandits.serving.durable import DurableBandit
 
@@ -110,9 +111,11 @@ def test_what_happened_to_open_decisions_is_kept_and_settings_are_in_the_snapsho
     assert journal.find("done") == []
     assert verify(journal).problems == ()
     again, _ = recover(journal, make())
-    assert (again.book.settings, again.book.n_settings) == (b"third", 3)
-    assert again.book.entries == model.book.entries
-    assert again.book.entries["open"].reports == {"click": 0.5}
+    assert (again.settings, again.n_settings) == (b"third", 3)
+    assert [one.pack() for one in again.pending.values()] == [
+        one.pack() for one in model.pending.values()
+    ]
+    assert again.pending["open"].reports == {"click": 0.5}
 
 
 def test_it_can_be_done_again_and_again(tmp_path):

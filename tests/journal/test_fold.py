@@ -6,11 +6,12 @@ from numpy.testing import assert_allclose
 
 import vfbandits as vfb
 from vfbandits.campaign.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.campaign.model import Model, fold, remask
 from vfbandits.core.move import Rotation
 from vfbandits.errors import JournalError, MaskError, SettingError, SnapshotError
 from vfbandits.journal.base import Damage
-from vfbandits.journal.fold import Model, Recovery, fold, recover, remask
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.recover import Recovery, recover
 
 
 def bandit(**options):

@@ -122,7 +122,7 @@ def rewrite(path, change):
         (lambda h, m: h["object"].update(kind="tree"), "a bandit or a federation, got 'tree'"),
         (lambda h, m: h["object"].update(dim="2"), "a whole number at 'dim', got str"),
         (lambda h, m: h["object"].update(rng={"bit_generator": "MT19937"}), "PCG64"),
-        (lambda h, m: h["object"].update(open=[["x"]]), "an entry of the ledger"),
+        (lambda h, m: h["object"].update(open=[["x"]]), "a decision of a snapshot"),
         (lambda h, m: h["object"].update(open=[]), "0 decisions are open, got 1"),
         (lambda h, m: m.pop("arrays/learner/A.npy"), "'A' of shape .*got nothing"),
         (lambda h, m: m.update({"arrays/learner/b.npy": b"not an array"}), "not a whole snapshot"),

@@ -15,9 +15,10 @@ from vfbandits.campaign.events import (
     Reported,
     Rewarded,
 )
+from vfbandits.campaign.model import Model, fold
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.journal.codec import Codec
-from vfbandits.journal.fold import Model, fold, recover
+from vfbandits.journal.recover import recover
 from vfbandits.journal.verify import MOST_PROBLEMS, verify
 
 
@@ -78,10 +79,10 @@ def test_events_of_every_kind_are_counted_and_tell_when(place):
     assert (found.first_at, found.last_at, found.n_open) == (100.0, 103.0, 1)
     assert (found.counts["Configured"], found.counts["Activated"]) == (1, 1)
     assert (found.counts["Reported"], found.snapshots) == (1, (0, 5))
-    model.book.apply(Reported("a", 2.0, "s", "counted"))
+    model.apply(6, Reported("a", 2.0, "s", "counted"))
     journal.save_snapshot(5, model.snapshot())
     assert verify(journal).problems == (
-        "snapshot of position 5 must equal the events up to it, got another durable",
+        "snapshot of position 5 must equal the events up to it, got another open",
     )
     journal.close()
 

@@ -10,18 +10,15 @@ from durables import parts
 
 import vfbandits as vfb
 from vfbandits.campaign.events import ArmsDropped
+from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
-from vfbandits.core.context import Split
 from vfbandits.errors import ConfigError, SettingError
-from vfbandits.http.asking import answer_of
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.record import decode, encode
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.campaigns import Campaigns
-from vfbandits.serving.deciding import Asked
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
-from vfbandits.serving.rounds import Contexts
+from vfbandits.serving.leader import Leader
 from vfbandits.settings.model import ModelSettings, model_from
 from vfbandits.settings.table import Table
 from vfbandits.telemetry.log import logger_for
@@ -30,15 +27,9 @@ DAY_S = 86_400.0
 
 
 class UserSource(PlainSource):
-    is_per_arm = False
-
-    def __init__(self):
-        super().__init__()
-        self.split = Split.of({"shop": 2, "bank": 3})
-
     @asynccontextmanager
-    async def contexts(self, *requests):
-        yield Contexts(np.full((len(requests), 5), 0.3), self.split.names, 0)
+    async def contexts(self, *queries):
+        yield [Contexts(np.full((1, 5), 0.3), self.split.names) for _ in queries]
 
 
 class DisjointWorld:
@@ -51,15 +42,13 @@ class DisjointWorld:
         make = lambda: vfb.Bandit(policy, dim=5, layout="disjoint", seed=1, **self.options)  # noqa: E731
         model = DurableBandit.open(MemoryJournal(self.disk), make, epoch=1, clock=self.clock)
         settings = CampaignSettings(policy, reward_wait_s=30 * DAY_S)
-        campaign = Campaign(
-            "default", model, UserSource(), settings, encode=answer_of, clock=self.clock
-        )
+        campaign = Leader("default", model, UserSource(), settings, clock=self.clock)
         campaign.arm_expiry_s = self.expiry_s
         return campaign
 
 
 async def show(campaign, arm, name, *, reward=1.0):
-    await campaign.rank(Asked("ann", (arm,), name))
+    await campaign.rank(Query("ann", (arm,), name))
     if reward is not None:
         await campaign.reward(name, reward)
 
@@ -78,17 +67,17 @@ def test_an_arm_that_is_not_shown_for_long_loses_its_model_and_a_replay_agrees()
         assert await campaign.expire_arms() == 1
         assert await campaign.expire_arms() == 0
         assert list(campaign.model.bandit.states) == ["live"]
-        assert (campaign.model.n_arms, campaign.model.n_arms_dropped) == (1, 1)
-        seen = parts(campaign.model.bandit), campaign.model.book.pack()
-        await campaign.model.close()
+        assert (campaign.model.bandit.n_arms, campaign.model.bandit.n_arms_dropped) == (1, 1)
+        seen = parts(campaign.model.bandit), campaign.model.pack()
+        await campaign.durable.close()
         return seen
 
     async def again(*, snapshot):
         campaign = world.open()
-        seen = parts(campaign.model.bandit), campaign.model.book.pack()
+        seen = parts(campaign.model.bandit), campaign.model.pack()
         if snapshot:
-            await campaign.model.snapshot()
-        await campaign.model.close()
+            await campaign.durable.snapshot()
+        await campaign.durable.close()
         return seen
 
     seen = asyncio.run(first())
@@ -109,10 +98,10 @@ def test_a_reward_that_comes_for_an_expired_arm_starts_it_from_the_prior():
         assert await campaign.expire_arms() == 1
         assert await campaign.reward("b", 1.0) == "learnt"
         assert campaign.model.bandit.state_of("old").n_updates == 1
-        await campaign.model.close()
+        await campaign.durable.close()
         campaign = world.open()
         assert campaign.model.bandit.state_of("old").n_updates == 1
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -125,7 +114,7 @@ def test_without_the_setting_nothing_expires():
         await show(campaign, "old", "a")
         world.clock.now += 10_000 * DAY_S
         assert await campaign.expire_arms() == 0
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -140,7 +129,7 @@ def test_the_background_task_lets_them_go():
         campaigns = Campaigns([campaign], log=logger_for("shop", "active"), snapshot_every=10**9)
         campaigns.start()
         async with asyncio.timeout(60.0):
-            while campaign.model.n_arms:  # noqa: ASYNC110  (the task under test has no event)
+            while campaign.model.bandit.n_arms:  # noqa: ASYNC110  (the task under test has no event)
                 await asyncio.sleep(0.01)
         await campaigns.stop()
 
@@ -154,9 +143,9 @@ def test_times_of_arms_are_bounded_as_their_models_are():
         campaign = world.open()
         for arm in ("a", "b", "c"):
             await show(campaign, arm, f"of {arm}")
-        assert list(campaign.model.book.arms_shown) == ["b", "c"]
+        assert list(campaign.model.arms_shown) == ["b", "c"]
         assert list(campaign.model.bandit.states) == ["b", "c"]
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 

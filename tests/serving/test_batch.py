@@ -7,7 +7,7 @@ import pytest
 
 from vfbandits.errors import WireError
 from vfbandits.protocol.instructions import Gathered
-from vfbandits.serving.rounds import MOST_OPEN_ROUNDS, Batches
+from vfbandits.serving.batches import MAX_OPEN_ROUNDS, Batches
 
 
 class Rounds:
@@ -61,11 +61,11 @@ def test_while_rounds_are_under_way_the_others_wait_and_gather():
         for n in range(10):
             decisions.append(asyncio.ensure_future(rounds.decide(n)))
             await settled()
-        assert [len(batch) for batch in rounds.started] == [1] * MOST_OPEN_ROUNDS
+        assert [len(batch) for batch in rounds.started] == [1] * MAX_OPEN_ROUNDS
         rounds.complete(0)
         await settled()
-        assert len(rounds.started[-1]) == 10 - MOST_OPEN_ROUNDS
-        for number in range(1, MOST_OPEN_ROUNDS + 1):
+        assert len(rounds.started[-1]) == 10 - MAX_OPEN_ROUNDS
+        for number in range(1, MAX_OPEN_ROUNDS + 1):
             rounds.complete(number)
         return await asyncio.gather(*decisions)
 

@@ -9,6 +9,7 @@ import pytest
 from campaign_world import ARMS, World
 
 import vfbandits as vfb
+from vfbandits.campaign.query import Query
 from vfbandits.client.schemas import RankResponse
 from vfbandits.errors import (
     ArmError,
@@ -18,7 +19,6 @@ from vfbandits.errors import (
     SettingError,
     UnknownEventError,
 )
-from vfbandits.serving.deciding import Asked
 
 
 def run(main):
@@ -30,7 +30,7 @@ def read(answer):
 
 
 def asked(event_id=None, *, user="ann", arms=ARMS, **more):
-    return Asked(user, arms, event_id, **more)
+    return Query(user, arms, event_id, **more)
 
 
 def test_the_same_event_gets_the_same_answer_also_after_a_restart():
@@ -40,10 +40,10 @@ def test_the_same_event_gets_the_same_answer_also_after_a_restart():
         first = await campaign.rank(asked("e"))
         await campaign.reward("e", 1.0)
         again = await campaign.rank(asked("e", user="somebody else"))
-        await campaign.model.close()
+        await campaign.durable.close()
         restarted = world.open()
         after = await restarted.rank(asked("e"))
-        await restarted.model.close()
+        await restarted.durable.close()
         assert first == again == after
         assert world.source.n_asked == 1
         assert len(world.watcher.decisions) == 1
@@ -58,7 +58,7 @@ def test_requests_for_one_event_at_the_same_time_make_one_decision():
         answers = await asyncio.gather(*(campaign.rank(asked("e")) for _ in range(20)))
         assert len(set(answers)) == 1
         assert campaign.model.position == 1
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -72,7 +72,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_from_another():
         await asyncio.sleep(0)
         first.cancel()
         assert read(await second).event_id == "e"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -82,7 +82,7 @@ def test_draws_come_from_the_event_so_that_the_same_events_give_the_same_decisio
         world = World(policy=vfb.LinTS(posterior_scale=0.5))
         campaign = world.open()
         answers = [read(await campaign.rank(asked(name))) for name in names]
-        await campaign.model.close()
+        await campaign.durable.close()
         return {answer.event_id: (answer.arm, answer.ranking[0].score) for answer in answers}
 
     names = [f"e{k}" for k in range(30)]
@@ -97,15 +97,15 @@ def test_a_reward_is_learnt_once_repeated_ones_are_ignored_and_others_refused():
         campaign = world.open()
         await campaign.rank(asked("e"))
         assert await campaign.reward("e", 1.0) == "learnt"
-        version = campaign.model.book.n_learnt
+        version = campaign.model.n_learnt
         assert await campaign.reward("e", 1.0) == "repeated"
         with pytest.raises(ConflictError, match=r"is 1\.0 already, got 0\.5; nothing was changed"):
             await campaign.reward("e", 0.5)
         assert await campaign.reward("e", 0.5, reward_id="second") == "ignored"
-        assert campaign.model.book.n_learnt == version == 1
+        assert campaign.model.n_learnt == version == 1
         past = await campaign.history("e")
         assert (past.status, past.learnt, set(past.came)) == ("learnt", 1.0, {"", "second"})
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -118,7 +118,7 @@ def test_a_reward_that_is_no_number_changes_nothing(value):
         with pytest.raises(RewardError):
             await campaign.reward("e", value)
         assert campaign.model.position == 1
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -129,7 +129,7 @@ def test_an_unknown_event_is_refused_by_name():
         for deed in (campaign.reward("x", 1.0), campaign.activate("x"), campaign.history("x")):
             with pytest.raises(UnknownEventError, match="'x'"):
                 await deed
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -152,7 +152,7 @@ def test_when_the_wait_is_over_the_default_is_learnt_and_a_late_reward_is_logged
         assert np.array_equal(theta(campaign), learnt)
         told = [seen.status for seen in world.watcher.rewards]
         assert told == ["default", "late", "repeated"]
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -166,7 +166,7 @@ def test_a_reward_after_the_wait_is_late_even_before_the_wait_was_ended():
         assert await campaign.reward("e", 5.0) == "late"
         assert await campaign.settle() == 1
         assert (await campaign.history("e")).learnt == 0.0
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -179,8 +179,8 @@ def test_without_a_default_an_event_is_forgotten_and_nothing_learnt():
         world.clock.now += 61.0
         await campaign.settle()
         assert (await campaign.history("e")).status == "forgotten"
-        assert campaign.model.book.n_learnt == 0
-        await campaign.model.close()
+        assert campaign.model.n_learnt == 0
+        await campaign.durable.close()
 
     run(main())
 
@@ -198,14 +198,14 @@ def test_sums_count_each_reward_id_once_and_are_learnt_at_the_end_of_the_wait():
             assert await campaign.reward("e", value, reward_id=name) == status
         with pytest.raises(ConflictError):
             await campaign.reward("e", 9.0, reward_id="a")
-        await campaign.model.close()
+        await campaign.durable.close()
         restarted = world.open()  # what was counted is in the log
         assert await restarted.reward("e", 1.0, reward_id="a") == "repeated"
         world.clock.now += 61.0
         await restarted.settle()
         assert (await restarted.history("e")).learnt == 3.5
         assert await restarted.reward("e", 1.0, reward_id="c") == "late"
-        await restarted.model.close()
+        await restarted.durable.close()
 
     run(main())
 
@@ -216,15 +216,15 @@ def test_waits_go_on_after_a_restart():
         campaign = world.open()
         for name in ("a", "b"):
             await campaign.rank(asked(name))
-        await campaign.model.snapshot()
+        await campaign.durable.snapshot()
         await campaign.rank(asked("c"))
-        await campaign.model.close()
+        await campaign.durable.close()
         world.clock.now += 61.0
         restarted = world.open()
         assert restarted.n_waiting == 3
         assert await restarted.settle() == 3
         assert restarted.n_waiting == 0
-        await restarted.model.close()
+        await restarted.durable.close()
 
     run(main())
 
@@ -243,7 +243,7 @@ def test_an_event_that_is_held_waits_for_its_activation_first():
         assert await campaign.settle() == 0
         assert await campaign.reward("e", 1.0) == "learnt"
         assert not await campaign.activate("e")
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -260,8 +260,8 @@ def test_an_event_that_is_not_activated_in_time_teaches_nothing():
         with pytest.raises(ConflictError, match="in time"):
             await campaign.activate("e")
         assert (await campaign.history("e")).status == "forgotten"
-        assert campaign.model.book.n_learnt == 0
-        await campaign.model.close()
+        assert campaign.model.n_learnt == 0
+        await campaign.durable.close()
 
     run(main())
 
@@ -279,8 +279,8 @@ def test_shadow_mode_shows_the_baseline_and_learns_from_what_is_shown():
             await campaign.reward(f"e{k}", 1.0)
         choices = {seen.choice for seen in world.watcher.decisions}
         assert len(choices) > 1
-        assert campaign.model.book.n_learnt == 20
-        await campaign.model.close()
+        assert campaign.model.n_learnt == 20
+        await campaign.durable.close()
 
     run(main())
 
@@ -299,7 +299,7 @@ def test_a_frozen_model_decides_and_does_not_change():
         await campaign.settle()
         assert np.array_equal(theta(campaign), before)
         assert (await campaign.history("e")).status == "forgotten"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -320,7 +320,7 @@ def test_a_holdback_gets_the_baseline_and_the_probability_of_being_shown_says_so
             groups.append(answer.group)
         # Five standard deviations of a binomial share.
         assert abs(groups.count("holdback") / 400 - 0.3) < 5 * math.sqrt(0.21 / 400)
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -339,14 +339,14 @@ def test_settings_change_at_run_time_are_logged_and_hold_after_a_restart():
             await campaign.configure({"policy": {"gamma": 2.0}})
         await campaign.configure({"mode": "frozen"})  # as it is already: nothing to log
         assert campaign.config_version == 1
-        await campaign.model.close()
+        await campaign.durable.close()
         restarted = world.open()
         assert restarted.settings.mode == "frozen"
         assert (restarted.model.bandit.policy, restarted.model.bandit.floor) == (
             vfb.LinUCB(beta=2.0),
             0.1,
         )
-        await restarted.model.close()
+        await restarted.durable.close()
 
     run(main())
 
@@ -366,7 +366,7 @@ def test_observers_hear_who_contributed_and_how_the_estimate_is_made_up():
         assert seen.parts["bank"] == 0.0
         ranked = {r.id: r for r in answer.ranking}[seen.arm]
         assert ranked.score == pytest.approx(seen.estimate + seen.bonus)
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -378,7 +378,7 @@ def test_arms_come_and_go_and_none_is_an_error_that_changes_nothing():
             await campaign.rank(asked("e", arms=()))
         assert campaign.model.position == 0
         assert read(await campaign.rank(asked("e", arms=("new",)))).arm == "new"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     run(main())
 
@@ -388,8 +388,8 @@ def theta(campaign):
 
 
 async def rows(world, user):
-    request = Asked(user, ARMS)
-    async with world.source.contexts(request) as contexts:
+    request = Query(user, ARMS)
+    async with world.source.contexts(request) as (contexts,):
         return contexts.rows
 
 
@@ -409,6 +409,6 @@ def test_a_damaged_record_fails_the_event_that_it_belongs_to_and_no_other():
         )
         assert [type(one).__name__ for one in found] == ["History", "RecordError", "History"]
         assert await campaign.reward("b", 1.0) == "learnt"  # the model has what it needs
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())

@@ -7,16 +7,16 @@ import pytest
 from campaign_world import ARMS, World
 
 import vfbandits as vfb
+from vfbandits.campaign.query import Query
 from vfbandits.errors import ArmError, ContextError, JournalError
 from vfbandits.journal.memory import MemoryJournal
-from vfbandits.serving.decider import MOST_TOGETHER
-from vfbandits.serving.deciding import Asked
+from vfbandits.serving.served import BATCH_SIZE
 
-USERS = [f"user-{number}" for number in range(3 * MOST_TOGETHER + 1)]
+USERS = [f"user-{number}" for number in range(3 * BATCH_SIZE + 1)]
 
 
 def asked(user, event_id=None, arms=ARMS):
-    return Asked(user, arms, event_id)
+    return Query(user, arms, event_id)
 
 
 def without_id(answer):
@@ -44,8 +44,8 @@ def test_together_they_are_decided_as_one_after_another():
         assert len({json.loads(answer)["event_id"] for answer in together}) == len(USERS)
         for answer in together:
             assert await many.reward(json.loads(answer)["event_id"], 0.5) == "learnt"
-        await one.model.close()
-        await many.model.close()
+        await one.durable.close()
+        await many.durable.close()
 
     asyncio.run(main())
 
@@ -55,13 +55,13 @@ def test_they_share_rounds_and_commits_and_observers_hear_of_each():
         world = World()
         campaign = world.open()
         await campaign.rank_many([asked(user) for user in USERS])
-        assert world.source.n_asked == -(-len(USERS) // MOST_TOGETHER)
-        n_commits, n_events = campaign.model.commits
+        assert world.source.n_asked == -(-len(USERS) // BATCH_SIZE)
+        n_commits, n_events = campaign.durable.commits
         assert n_events == len(USERS)
         assert n_commits <= world.source.n_asked
         await asyncio.sleep(0)
         assert [seen.user for seen in world.watcher.decisions] == USERS
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -75,7 +75,7 @@ def test_observers_are_not_told_of_a_group_in_which_nothing_was_decided():
         await asyncio.sleep(0)
         assert [type(answer) for answer in answers] == [ArmError, ArmError]
         assert world.watcher.calls == 0
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -83,11 +83,11 @@ def test_observers_are_not_told_of_a_group_in_which_nothing_was_decided():
 def test_no_more_rows_are_asked_for_together_than_fit():
     async def main():
         world = World()
-        world.source.most_rows = 2 * len(ARMS)
+        world.source.max_rows = 2 * len(ARMS)
         campaign = world.open()
         await campaign.rank_many([asked(user) for user in USERS[:7]])
         assert world.source.n_asked == 4
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -102,7 +102,7 @@ def test_events_that_have_a_name_get_the_answer_that_they_got_before():
         assert known == before
         assert new == again
         assert campaign.model.position == 3
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -111,14 +111,14 @@ def test_events_that_have_names_are_looked_up_and_decided_together():
     async def main():
         world = World()
         campaign = world.open()
-        names = [f"event-{number}" for number in range(MOST_TOGETHER)]
+        names = [f"event-{number}" for number in range(BATCH_SIZE)]
         first = await campaign.rank_many([asked(name, name) for name in names])
         assert world.source.n_asked == 1
-        assert campaign.model.commits == (1, MOST_TOGETHER)
+        assert campaign.durable.commits == (1, BATCH_SIZE)
         assert [json.loads(answer)["event_id"] for answer in first] == names
         assert await campaign.rank_many([asked("bob", name) for name in names]) == first
         assert world.source.n_asked == 1
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -132,7 +132,7 @@ def test_callers_of_the_same_events_at_the_same_time_get_the_same_answers():
         one, two = await asyncio.gather(campaign.rank_many(some), campaign.rank_many(others))
         assert one[2:] == two[:2]
         assert campaign.model.position == 6
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -141,7 +141,7 @@ def test_nothing_asked_is_nothing_answered():
     async def main():
         campaign = World().open()
         assert await campaign.rank_many([]) == []
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -156,7 +156,7 @@ def test_what_is_wrong_with_one_is_told_in_its_place():
         assert isinstance(bad, ArmError)
         assert {json.loads(good)["group"], json.loads(fine)["group"]} == {"policy"}
         assert campaign.model.position == 2
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -176,7 +176,7 @@ def test_one_whose_contexts_cannot_be_had_does_not_take_them_from_the_others():
         answers = await campaign.rank_many([asked("ann"), asked("bob"), asked("eve")])
         assert isinstance(answers[1], ContextError)
         assert [json.loads(answers[k])["arm"] in ARMS for k in (0, 2)] == [True, True]
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -193,9 +193,9 @@ def test_one_that_fails_while_it_is_decided_leaves_the_others_decided():
 
             async def __aenter__(self):
                 got = await self.inner.__aenter__()
-                for place, request in enumerate(self.requests):
+                for contexts, request in zip(got, self.requests, strict=True):
                     if request.user == "bob":
-                        got.rows[place * len(ARMS)] = float("nan")
+                        contexts.rows[0] = float("nan")
                 return got
 
             async def __aexit__(self, *error):
@@ -207,7 +207,7 @@ def test_one_that_fails_while_it_is_decided_leaves_the_others_decided():
         assert isinstance(answers[1], ContextError)
         assert campaign.model.position == 2
         assert all(isinstance(answers[k], bytes) for k in (0, 2))
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -228,6 +228,6 @@ def test_when_the_log_fails_none_of_them_is_acknowledged(monkeypatch):
         assert world.watcher.decisions == []
         with pytest.raises(JournalError):
             await campaign.rank(asked("ann"))
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())

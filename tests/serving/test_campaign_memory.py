@@ -7,7 +7,7 @@ import tracemalloc
 from campaign_world import ARMS, World
 
 import vfbandits.serving.leader
-from vfbandits.serving.deciding import Asked
+from vfbandits.campaign.query import Query
 
 N_EVENTS = 1_500
 MOST_BYTES = 80  # of each event, on average: some room for tidying up now and then
@@ -15,7 +15,7 @@ MOST_BYTES = 80  # of each event, on average: some room for tidying up now and t
 
 async def visit(campaign, n_events):
     for number in range(n_events):
-        answer = await campaign.rank(Asked("ann", ARMS))
+        answer = await campaign.rank(Query("ann", ARMS))
         await campaign.reward(json.loads(answer)["event_id"], 1.0)
         if number % 100 == 0:
             await campaign.settle()
@@ -33,7 +33,7 @@ async def measure():
         snapshot = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
-    await campaign.model.close()
+    await campaign.durable.close()
     own = tracemalloc.Filter(inclusive=True, filename_pattern=vfbandits.serving.leader.__file__)
     return sum(trace.size for trace in snapshot.filter_traces([own]).traces)
 

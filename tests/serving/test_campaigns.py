@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from campaign_world import World
 
+from vfbandits.campaign.query import Query
 from vfbandits.errors import JournalError, UnknownEventError
 from vfbandits.serving.campaigns import Campaigns, catch_up
-from vfbandits.serving.deciding import Asked
 from vfbandits.telemetry.log import logger_for
 
 ARMS = ("tea", "coffee")
@@ -21,7 +21,7 @@ def rotation(seed):
 
 async def learn(campaign, names):
     for name in names:
-        await campaign.rank(Asked("ann", ARMS, name))
+        await campaign.rank(Query("ann", ARMS, name))
         await campaign.reward(name, 1.0)
 
 
@@ -33,16 +33,16 @@ def test_a_model_that_missed_changes_of_masks_gets_them_from_the_leaders_log():
             await learn(campaign, ("a", "b"))
         # The process dies after the leader has the change, and before the other does; twice.
         for epoch in (2, 3):
-            await leader.model.move(rotation(epoch), epoch=epoch, note=b"roster")
-        await other.model.close()
+            await leader.durable.move(rotation(epoch), epoch=epoch, note=b"roster")
+        await other.durable.close()
         restarted = worlds[1].open()
-        await catch_up(restarted.model, leader.model)
+        await catch_up(restarted.durable, leader.durable)
         assert (restarted.model.epoch, restarted.model.note) == (3, b"roster")
         ours, theirs = (c.model.bandit.states[None].theta for c in (leader, restarted))
         assert np.array_equal(ours, theirs)
-        await catch_up(restarted.model, leader.model)  # nothing more to do
+        await catch_up(restarted.durable, leader.durable)  # nothing more to do
         for campaign in (leader, restarted):
-            await campaign.model.close()
+            await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -50,12 +50,12 @@ def test_a_model_that_missed_changes_of_masks_gets_them_from_the_leaders_log():
 def test_a_change_that_the_leaders_log_no_longer_has_is_refused():
     async def main():
         leader, other = World().open(), World().open()
-        await leader.model.move(rotation(0), epoch=5, note=b"")
-        await other.model.move(rotation(0), epoch=7, note=b"")
+        await leader.durable.move(rotation(0), epoch=5, note=b"")
+        await other.durable.move(rotation(0), epoch=7, note=b"")
         with pytest.raises(JournalError, match="at mask epoch 7, wanted 5"):
-            await catch_up(other.model, leader.model)
+            await catch_up(other.durable, leader.durable)
         for campaign in (leader, other):
-            await campaign.model.close()
+            await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -70,10 +70,10 @@ def test_campaigns_are_found_by_name_and_end_their_waits_by_themselves():
             campaigns["news"]
         assert campaigns["default"] is campaign
         campaigns.start()
-        await campaign.rank(Asked("ann", ARMS, "e"))
+        await campaign.rank(Query("ann", ARMS, "e"))
         world.clock.now += 1.0
         async with asyncio.timeout(10.0):
-            while campaign.n_waiting or campaign.model.since_snapshot:  # noqa: ASYNC110
+            while campaign.n_waiting or campaign.durable.since_snapshot:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert (await campaign.history("e")).status == "learnt"
         assert campaigns.problems() == []

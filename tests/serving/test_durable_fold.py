@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from worlds import MORE
 
 import vfbandits as vfb
-from vfbandits.journal.fold import Model, fold
+from vfbandits.campaign.model import Model, fold
 from vfbandits.journal.memory import MemoryDisk
 
 deeds = st.one_of(

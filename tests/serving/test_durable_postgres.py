@@ -8,8 +8,8 @@ from durables import linucb, parts
 from journals import KEY, OnPostgres
 
 from vfbandits.campaign.events import Decided, Rewarded
+from vfbandits.campaign.model import Model, fold
 from vfbandits.errors import JournalError
-from vfbandits.journal.fold import Model, fold
 from vfbandits.serving.durable import DurableBandit
 
 

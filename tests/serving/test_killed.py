@@ -14,8 +14,8 @@ from durables import parts
 from journals import OnPostgres, OnSqlite
 
 from vfbandits.campaign.events import Decided, Moved, Rewarded
+from vfbandits.campaign.model import Model, fold
 from vfbandits.journal.base import Damage
-from vfbandits.journal.fold import Model, fold
 from vfbandits.serving.durable import DurableBandit
 
 WORKER = Path(__file__).with_name("killed_worker.py")

@@ -8,8 +8,8 @@ from http_world import free_port
 
 from vfbandits.errors import ArmError, LinkError, WireError
 from vfbandits.protocol.application import DecideRequest, GatherReplies, GatherReply, StatusReply
-from vfbandits.serving.leader_link import Leader
-from vfbandits.serving.rounds import MOST_BATCH_BYTES
+from vfbandits.serving.batches import MAX_BATCH_BYTES
+from vfbandits.serving.leader_link import LeaderLink
 from vfbandits.transport.rpc.application import ApplicationClient
 from vfbandits.transport.rpc.server import RpcListener
 
@@ -66,7 +66,7 @@ async def listening(port, calls):
 
 def leader_at(port, patience_s, answer_s=5.0):
     client = ApplicationClient(f"127.0.0.1:{port}", tls=None, name="shop", role="active")
-    return Leader(client, answer_s=answer_s, patience_s=patience_s)
+    return LeaderLink(client, answer_s=answer_s, patience_s=patience_s)
 
 
 @contextlib.asynccontextmanager
@@ -180,7 +180,7 @@ def test_a_call_has_a_limit_of_bytes_and_what_is_larger_goes_alone():
         calls = Calls()
         calls.gate.clear()
         async with asking(calls) as leader:
-            sizes = [1, *[MOST_BATCH_BYTES // 3] * 5, 2 * MOST_BATCH_BYTES, 1]
+            sizes = [1, *[MAX_BATCH_BYTES // 3] * 5, 2 * MAX_BATCH_BYTES, 1]
             asked = []
             for k, size in enumerate(sizes):
                 gathering = leader.gather([request(f"u{k}")], size_bytes=size)

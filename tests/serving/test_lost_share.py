@@ -18,7 +18,7 @@ from vfbandits.errors import ConfigError
 from vfbandits.journal.witness import Head, Witness
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.serving.run import _journal, build_active, open_models
+from vfbandits.serving.build import _journal, build_active, open_campaigns
 from vfbandits.settings.http import CampaignPlan
 from vfbandits.settings.services import load_active
 from vfbandits.telemetry.log import logger_for
@@ -59,7 +59,7 @@ def start_again(served):
             return served.active.role.epoch
         finally:
             if served.active is not None:
-                await served.active.stop()
+                await served.stop_active()
 
     served.active = None
     return asyncio.run(whole())
@@ -132,13 +132,14 @@ def test_what_any_campaign_has_learnt_counts(tmp_path, where):
     settings = replace(settings, campaigns=(plan,), journal_target=target)
 
     async def learn_in_campaign():
-        service = build_active(settings, logger_for("shop", "active"))
-        models = await open_models(settings, service)
-        model = models["mail"]
-        decision = await model.decide(np.ones((2, 7)), arms=("a", "b"))
-        await model.reward(decision, 1.0)
-        await model.close()
-        await service.decisions.model.close()
+        log = logger_for("shop", "active")
+        active = build_active(settings, log)
+        campaigns = await open_campaigns(settings, active, log)
+        durable = campaigns["mail"].durable
+        decision = await durable.decide(np.ones((2, 7)), arms=("a", "b"))
+        await durable.reward(decision, 1.0)
+        await campaigns.stop()
+        await active.close()
 
     asyncio.run(learn_in_campaign())
     shutil.rmtree(served.state("shop") / "shares")

@@ -14,6 +14,7 @@ from ranker_world import RankerWorld, asked, soon
 import vfbandits as vfb
 from vfbandits.campaign.event_ids import EventIds
 from vfbandits.campaign.events import Decided, Moved, Reported, Rewarded
+from vfbandits.campaign.model import Model, fold
 from vfbandits.client.schemas import RankResponse
 from vfbandits.errors import (
     ArmError,
@@ -24,7 +25,6 @@ from vfbandits.errors import (
     UnknownEventError,
 )
 from vfbandits.journal.compact import compact
-from vfbandits.journal.fold import Model, fold
 from vfbandits.journal.inbox.memory import MemoryInbox
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
@@ -66,12 +66,12 @@ def test_a_rankers_model_equals_the_leaders_bit_for_bit(tmp_path, policy):
                 if k % 3 and k > 2:
                     await ranker.reward(f"e{k - 2}", k / 10.0)
                 if k % 20 == 10:
-                    await leader.model.snapshot()
+                    await leader.durable.snapshot()
             assert await world.same(one)
             assert await world.same(two)
             async with world.ranking() as late:
                 assert await world.same(late)
-            assert leader.model.book.n_learnt > 20
+            assert leader.model.n_learnt > 20
             assert world.refused == world.failed == []
             assert world.entered == [f"e{k}" for k in range(60)]
             learnt = leader.model.bandit.states[None].Lambda.tobytes()
@@ -309,7 +309,7 @@ def test_a_decision_behind_older_masks_is_carried_to_those_in_force(tmp_path, is
 
     async def change(leader):
         for epoch, rotation in enumerate(rotations, start=2):
-            await leader.model.move(rotation, epoch=epoch, note=b"%d" % epoch)
+            await leader.durable.move(rotation, epoch=epoch, note=b"%d" % epoch)
 
     async def main():
         world = RankerWorld(tmp_path)
@@ -344,9 +344,9 @@ def test_decisions_of_several_older_epochs_are_carried_however_late_they_come(tm
         world = RankerWorld(tmp_path)
         inbox = MemoryInbox(world.drawer, clock=world.clock)
         async with world.leading(consuming=False) as leader:
-            await leader.model.move(rotations[0], epoch=2)
+            await leader.durable.move(rotations[0], epoch=2)
         async with world.leading() as leader:
-            await leader.model.move(rotations[1], epoch=3)
+            await leader.durable.move(rotations[1], epoch=3)
             for name, epoch in (("late", 2), ("later", 1), ("now", 3)):
                 inbox.put([Decided(name, "tea", 0, x, epoch=epoch)])
                 await soon(lambda: not inbox.waiting(10))
@@ -369,7 +369,7 @@ def test_a_ranker_waits_for_its_tail_instead_of_mixing_masks(tmp_path):
         async with world.leading() as leader, world.ranking() as ranker:
             await ranker.rank(asked("a"))
             await world.level(ranker)
-            await leader.model.move(rotation, epoch=2)
+            await leader.durable.move(rotation, epoch=2)
             world.masked = lambda rows: rows @ rotation.T
             answer = read(await ranker.rank(asked("b")))
             assert answer.epoch == 2
@@ -408,7 +408,7 @@ def test_a_tail_begins_anew_when_the_log_was_compacted_past_it(tmp_path):
                 await leader.rank(asked(f"e{k}"))
                 await leader.reward(f"e{k}", 1.0)
                 if k in (6, 9):
-                    await leader.model.snapshot()
+                    await leader.durable.snapshot()
         journal = SqliteJournal(world.path)
         assert compact(journal).dropped
         journal.close()
@@ -454,8 +454,8 @@ def test_a_batch_is_answered_as_each_alone_and_as_the_leader_would(
                 if name == "batch":
                     answers.append(await ranker.rank_many(requests))
                     assert [count for count, _ in world.batches] == [16, 16, 8]
-                    assert ranker.log.commits[1] == 40
-                    assert ranker.log.commits[0] <= 3
+                    assert ranker.journal.commits[1] == 40
+                    assert ranker.journal.commits[0] <= 3
                 elif name == "alone":
                     answers.append([await ranker.rank(one) for one in requests])
                 else:
@@ -555,7 +555,7 @@ def test_masks_that_change_under_a_batch_are_waited_for_and_old_contexts_are_ask
                 world.gather = gather
                 half = len(requests) // 2
                 old = await gather(requests[:half], size_bytes=size_bytes)
-                await leader.model.move(rotation, epoch=2)
+                await leader.durable.move(rotation, epoch=2)
                 world.masked = lambda rows: rows @ rotation.T
                 return old + await gather(requests[half:], size_bytes=size_bytes)
 
@@ -604,7 +604,7 @@ def test_a_batch_whose_leader_dies_gets_errors_and_its_events_can_be_asked_again
 
 def test_batches_have_a_limit_of_bytes(tmp_path, monkeypatch):
     row = 8 * 5
-    monkeypatch.setattr("vfbandits.serving.replica.MOST_BATCH_BYTES", 4 * (3 * row + 20))
+    monkeypatch.setattr("vfbandits.serving.replica.MAX_BATCH_BYTES", 4 * (3 * row + 20))
 
     async def main():
         world = RankerWorld(tmp_path)
@@ -623,17 +623,17 @@ def test_decisions_that_wait_in_the_inbox_are_taken_in_by_one_commit_and_in_orde
         world = RankerWorld(tmp_path)
         async with world.leading(consuming=False) as leader, world.ranking() as ranker:
             await ranker.rank_many([asked(f"a{k}") for k in range(30)])
-            commits, events = leader.model.commits
+            commits, events = leader.durable.commits
             await world.consumer.drain()
-            assert leader.model.commits == (commits + 1, events + 30)
+            assert leader.durable.commits == (commits + 1, events + 30)
             await ranker.rank_many([asked("b0"), asked("b1")])
             await ranker.reward("a3", 1.0)
             await ranker.rank(asked("c"))
             await ranker.reward("b0", 0.5)
             await ranker.reward("c", 0.25)
-            commits, events = leader.model.commits
+            commits, events = leader.durable.commits
             await world.consumer.drain()
-            assert leader.model.commits == (commits + 1, events + 6)
+            assert leader.durable.commits == (commits + 1, events + 6)
             leader.arrivals = world.consumer
             assert await world.same(ranker)
         assert world.entered == [*[f"a{k}" for k in range(30)], "b0", "b1", "c"]
@@ -673,7 +673,7 @@ def test_a_ranker_starts_although_a_record_that_a_snapshot_covers_is_damaged(tmp
         async with world.leading(consuming=False):
             for number in range(6):
                 await world.leader.rank(asked(f"e{number}"))
-            await world.leader.model.snapshot()
+            await world.leader.durable.snapshot()
         with closing(sqlite3.connect(world.path)) as database:
             database.execute("UPDATE event SET record = zeroblob(50) WHERE position = 3")
             database.commit()

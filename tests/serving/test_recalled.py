@@ -19,16 +19,15 @@ from structlog.testing import capture_logs
 
 import vfbandits as vfb
 from vfbandits.campaign.events import Rewarded
+from vfbandits.campaign.model import Model, fold
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import ConflictError, RewardError, UnknownDecisionError, VFBanditsError
-from vfbandits.http.asking import answer_of
 from vfbandits.journal.compact import compact
-from vfbandits.journal.fold import Model, fold
 from vfbandits.journal.memory import MemoryJournal
 from vfbandits.journal.verify import verify
-from vfbandits.serving.deciding import Asked
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
+from vfbandits.serving.leader import Leader
 
 ARMS = ("tea", "coffee")
 KINDS = ("InMemory", "OnSqlite", "OnPostgres")
@@ -49,9 +48,7 @@ class PlacedWorld(World):
             clock=self.clock,
         )
         settings = CampaignSettings(self.policy, **self.settings)
-        campaign = Campaign(
-            "default", model, self.source, settings, encode=answer_of, clock=self.clock
-        )
+        campaign = Leader("default", model, self.source, settings, clock=self.clock)
         campaign.observe([self.watcher])
         return campaign
 
@@ -80,7 +77,7 @@ def statuses(world):
 
 async def rank(campaign, names, **more):
     for name in names:
-        await campaign.rank(Asked(name, ARMS, name, **more))
+        await campaign.rank(Query(name, ARMS, name, **more))
 
 
 # --- one rule at a time -----------------------------------------------------------------------
@@ -92,21 +89,21 @@ def test_a_reward_past_the_memory_is_learnt(place):
         campaign = world.open()
         await rank(campaign, "abcde")
         x = np.array(campaign.model.bandit.observation("e").x)
-        assert (campaign.n_waiting, len(campaign.model.book.entries)) == (5, 2)
+        assert (campaign.n_waiting, len(campaign.model.pending)) == (5, 2)
         assert await campaign.reward("a", 1.0) == "learnt"
         assert await campaign.reward("a", 1.0) == "repeated"
         with pytest.raises(ConflictError, match=r"is 1\.0 already"):
             await campaign.reward("a", 2.0)
         assert campaign.n_waiting == 4
-        assert campaign.model.n_recalled == 1
+        assert campaign.durable.n_recalled == 1
         assert (await campaign.history("a")).learnt == 1.0
         before = learnt(campaign)
-        await campaign.model.close()
+        await campaign.durable.close()
         restarted = world.open()
         assert learnt(restarted) == before
         assert restarted.n_waiting == 4
         assert np.array_equal(restarted.model.bandit.observation("e").x, x)
-        await restarted.model.close()
+        await restarted.durable.close()
 
     asyncio.run(main())
 
@@ -115,19 +112,19 @@ def test_a_reward_is_carried_through_changes_of_masks_that_came_after_its_decisi
     async def life(world):
         campaign = world.open()
         await rank(campaign, "a")
-        await campaign.model.move(rotation(1), epoch=2)
+        await campaign.durable.move(rotation(1), epoch=2)
         await rank(campaign, "b")
-        await campaign.model.snapshot()
-        await campaign.model.move(rotation(2), epoch=3)
+        await campaign.durable.snapshot()
+        await campaign.durable.move(rotation(2), epoch=3)
         await rank(campaign, "c")
-        await campaign.model.close()
+        await campaign.durable.close()
         campaign = world.open()
         for name in "bac":
             assert await campaign.reward(name, 1.0) == "learnt"
-        await campaign.model.close()
+        await campaign.durable.close()
         campaign = world.open()
         found = learnt(campaign)
-        await campaign.model.close()
+        await campaign.durable.close()
         return found
 
     async def main():
@@ -147,8 +144,8 @@ def test_waits_that_left_memory_end_too_also_after_a_restart(place):
         assert await campaign.reward("a", 2.0, reward_id="r2") == "repeated"
         world.clock.now += 30.0
         await rank(campaign, "f")
-        await campaign.model.snapshot()
-        await campaign.model.close()
+        await campaign.durable.snapshot()
+        await campaign.durable.close()
         campaign = world.open()
         world.clock.now += 31.0
         assert await campaign.settle() == 5
@@ -159,7 +156,7 @@ def test_waits_that_left_memory_end_too_also_after_a_restart(place):
         assert await campaign.settle() == 1
         assert campaign.n_waiting == 0
         assert await campaign.reward("b", 1.0) == "late"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -174,7 +171,7 @@ def test_an_event_that_is_held_can_be_activated_after_it_left_memory(place):
             await campaign.reward("a", 1.0)
         assert await campaign.activate("a")
         assert not await campaign.activate("a")
-        await campaign.model.close()
+        await campaign.durable.close()
         campaign = world.open()
         world.clock.now += 101.0  # b was not activated in time, a waits for longer
         await campaign.settle()
@@ -182,7 +179,7 @@ def test_an_event_that_is_held_can_be_activated_after_it_left_memory(place):
         with pytest.raises(ConflictError, match="not activated in time"):
             await campaign.activate("b")
         assert await campaign.reward("a", 1.0) == "learnt"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -200,7 +197,7 @@ def test_while_frozen_an_event_that_left_memory_is_logged_once(place):
         await campaign.settle()
         assert (await campaign.history("a")).status == "forgotten"
         assert (await campaign.history("b")).status == "learnt"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -212,7 +209,7 @@ def test_rewards_that_come_at_the_same_time_are_learnt_once(place):
         await rank(campaign, "ab")
         told = await asyncio.gather(*(campaign.reward("a", 1.0) for _ in range(8)))
         assert sorted(told) == ["learnt", *["repeated"] * 7]
-        bare = campaign.model
+        bare = campaign.durable
         await rank(campaign, "c")
         got = await asyncio.gather(*(bare.reward("b", 1.0) for _ in range(8)))
         assert sorted(got) == [False] * 7 + [True]
@@ -231,12 +228,12 @@ def test_compaction_keeps_what_is_waited_for_in_memory_or_not(place):
         campaign = world.open()
         await rank(campaign, "abcdef")
         await campaign.reward("b", 1.0)
-        await campaign.model.move(rotation(1), epoch=2)
+        await campaign.durable.move(rotation(1), epoch=2)
         for names in ("gh", "ij"):
             await rank(campaign, names)
-            await campaign.model.snapshot()
+            await campaign.durable.snapshot()
         before = learnt(campaign)
-        await campaign.model.close()
+        await campaign.durable.close()
         journal = place.open()
         assert compact(journal).dropped
         assert not verify(journal).problems
@@ -249,7 +246,7 @@ def test_compaction_keeps_what_is_waited_for_in_memory_or_not(place):
         assert statuses(world) == {"a": "learnt", "b": "learnt"} | dict.fromkeys(
             "cdefghij", "default"
         )
-        await campaign.model.close()
+        await campaign.durable.close()
         journal = place.open()
         assert not verify(journal).problems
         journal.close()
@@ -266,14 +263,14 @@ def test_the_number_kept_in_memory_may_be_changed_for_the_same_journal(place):
             before = learnt(campaign)
             await rank(campaign, [f"{max_open}-{k}" for k in range(4)])
             await campaign.reward(f"{max_open}-0", 1.0)
-            assert len(campaign.model.book.entries) <= max_open
+            assert len(campaign.model.pending) <= max_open
             assert learnt(campaign) != before
             last = learnt(campaign)
-            await campaign.model.close()
+            await campaign.durable.close()
         campaign = world.open()
         assert learnt(campaign) == last
         assert campaign.n_waiting == 15
-        await campaign.model.close()
+        await campaign.durable.close()
         journal = place.open()
         assert not verify(journal).problems  # folded from the very beginning
         journal.close()
@@ -288,9 +285,9 @@ def test_a_damaged_record_of_one_event_does_not_keep_others_waiting(tmp_path):
         world = PlacedWorld(place, bandit={"max_open": 1}, reward_wait_s=60.0)
         campaign = world.open()
         await rank(campaign, "abcd")
-        await campaign.model.snapshot()
+        await campaign.durable.snapshot()
         await rank(campaign, "e")
-        await campaign.model.close()
+        await campaign.durable.close()
         record = dict(place.records())[2]
         place.put_record(2, record[:-6] + bytes([record[-6] ^ 1]) + record[-5:])
         campaign = world.open()
@@ -301,8 +298,8 @@ def test_a_damaged_record_of_one_event_does_not_keep_others_waiting(tmp_path):
             assert await campaign.settle() == 0
         assert statuses(world) == dict.fromkeys("acde", "default")
         assert {line["event"] for line in lines} >= {"record_unreadable", "wait_lost"}
-        assert campaign.model.broken_by is None
-        await campaign.model.close()
+        assert campaign.durable.broken_by is None
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -315,10 +312,10 @@ def test_the_record_of_a_recalled_reward_is_enough_to_replay_it(place):
         campaign = world.open()
         first = Model(vfb.Bandit(world.policy, dim=5, **world.bandit), epoch=1)
         await rank(campaign, "ab")
-        await campaign.model.move(rotation(1), epoch=2)
+        await campaign.durable.move(rotation(1), epoch=2)
         await campaign.reward("a", 1.0)
         before = campaign.model.bandit.states[None].theta.tobytes()
-        await campaign.model.close()
+        await campaign.durable.close()
         journal = place.open()
         events = list(journal.read())
         (rewarded,) = [event for _, event in events if isinstance(event, Rewarded)]
@@ -368,19 +365,19 @@ def test_rankers_follow_rewards_for_decisions_that_left_memory(tmp_path):
             for number in range(6):
                 await ranker.rank(asked(f"e{number}"))
             await world.level(ranker)
-            assert len(leader.model.book.entries) == 2
+            assert len(leader.model.pending) == 2
             assert (leader.n_waiting, ranker.n_waiting) == (6, 6)
             assert await ranker.reward("e0", 1.0) == "queued"
             assert await world.same(ranker)
             assert (await leader.history("e0")).learnt == 1.0
-            await leader.model.snapshot()
+            await leader.durable.snapshot()
             world.clock.now += 100.0
             await leader.arrivals.drain()
             while await leader.settle():
                 pass
             assert await world.same(ranker)
             assert (leader.n_waiting, ranker.n_waiting) == (0, 0)
-            cold = [one.model.book.cold.pack() for one in (leader, ranker)]
+            cold = [one.model.cold.pack() for one in (leader, ranker)]
             assert np.array_equal(*cold)
             async with world.ranking() as another:  # from the snapshot and what is behind it
                 assert await world.same(another)
@@ -445,7 +442,7 @@ class Life:
     async def rank(self, held):
         self.n_events += 1
         name = f"e{self.n_events - 1}"
-        await self.campaign.rank(Asked(name, ARMS, name, activate=not held))
+        await self.campaign.rank(Query(name, ARMS, name, activate=not held))
 
     async def reward(self, event, value, reward_id):
         name = f"e{event % max(1, self.n_events)}"
@@ -461,11 +458,11 @@ class Life:
         return await self.campaign.settle()
 
     async def move(self, seed):
-        model = self.campaign.model
+        model = self.campaign.durable
         await model.move(rotation(seed), epoch=model.epoch + 1)
 
     async def snapshot(self):
-        await self.campaign.model.snapshot()
+        await self.campaign.durable.snapshot()
 
     async def configure(self, changes):
         await self.campaign.configure(changes)
@@ -476,13 +473,13 @@ class Life:
         return past.status, past.learnt, past.due
 
     async def restart(self, max_open):
-        await self.campaign.model.close()
+        await self.campaign.durable.close()
         if self.is_small:
             self.world.bandit["max_open"] = max_open
         self.campaign = self.world.open()
 
     async def compact(self):
-        await self.campaign.model.close()
+        await self.campaign.durable.close()
         journal = self.place.open()
         compact(journal)
         journal.close()
@@ -500,7 +497,7 @@ async def live(kind, max_open, steps):
             assert await small.step(*step) == await large.step(*step), step
             assert learnt(small.campaign) == learnt(large.campaign), step
             assert small.campaign.n_waiting == large.campaign.n_waiting, step
-            assert len(small.campaign.model.book.entries) <= small.world.bandit["max_open"]
+            assert len(small.campaign.model.pending) <= small.world.bandit["max_open"]
         for life in (small, large):  # in the end all waits end alike
             life.world.clock.now += 1_000.0
             while await life.campaign.settle():
@@ -513,7 +510,7 @@ async def live(kind, max_open, steps):
             pasts = [await life.step("past", number) for life in (small, large)]
             assert pasts[0] == pasts[1]
         for life in (small, large):
-            await life.campaign.model.close()
+            await life.campaign.durable.close()
             journal = life.place.open()
             assert not verify(journal).problems
             journal.close()
@@ -537,11 +534,11 @@ def test_many_that_left_memory_are_ended_in_batches():
         world = World(bandit={"max_open": 10}, reward_wait_s=60.0)
         campaign = world.open()
         names = [f"e{k}" for k in range(2_500)]
-        await campaign.rank_many([Asked("ann", ARMS, name) for name in names])
+        await campaign.rank_many([Query("ann", ARMS, name) for name in names])
         world.clock.now += 61.0
         counts = [await campaign.settle() for _ in itertools.repeat(None, 4)]
         assert counts == [1_000, 1_000, 500, 0]
-        assert campaign.model.book.n_learnt == 2_500
-        await campaign.model.close()
+        assert campaign.model.n_learnt == 2_500
+        await campaign.durable.close()
 
     asyncio.run(main())

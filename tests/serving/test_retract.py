@@ -16,12 +16,12 @@ from ranker_world import RankerWorld, asked, soon
 from typer.testing import CliRunner
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Retracted, Rewarded
+from vfbandits.campaign.events import ArmsDropped, Retracted, Rewarded
+from vfbandits.campaign.model import Model
 from vfbandits.cli.main import app
 from vfbandits.errors import ConflictError, SettingError, UnknownEventError
 from vfbandits.evaluate.export import export_log
 from vfbandits.journal.compact import compact
-from vfbandits.journal.fold import Model
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.verify import verify
 from vfbandits.serving.durable import DurableBandit
@@ -118,7 +118,7 @@ def test_it_is_on_record_verifies_and_is_refused_a_second_time(place):
             await asyncio.gather(*(bandit.retract("c", by="ops") for _ in range(2)))
         await bandit.snapshot()
         found = [e for e in await bandit.find("b") if isinstance(e, Retracted)]
-        n_learnt = bandit.book.n_learnt
+        n_learnt = bandit.model.n_learnt
         await bandit.close()
         return value, found, n_learnt
 
@@ -139,7 +139,7 @@ def test_an_event_that_waits_has_nothing_to_take_back():
         with pytest.raises(ConflictError, match="event that is waiting"):
             await campaign.retract("a", by="ops")
         assert campaign.model.position == 1
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -150,9 +150,9 @@ def test_the_event_stays_closed_and_its_history_says_so_also_after_a_restart():
         campaign = world.open()
         await campaign.rank(asked("a"))
         await campaign.reward("a", 1e5, reward_id="order")
-        assert campaign.model.norm > 0.0
+        assert campaign.model.bandit.estimate_norm() > 0.0
         assert await campaign.retract("a", by="ops") == 1e5
-        assert campaign.model.norm == 0.0
+        assert campaign.model.bandit.estimate_norm() == 0.0
         for _ in range(2):
             past = await campaign.history("a")
             assert (past.status, past.learnt) == ("retracted", None)
@@ -161,10 +161,10 @@ def test_the_event_stays_closed_and_its_history_says_so_also_after_a_restart():
             assert await campaign.reward("a", 1.0, reward_id="better") in ("ignored", "repeated")
             with pytest.raises(ConflictError):
                 await campaign.retract("a", by="ops")
-            assert campaign.model.norm == 0.0
-            await campaign.model.close()
+            assert campaign.model.bandit.estimate_norm() == 0.0
+            await campaign.durable.close()
             campaign = world.open()
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -213,7 +213,7 @@ def test_rankers_follow_bit_for_bit_and_do_not_take_back_themselves(tmp_path):
             for number in range(6):
                 await ranker.rank(asked(f"e{number}"))
                 await ranker.reward(f"e{number}", float(number))
-            await soon(lambda: leader.model.book.n_learnt == 6)
+            await soon(lambda: leader.model.n_learnt == 6)
             with pytest.raises(ConflictError, match="a ranker does not learn"):
                 await ranker.retract("e3", by="ops")
             assert await leader.retract("e3", by="ops") == 3.0
@@ -295,7 +295,7 @@ def test_a_reward_that_went_with_its_arms_model_cannot_be_taken_back():
             decision = await bandit.decide(np.ones(3), arms=["tea"], decision_id=name)
             await bandit.reward(decision, 1.0)
             if name == "a":
-                await bandit.drop_arms(["tea"], at=1.0)
+                await bandit.log(ArmsDropped(("tea",), 1.0))
         with pytest.raises(ConflictError, match="'tea' that was let go since"):
             await bandit.retract("a", by="ops")
         assert await bandit.retract("b", by="ops") == 1.0

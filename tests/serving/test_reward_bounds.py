@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
 from campaign_world import World
@@ -11,7 +12,7 @@ import vfbandits as vfb
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import RewardError, SettingError
 from vfbandits.protocol.application import RewardRequest
-from vfbandits.serving.decisions import Decisions
+from vfbandits.serving.active import ActiveService
 
 
 @pytest.mark.parametrize("value", [1e100, 1e6 + 1.0, -1e6 - 1.0])
@@ -22,9 +23,9 @@ def test_a_reward_outside_is_refused_and_changes_nothing(value):
         with pytest.raises(RewardError, match=r"from -1e\+06 to 1e\+06 \(reward_min, reward_max\)"):
             await campaign.reward("a", value)
         assert campaign.model.position == 1
-        assert campaign.model.norm == 0.0
+        assert campaign.model.bandit.estimate_norm() == 0.0
         assert await campaign.reward("a", 1e6) == "learnt"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -44,14 +45,14 @@ def test_bounds_change_at_run_time_hold_after_a_restart_and_bound_the_default():
                 await campaign.configure(wrong)
         assert campaign.config_version == 0
         await campaign.configure({"reward_min": 0.0, "reward_max": 1.0})
-        await campaign.model.close()
+        await campaign.durable.close()
         campaign = world.open()
         await campaign.rank(asked("a"))
         for value in (-0.5, 1.5):
             with pytest.raises(RewardError, match="from 0 to 1"):
                 await campaign.reward("a", value)
         assert await campaign.reward("a", 1.0) == "learnt"
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -68,7 +69,7 @@ def test_a_sum_beyond_is_learnt_as_the_bound():
         assert await campaign.settle() == 2
         assert (await campaign.history("a")).learnt == 2.0
         assert (await campaign.history("b")).learnt == -2.0
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -81,26 +82,24 @@ def test_a_ranker_refuses_by_the_settings_that_the_log_has_come_to(tmp_path):
             with pytest.raises(RewardError, match=r"to 5 "):
                 await ranker.reward("a", 6.0)
             await leader.configure({"reward_max": 7.0})
-            assert await ranker.tail.until(lambda model: model.book.n_settings, timeout_s=30.0)
+            assert await ranker.tail.until(lambda model: model.n_settings, timeout_s=30.0)
             assert await ranker.reward("a", 6.0) == "queued"
 
     asyncio.run(main())
 
 
-def test_grpc_refuses_by_the_same_bounds_but_not_on_trial():
+def test_grpc_refuses_by_the_same_bounds():
     """The servicer of gRPC calls this; RewardError is INVALID_ARGUMENT there."""
 
-    class Model:
-        async def reward(self, decision_id, value):
-            return True
-
     async def main():
-        decisions = object.__new__(Decisions)
-        decisions._trials, decisions.model = {7: Model()}, Model()
-        decisions.check_reward = CampaignSettings(vfb.LinUCB()).as_reward
+        campaign = World().open()
+        await campaign.rank(asked("d"))
+        service = object.__new__(ActiveService)
+        service.leaders, service.counts = {"default": campaign}, Counter()
         with pytest.raises(RewardError, match="reward_max"):
-            await decisions.reward(RewardRequest("d", 1e7, 0))
-        assert (await decisions.reward(RewardRequest("d", 1.0, 0))).learnt
+            await service.learn(RewardRequest("d", 1e7, 0))
+        assert (await service.learn(RewardRequest("d", 1.0, 0))).learnt
+        await campaign.durable.close()
 
     asyncio.run(main())
 

@@ -8,12 +8,13 @@ from campaign_world import World, row_of
 from structlog.testing import capture_logs
 
 import vfbandits as vfb
+from vfbandits.campaign.events import Decided
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.state import State
 from vfbandits.errors import JournalError, NumericalError, SettingError
 from vfbandits.journal.memory import MemoryJournal
 from vfbandits.serving.campaigns import Campaigns
-from vfbandits.serving.deciding import Asked
 from vfbandits.telemetry.log import logger_for
 
 ARMS = ("tea", "coffee")
@@ -36,7 +37,7 @@ def statuses(world):
 
 async def rank(campaign, *names):
     for name in names:
-        await campaign.rank(Asked(name, ARMS, name))
+        await campaign.rank(Query(name, ARMS, name))
 
 
 def test_a_sum_beyond_the_limit_is_learnt_as_the_bound_and_stops_nobody():
@@ -54,7 +55,7 @@ def test_a_sum_beyond_the_limit_is_learnt_as_the_bound_and_stops_nobody():
         assert campaign.n_waiting == 0
         learnt = {seen.event_id: seen.value for seen in world.watcher.rewards}
         assert learnt["huge"] == 1e100
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -67,17 +68,18 @@ def test_an_event_that_is_evicted_while_others_settle_fails_nobody():
         world.clock.now += 61.0
         settling = asyncio.ensure_future(campaign.settle())
         await asyncio.sleep(0)  # it has chosen whom to end, and ended nobody yet
-        assert [*campaign.model.book.entries] == ["a", "b", "c"]
+        assert [*campaign.model.pending] == ["a", "b", "c"]
         for name in "de":
-            rows = np.array([row_of("ann", arm) for arm in ARMS])
-            campaign.model.decide_soon(rows, arms=ARMS, decision_id=name)
-        assert [*campaign.model.book.entries] == ["c", "d", "e"]
+            x = row_of("ann", "tea")
+            event = Decided(name, "tea", 0, x, epoch=1, due=world.clock.now + 60.0)
+            campaign.durable.append(event)
+        assert [*campaign.model.pending] == ["c", "d", "e"]
         await settling
         while await campaign.settle():
             pass
         assert statuses(world) == dict.fromkeys("abc", "default")
-        assert campaign.model.broken_by is None
-        await campaign.model.close()
+        assert campaign.durable.broken_by is None
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -105,7 +107,7 @@ def test_an_error_of_the_model_ends_one_event_and_the_model_is_built_again(monke
                 await campaign.settle()
         assert statuses(world) == {"a": "learnt", "b": "failed", "c": "default"}
         assert [line["event"] for line in lines] == ["event_failed", "model_rebuilt"]
-        assert campaign.model.broken_by is None
+        assert campaign.durable.broken_by is None
         # Nothing of the reward that failed is in the model, which decides as configured.
         monkeypatch.undo()
         x = campaign.model.bandit.states[None].Lambda - before
@@ -113,11 +115,11 @@ def test_an_error_of_the_model_ends_one_event_and_the_model_is_built_again(monke
         assert campaign.model.bandit.policy == vfb.LinUCB(beta=0.25)
         await rank(campaign, "d")
         theta = campaign.model.bandit.states[None].theta.copy()
-        await campaign.model.close()
+        await campaign.durable.close()
         restarted = world.open()
         assert np.array_equal(restarted.model.bandit.states[None].theta, theta)
-        assert [*restarted.model.book.entries] == ["d"]
-        await restarted.model.close()
+        assert [*restarted.model.pending] == ["d"]
+        await restarted.durable.close()
 
     asyncio.run(main())
 
@@ -141,7 +143,7 @@ def test_a_default_reward_that_was_logged_before_it_was_refused_fails_only_its_e
         world.clock.now += 61.0
         assert await campaign.settle() == 1
         assert statuses(world) == {"a": "failed", "b": "learnt"}
-        await campaign.model.close()
+        await campaign.durable.close()
 
     asyncio.run(main())
 
@@ -166,6 +168,6 @@ def test_a_campaign_whose_disk_is_full_does_not_stop_the_others():
             await served.stop()
         assert "campaign_failed" in {line["event"] for line in lines}
         with pytest.raises(JournalError):
-            await campaigns[0].model.flush()
+            await campaigns[0].durable.flush()
 
     asyncio.run(main())

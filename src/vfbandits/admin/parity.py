@@ -13,6 +13,7 @@ import numpy as np
 
 from vfbandits.admin.session import Session
 from vfbandits.admin.trial_world import TrialRound, TrialWorld
+from vfbandits.campaign.draws import EventDraws
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.context import Split
 from vfbandits.core.decision import Decision
@@ -182,6 +183,8 @@ class _Run:
         self._client = session.client
         self._world = world
         self._central = central
+        self._draws = EventDraws(central.seed)
+        self._draws.lend_to(central)
         self._trial = trial
         self._epoch = epoch
         self.equal = self.incomplete = self.n_bytes = 0
@@ -192,6 +195,7 @@ class _Run:
     async def play(self, place: int, item: TrialRound) -> None:
         """One decision and its reward, on both sides."""
         reply = await self._decide(place, item.user)
+        self._draws.seed(reply.decision_id)
         plain = self._central.decide(
             self._world.context(item.blocks, reply.contributors),
             arms=self._world.arms,

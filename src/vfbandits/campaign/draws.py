@@ -4,6 +4,8 @@ from hashlib import blake2b
 
 import numpy as np
 
+from vfbandits.core.bandit import Bandit
+
 _ODD = 1
 _SHARE = b"share"
 
@@ -39,7 +41,11 @@ class EventDraws:
             "uinteger": 0,
         }
 
-    def share(self, event_id: str) -> float:
+    def lend_to(self, bandit: Bandit) -> None:
+        """Let a bandit that makes the same decisions take the same draws."""
+        bandit.draw_from(self.generator)
+
+    def fraction(self, event_id: str) -> float:
         """A number in [0, 1) of the event's own, which no draw of the generator depends on."""
         text = event_id.encode(errors="surrogatepass")
         digest = blake2b(text, key=self._key, person=_SHARE, digest_size=7).digest()

@@ -1,6 +1,7 @@
 """One event, as its log tells it: what was shown, what came, what was learnt."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vfbandits.campaign.events import (
@@ -9,11 +10,14 @@ from vfbandits.campaign.events import (
     Event,
     Forgotten,
     Found,
+    Moved,
     Reported,
     Retracted,
     Rewarded,
 )
-from vfbandits.campaign.pending import COUNTED, LOGGED, Entry
+from vfbandits.campaign.model import COUNTED, LOGGED
+from vfbandits.core.pending import NO_REPORTS, Pending
+from vfbandits.core.reward import Observation
 from vfbandits.errors import ConflictError
 
 HELD, WAITING, LEARNT, FORGOTTEN = "held", "waiting", "learnt", "forgotten"
@@ -26,6 +30,12 @@ class History:
 
     ``due`` is when the wait for a reward ends, or has ended; ``came`` are the rewards that were
     sent, by their ids.  ``position`` is that of the decision, where the journal was asked.
+
+    Records behind ``read_to`` may be missing, if that is not infinite: the caller has not kept
+    others from writing while it read.
+
+    What only some need, the caller looks up as well: ``moves``, mask changes with their positions
+    up to ``moves_to``, and whether the model that was taught belongs to an arm that was let go.
     """
 
     decided: Decided
@@ -35,6 +45,10 @@ class History:
     status: str = WAITING
     learnt: float | None = None
     came: dict[str, Reported | Rewarded] = field(default_factory=dict)
+    moves: Sequence[tuple[int, Moved]] = field(default=(), repr=False)
+    moves_to: int = 0
+    is_arm_dropped: bool = False
+    read_to: float = math.inf
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "History | None":
@@ -67,22 +81,26 @@ class History:
         """Whether a reward is still waited for, or an activation."""
         return self.status in (HELD, WAITING)
 
-    def entry(self) -> Entry:
-        """The event as it would be in memory."""
-        decided, reports = self.decided, {}
-        for reward_id, event in self.came.items():
-            if isinstance(event, Reported) and event.why == COUNTED:
-                reports[reward_id] = event.value
-        return Entry(
+    def pending(self) -> Pending:
+        """The event as it would be in memory; its context is behind the masks of the decision."""
+        decided = self.decided
+        came = {key: one for key, one in self.came.items() if isinstance(one, Reported)}
+        reports = {name: one.value for name, one in came.items() if one.why == COUNTED}
+        return Pending(
+            Observation(decided.x, decided.model),
             decided.arm,
             decided.group,
             decided.at,
             self.due,
             self.held,
-            reports,
-            any(isinstance(e, Reported) and e.why == LOGGED for e in self.came.values()),
+            any(one.why == LOGGED for one in came.values()),
+            reports or NO_REPORTS,
             self.position,
         )
+
+    def has_moves_to(self, position: int) -> bool:
+        """Whether ``moves`` has all mask changes behind the decision, up to this position."""
+        return self.moves_to >= position
 
     def add(self, event: Event) -> None:
         """What came next."""

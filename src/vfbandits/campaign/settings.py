@@ -20,6 +20,7 @@ EARLIEST: Final = "earliest"
 SUM: Final = "sum"
 AGGREGATIONS: Final = (EARLIEST, SUM)
 REWARD_BOUND: Final = 1e6
+REWARD_WAIT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class CampaignSettings:
     holdback
         Share of events that get the baseline.
     reward_wait_s, default_reward
-        How long a reward is waited for, and what is learnt if none comes; None for nothing.
+        How long a reward is waited for, None for ever; and what is learnt if none comes, None
+        for nothing.
     aggregation
         "earliest" or "sum".
     activation_wait_s
@@ -58,7 +60,7 @@ class CampaignSettings:
     floor: float = 0.0
     mode: str = LEARN
     holdback: float = 0.0
-    reward_wait_s: float = 600.0
+    reward_wait_s: float | None = REWARD_WAIT_S
     default_reward: float | None = 0.0
     aggregation: str = EARLIEST
     activation_wait_s: float = 3600.0
@@ -77,6 +79,8 @@ class CampaignSettings:
         share(self.holdback, "holdback")
         for name in ("reward_wait_s", "activation_wait_s"):
             value = getattr(self, name)
+            if value is None and name == "reward_wait_s":
+                continue
             if not (math.isfinite(value) and value > 0.0):
                 raise SettingError(f"{name} must be a number of seconds above 0, got {value!r}")
         self._check_bounds()

@@ -248,7 +248,7 @@ def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path |
 
 async def retract_offline(journal: "Journal", event: str) -> float:
     """Take a reward back in a journal that no server has open; it is closed afterwards."""
-    from vfbandits.journal.fold import Model
+    from vfbandits.campaign.model import Model
     from vfbandits.serving.durable import DurableBandit
 
     try:

@@ -74,7 +74,7 @@ def active(
 
             run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
         elif settings.http is None:
-            from vfbandits.serving.run import run_active  # not before the log
+            from vfbandits.serving.build import run_active  # not before the log
 
             run(run_active(settings, on_ready=_say_ready))
         else:

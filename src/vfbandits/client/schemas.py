@@ -220,7 +220,7 @@ class ConfigResponse(msgspec.Struct, frozen=True):
     version: int
     mode: Mode
     holdback: float
-    reward_wait_s: float
+    reward_wait_s: float | None
     default_reward: float | None
     aggregation: Aggregation
     activation_wait_s: float

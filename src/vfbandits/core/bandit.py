@@ -5,19 +5,22 @@ It does not know whether its contexts are masked.  ``Federation`` feeds it maske
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Never, TypedDict
+from hashlib import blake2b
+from typing import NamedTuple, Never, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.core.arrays import as_array, frobenius
 from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
+from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.layout import MAX_ARMS, LayoutSettings, Learner, Round, build_learner
 from vfbandits.core.move import Move
-from vfbandits.core.policy.base import Policy, share
+from vfbandits.core.pending import Evicted, Pending, PendingDecisions
+from vfbandits.core.policy.base import Policy, Scored, share
 from vfbandits.core.policy.linucb import OFUL
 from vfbandits.core.policy.registry import describe, refuse_unless_policy, revive
-from vfbandits.core.reward import Ledger, Observation, as_reward
+from vfbandits.core.reward import Observation, as_reward
 from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
 from vfbandits.core.settings import LearnerSettings, refuse_unknown, refuse_unless_blind
@@ -52,6 +55,18 @@ class BanditOptions(TypedDict, total=False):
     max_arms: int
     penalty: str
     scaling: str
+
+
+class Proposal(NamedTuple):
+    """A decision that was worked out and not entered.
+
+    ``observation`` is what its reward will teach; ``root`` says whether the state is to keep a root
+    of its inverse from this decision on.
+    """
+
+    decision: Decision
+    observation: Observation
+    root: bool
 
 
 class Bandit:
@@ -124,7 +139,7 @@ class Bandit:
             raise SettingError("OFUL's radius holds without forgetting, got a discount below 1")
         self.floor = share(floor, "floor")
         self._learner: Learner = build_learner(self.layout, self.settings)
-        self._ledger = Ledger(max_open=max_open, max_settled=max_settled)
+        self.pending = PendingDecisions(max_open=max_open, max_settled=max_settled)
         self.seed = _seed(seed)
         self._rng: Draws = np.random.default_rng(self.seed)
         self._n_decisions = 0
@@ -133,7 +148,7 @@ class Bandit:
         """Settings and counts; nothing that was learnt."""
         return (
             f"Bandit({self.policy!r}, layout={self.layout.layout!r}, dim={self.dim}, "
-            f"decisions={self._n_decisions}, open={len(self._ledger.open)})"
+            f"decisions={self._n_decisions}, open={len(self.pending.open)})"
         )
 
     @property
@@ -152,8 +167,8 @@ class Bandit:
             "discount": self.settings.discount,
             "floor": self.floor,
             "seed": self.seed,
-            "max_open": self._ledger.max_open,
-            "max_settled": self._ledger.max_settled,
+            "max_open": self.pending.max_open,
+            "max_settled": self.pending.max_settled,
             "max_arms": self.layout.max_arms,
         }
 
@@ -165,7 +180,7 @@ class Bandit:
     @property
     def open_decisions(self) -> tuple[DecisionId, ...]:
         """Ids of the decisions that wait for a reward, oldest first."""
-        return tuple(self._ledger)
+        return tuple(self.pending)
 
     @property
     def has_root(self) -> bool:
@@ -235,8 +250,49 @@ class Bandit:
         Where the caller shows another arm than the one chosen, ``shown`` is its position: the
         reward then teaches that one.
         """
+        proposal = self.propose(
+            contexts,
+            arms=arms,
+            arm_features=arm_features,
+            decision_id=decision_id,
+            contributors=contributors,
+            shown=shown,
+            draws=self._rng,
+        )
+        self.apply(proposal)
+        return proposal.decision
+
+    def propose(
+        self,
+        contexts: ArrayLike,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+        decision_id: str | None = None,
+        contributors: tuple[str, ...] = ALONE,
+        shown: int | None = None,
+        draws: Draws,
+    ) -> Proposal:
+        """Work a decision out, as ``decide`` does, and change nothing; ``apply`` enters it.
+
+        Randomness comes from ``draws``, which is the caller's.
+
+        >>> import numpy as np, vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
+        >>> proposal = bandit.propose([[1.0], [2.0]], draws=np.random.default_rng(0))
+        >>> proposal.decision.index, bandit.n_decisions
+        (1, 0)
+        >>> bandit.apply(proposal)
+        >>> bandit.reward(proposal.decision, 1.0), bandit.n_decisions
+        (True, 1)
+        """
         opened = self._learner.open_round(contexts, arms=arms, arm_features=arm_features)
-        return self._decide(opened, decision_id, contributors, shown)
+        return self._propose(opened, decision_id, contributors, shown, draws)
+
+    def apply(self, proposal: Proposal) -> None:
+        """Enter a decision that was worked out by ``propose``, before any other was entered."""
+        decision = proposal.decision
+        self._enter(decision.id, Pending(proposal.observation), root=proposal.root)
 
     def decide_many(
         self,
@@ -252,7 +308,12 @@ class Bandit:
         policy: the same arms, and scores up to rounding.
         """
         rounds = self._learner.open_rounds(contexts, arms=arms, arm_features=arm_features)
-        return [self._decide(opened, None, contributors, None) for opened in rounds]
+        decisions = []
+        for opened in rounds:
+            proposal = self._propose(opened, None, contributors, None, self._rng)
+            self.apply(proposal)
+            decisions.append(proposal.decision)
+        return decisions
 
     def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn the reward of a decision.
@@ -261,11 +322,11 @@ class Bandit:
         one is refused.  Rewards may come late and in any order.
         """
         key, reward = _key(decision), as_reward(value)
-        observation = self._ledger.match(key, reward)
+        observation = self.pending.match(key, reward)
         if observation is None:
             return False
         self._learner.learn(observation, reward)
-        self._ledger.settle(key, reward)
+        self.pending.settle(key, reward)
         return True
 
     def reward_many(
@@ -284,14 +345,14 @@ class Bandit:
             raise RewardError(f"each decision needs one reward, got {len(keys)} and {len(rewards)}")
         new: dict[DecisionId, tuple[Observation, float]] = {}
         for key, reward in zip(keys, rewards, strict=True):
-            observation = self._ledger.match(key, reward)
+            observation = self.pending.match(key, reward)
             if observation is not None and new.setdefault(key, (observation, reward))[1] != reward:
                 raise RewardError(f"decision {key!r} got two different rewards in one batch")
         if new:
             observations, learnt = zip(*new.values(), strict=True)
             self._learner.learn_many(observations, np.array(learnt))
         for key, (_, reward) in new.items():
-            self._ledger.settle(key, reward)
+            self.pending.settle(key, reward)
         return len(new)
 
     def retract(self, observation: Observation, value: float) -> None:
@@ -320,14 +381,14 @@ class Bandit:
 
     def forget(self, decision: Decision | DecisionId) -> None:
         """Drop an open decision whose reward will never come; nothing is learnt from it."""
-        self._ledger.forget(_key(decision))
+        self.pending.forget(_key(decision))
 
     def observation(self, decision: Decision | DecisionId) -> Observation:
         """What an open decision left behind to learn from: enough to ``recall`` it later."""
         key = _key(decision)
-        if key not in self._ledger.open:
+        if key not in self.pending.open:
             raise UnknownDecisionError(f"an observation needs an open decision, got id {key!r}")
-        return self._ledger.open[key]
+        return self.pending.open[key].observation
 
     def recall(
         self, decision_id: DecisionId, observation: Observation, *, root: bool = False
@@ -345,22 +406,31 @@ class Bandit:
         >>> second.reward(decision, 1.0), second.decide([[1.0]]).id
         (True, 1)
         """
+        self.enter(decision_id, Pending(observation), root=root)
+
+    def enter(
+        self, decision_id: DecisionId, pending: Pending, *, root: bool = False
+    ) -> Evicted | None:
+        """As ``recall``, with all that is kept of the decision; returns one that had to leave."""
+        pending.observation = self._own(pending.observation)
+        return self._enter(decision_id, pending, root=root)
+
+    def _enter(self, decision_id: DecisionId, pending: Pending, *, root: bool) -> Evicted | None:
         number = self._n_decisions
         if isinstance(decision_id, str):
-            self._ledger.new_name(decision_id)
+            self.pending.new_name(decision_id)
         elif type(decision_id) is not int or decision_id != number:
             raise SettingError(f"the next decision is number {number}, got {decision_id!r}")
-        own = self._own(observation)
-        if root:
+        if root and not self.has_root:
             for state in self.states.values():
                 state.root()
-        self._ledger.enter(decision_id, own)
         self._n_decisions = number + 1
+        return self.pending.enter(decision_id, pending)
 
     def knows(self, decision: Decision | DecisionId) -> bool:
         """Whether the decision is kept, open or settled; others are to be found elsewhere."""
         key = _key(decision)
-        return key in self._ledger.open or key in self._ledger.settled
+        return key in self.pending.open or key in self.pending.settled
 
     def reward_recalled(
         self, decision_id: DecisionId, observation: Observation, value: float
@@ -373,11 +443,11 @@ class Bandit:
             raise SettingError(f"decision {decision_id!r} is still kept: wanted one that is not")
         own, reward = self._own(observation), as_reward(value)
         self._learner.learn(own, reward)
-        self._ledger.settle(decision_id, reward)
+        self.pending.settle(decision_id, reward)
 
-    def resize(self, max_open: int) -> None:
-        """Keep so many open decisions from now on; the oldest go first."""
-        self._ledger.resize(max_open)
+    def resize(self, max_open: int) -> list[Evicted]:
+        """Keep so many open decisions from now on; returns those that had to leave."""
+        return self.pending.resize(max_open)
 
     def lift(self, move: Move) -> Move:
         """``move`` as it acts on what decisions leave behind to learn from."""
@@ -385,12 +455,17 @@ class Bandit:
 
     def move(self, move: Move) -> None:
         """Carry all that was learnt, and the open decisions, to another mask or width."""
-        self._ledger.move(self.lift(move).vector)
+        self.pending.move(self.lift(move).vector)
         self._learner.move(move)
 
     def estimate_norm(self) -> float:
         """‖theta‖, over all states: the same number behind any mask."""
         return float(np.sqrt(sum(float(s.theta @ s.theta) for s in self.states.values())))
+
+    @property
+    def draws(self) -> Draws:
+        """The policy's own randomness, which ``decide`` takes."""
+        return self._rng
 
     def draw_from(self, draws: Draws) -> None:
         """Take the policy's randomness from ``draws``: for twins that must share their draws."""
@@ -407,34 +482,45 @@ class Bandit:
             raise ArmError(f"a recalled decision teaches {wanted} model, got {observation!r}")
         return Observation(x, observation.model)
 
-    def _decide(
+    def _propose(
         self,
         opened: Round,
         decision_id: str | None,
         contributors: tuple[str, ...],
         shown: int | None,
-    ) -> Decision:
+        draws: Draws,
+    ) -> Proposal:
         number = self._n_decisions
-        key = number if decision_id is None else self._ledger.new_name(decision_id)
+        key = number if decision_id is None else self.pending.new_name(decision_id)
         statistics = opened.statistics
         if shown is not None and not 0 <= shown < len(statistics.means):
             raise ArmError(f"shown is a position among {len(statistics.means)} arms, got {shown}")
-        scored = self.policy.score(statistics, self._rng)
+        scored, root = self._score(statistics, draws)
         magnitude = statistics.magnitude
         floor = self.floor + scored.uniform - self.floor * scored.uniform
-        index, best = choose(scored, magnitude=magnitude, floor=floor, rng=self._rng)
-        self._ledger.enter(key, opened.observation(index if shown is None else shown))
-        self._n_decisions = number + 1
+        index, best = choose(scored, magnitude=magnitude, floor=floor, rng=draws)
         arm = index if opened.arms is None else opened.arms[index]
-        law = Propensity(scored, best, magnitude, floor, (self.seed, number))
-        return Decision(key, arm, index, scored.values, statistics.means, contributors, law)
+        law = Propensity(scored, best, magnitude, floor, (self.seed, _stream(key)))
+        decision = Decision(key, arm, index, scored.values, statistics.means, contributors, law)
+        return Proposal(decision, opened.observation(index if shown is None else shown), root)
+
+    def _score(self, statistics: ArmStatistics, draws: Draws) -> tuple[Scored, bool]:
+        """Scores, and whether the state is to keep a root of its inverse from now on."""
+        state = self._learner.state_of(None)
+        if state is None or self.layout.layout != "per_arm":  # the others are never sampled so
+            return self.policy.score(statistics, draws), False
+        before = state.form
+        scored = self.policy.score(statistics, draws)
+        root = isinstance(state.form, RootForm)
+        state.form = before  # LinTS switches the form, which is for ``apply`` to do
+        return scored, root
 
     def snapshot(self) -> Snapshot:
         """All that ``restore`` needs to go on as if nothing had happened, bit for bit."""
         if not isinstance(self._rng, np.random.Generator):
             raise SnapshotError("a bandit with borrowed draws has no snapshot of its own")
         learner, arrays = self._learner.pack()
-        opened = self._ledger.open
+        opened = self.pending.open
         header: dict[str, object] = {
             "kind": "bandit",
             "policy": describe(self.policy),
@@ -444,14 +530,14 @@ class Bandit:
             "n_decisions": self._n_decisions,
             "learner": learner,
             # Tuples: of so many lists Python's collector would make much work.
-            "open": list(zip(opened, [seen.model for seen in opened.values()], strict=True)),
-            "settled": list(self._ledger.settled.items()),
+            "open": [(key, one.pack()) for key, one in opened.items()],
+            "settled": list(self.pending.settled.items()),
         }
         parts: dict[str, AnyArray | list[AnyArray]] = {
             f"learner/{name}": array for name, array in arrays.items()
         }
         if opened:
-            parts["open"] = [seen.x for seen in opened.values()]
+            parts["open"] = [one.observation.x for one in opened.values()]
         return Snapshot(header, parts)
 
     @classmethod
@@ -476,8 +562,15 @@ class Bandit:
         bandit._learner.unpack(record.child("learner"), snapshot.below("learner/"))
         bandit._n_decisions = record.integer("n_decisions")
         bandit._rng = _generator(record)
-        bandit._ledger.unpack(record, snapshot.arrays.get("open"))
+        bandit.pending.unpack(record, snapshot.arrays.get("open"))
         return bandit
+
+
+def _stream(key: DecisionId) -> int:
+    """Of a decision's own Monte Carlo: the same id gives the same draws in every process."""
+    if isinstance(key, int):
+        return key
+    return int.from_bytes(blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest())
 
 
 def _key(decision: Decision | DecisionId) -> DecisionId:

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from vfbandits.campaign.events import Configured, Decided, Event, Forgotten, Reported, Rewarded
+from vfbandits.campaign.model import COUNTED
 from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
-from vfbandits.campaign.pending import COUNTED
 from vfbandits.client.schemas import RankResponse
 
 MAX_PENDING: Final = 100_000

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vfbandits.campaign.draws import EventDraws
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.bandit import Bandit
 from vfbandits.protocol.application import DecideRequest, RewardRequest
@@ -107,6 +108,8 @@ class Rehearsal:
         self.tally = Tally()
         dim = sum(town.widths.values())
         self._central = Bandit(model.policy, dim=dim, ridge=model.ridge, seed=model.seed)
+        self._draws = EventDraws(self._central.seed)
+        self._draws.lend_to(self._central)
         self._active, width = next(iter(town.widths.items()))
         self._alone = Bandit(model.policy, dim=width, ridge=model.ridge, seed=model.seed)
         self._rng = np.random.default_rng(seed)
@@ -127,6 +130,7 @@ class Rehearsal:
         request = DecideRequest(town.users[user], town.arms)
         reply = await client.decide(request, timeout_s=TIMEOUT_S)
         tally.seconds.append(time.perf_counter() - started)
+        self._draws.seed(reply.decision_id)
         decision = self._central.decide(town.contexts(user, reply.contributors), arms=town.arms)
         tally.total += 1
         tally.equal += decision.arm == reply.arm

@@ -41,6 +41,7 @@ from vfbandits.campaign.events import (
     Retracted,
     Rewarded,
 )
+from vfbandits.campaign.model import remask
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.decision import DecisionId
@@ -49,7 +50,6 @@ from vfbandits.core.move import Move
 from vfbandits.errors import JournalError
 from vfbandits.files import PART, sync_folder
 from vfbandits.journal.base import JournalReader
-from vfbandits.journal.fold import remask
 
 if TYPE_CHECKING:
     import polars as pl

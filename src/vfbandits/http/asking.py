@@ -1,23 +1,18 @@
-"""A request to rank becomes what a campaign is asked, and its outcome an answer."""
+"""A request to rank over HTTP becomes a query."""
 
 import struct
-from operator import attrgetter
 
-import msgspec
-
-from vfbandits.client.schemas import Arm, RankedArm, RankRequest, RankResponse
+from vfbandits.campaign.query import Query
+from vfbandits.client.schemas import Arm, RankRequest
 from vfbandits.errors import ArmError, ContextError
-from vfbandits.serving.deciding import Asked, Outcome
 
 _ONLY_IDS = {str}
-_encode = msgspec.json.Encoder().encode
-_by_score = attrgetter("score")
 
 
-def asked_of(request: RankRequest, *, layout: str) -> Asked:
+def query_of(request: RankRequest, *, layout: str) -> Query:
     """What the campaign is asked: arms that are not excluded, their features as bytes.
 
-    >>> asked_of(RankRequest("ann", ["tea", "milk"], exclude=["tea"]), layout="disjoint").arms
+    >>> query_of(RankRequest("ann", ["tea", "milk"], exclude=["tea"]), layout="disjoint").arms
     ('milk',)
     """
     ids, of_arms = _arms(request)
@@ -28,7 +23,7 @@ def asked_of(request: RankRequest, *, layout: str) -> Asked:
         raise ContextError("features of arms go with layouts 'per_arm' and 'outer', got 'disjoint'")
     if own and layout == "per_arm":
         raise ContextError("with layout 'per_arm' features come with the arms, got some of a user")
-    return Asked(
+    return Query(
         request.user,
         ids,
         request.event_id,
@@ -37,25 +32,6 @@ def asked_of(request: RankRequest, *, layout: str) -> Asked:
         _baseline(request, ids),
         request.activate,
     )
-
-
-def answer_of(outcome: Outcome) -> bytes:
-    """The answer as it is kept in the log and sent: a ``RankResponse`` as JSON."""
-    arms = outcome.arms
-    places = map(RankedArm, arms, outcome.scores, outcome.means, outcome.probabilities)
-    ranking = sorted(places, key=_by_score, reverse=True)  # of equal ones the first stays first
-    response = RankResponse(
-        outcome.event_id,
-        arms[outcome.shown],
-        ranking,
-        list(outcome.contributors),
-        outcome.degraded,
-        outcome.group,  # type: ignore[arg-type]  # one of the three
-        outcome.model_version,
-        outcome.config_version,
-        outcome.epoch,
-    )
-    return _encode(response)
 
 
 def _arms(request: RankRequest) -> tuple[tuple[str, ...], bytes]:

@@ -10,13 +10,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from vfbandits.campaign.history import History
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT, CampaignSettings
 from vfbandits.client import schemas
 from vfbandits.errors import VFBanditsError
 from vfbandits.http.access.caller import CALLER, Caller, Right
 from vfbandits.http.access.guard import caller_of, require
 from vfbandits.http.access.limits import Limits
-from vfbandits.http.asking import asked_of
+from vfbandits.http.asking import query_of
 from vfbandits.http.problems import problem_of
 from vfbandits.http.refusals import Unavailable, Unsupported
 from vfbandits.http.unique_keys import (
@@ -28,8 +29,7 @@ from vfbandits.http.unique_keys import (
     texts_of_reward,
     texts_of_rewards,
 )
-from vfbandits.serving.deciding import Asked
-from vfbandits.serving.in_groups import Told
+from vfbandits.serving.concurrency import Told
 from vfbandits.serving.served import Served, ServedCampaigns
 
 JSON = "application/json"
@@ -78,13 +78,13 @@ class Handlers:
 
     def rank_bytes(self, campaign: Served, body: bytes) -> Awaitable[bytes]:
         """The answer to a body of ``/v1/rank``."""
-        return campaign.rank(self.asked_in(campaign, body))
+        return campaign.rank(self.query_in(campaign, body))
 
-    def asked_in(self, campaign: Served, body: bytes) -> Asked:
+    def query_in(self, campaign: Served, body: bytes) -> Query:
         """What a body of ``/v1/rank`` asks."""
         request = _rank(body)
         refuse_repeated_keys(body, texts_of_rank(request), count_again=count_rank)
-        return asked_of(request, layout=campaign.layout)
+        return query_of(request, layout=campaign.layout)
 
     async def rank_batch(self, request: Request) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
@@ -98,7 +98,7 @@ class Handlers:
         )
         return _json(schemas.BatchRankResponse([_rank_result(answer) for answer in answers]))
 
-    async def rank_many(self, read: Sequence[Asked | Exception]) -> list[Told]:
+    async def rank_many(self, read: Sequence[Query | Exception]) -> list[Told]:
         """Answers to several calls of ``/v1/rank``, or errors; those that it was given stay."""
         return await _rank_read(self._campaigns[DEFAULT], read)
 
@@ -226,7 +226,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
             mask=self.mask,
             aggregation=self.aggregation,
             epoch=model.epoch,
-            version=model.book.n_learnt,
+            version=model.n_learnt,
             decisions=bandit.n_decisions,
             waiting=campaign.n_waiting,
             norm=bandit.estimate_norm(),
@@ -270,17 +270,17 @@ def _config_of(campaign: Served, settings: CampaignSettings) -> schemas.ConfigRe
     )
 
 
-def _read(one: schemas.RankRequest, layout: str) -> Asked | VFBanditsError:
+def _read(one: schemas.RankRequest, layout: str) -> Query | VFBanditsError:
     try:
-        return asked_of(one, layout=layout)
+        return query_of(one, layout=layout)
     except VFBanditsError as error:
         return error
 
 
-async def _rank_read(campaign: Served, read: Sequence[Asked | Exception]) -> list[Told]:
+async def _rank_read(campaign: Served, read: Sequence[Query | Exception]) -> list[Told]:
     """The answers to what could be read, each in its place."""
-    ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Asked)]))
-    return [next(ranked) if isinstance(one, Asked) else one for one in read]
+    ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Query)]))
+    return [next(ranked) if isinstance(one, Query) else one for one in read]
 
 
 def _rank_result(answer: Told) -> schemas.RankResult:

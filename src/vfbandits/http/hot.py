@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 from starlette.responses import Response
 from starlette.types import Scope
 
+from vfbandits.campaign.query import Query
 from vfbandits.http.handlers import JSON, Handlers, refuse_unless_json
 from vfbandits.http.refuse import problem_for
-from vfbandits.serving.deciding import Asked
-from vfbandits.serving.in_groups import Told
+from vfbandits.serving.concurrency import Told
 from vfbandits.telemetry.metrics import Metrics
 
 RANK: Final = "/v1/rank"
@@ -89,17 +89,17 @@ class HotCalls:
         try:
             answers = await self._handlers.rank_many(read)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged as ours)
-            answers = [error if isinstance(one, Asked) else one for one in read]
+            answers = [error if isinstance(one, Query) else one for one in read]
         return [
             self._told(RANK, call.scope, answer, started)
             for call, answer in zip(calls, answers, strict=True)
         ]
 
-    def _read(self, call: Whole) -> Asked | Exception:
+    def _read(self, call: Whole) -> Query | Exception:
         try:
             campaign = self._handlers.campaign(call.scope, "rank")
             _refuse_unless_json(call.scope)
-            return self._handlers.asked_in(campaign, call.body)
+            return self._handlers.query_in(campaign, call.body)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
             return error
 

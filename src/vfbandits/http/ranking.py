@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from vfbandits.dashboard.observatory import Observatory
@@ -10,12 +11,11 @@ from vfbandits.errors import JournalError
 from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard
 from vfbandits.http.app import Parts, build_app
-from vfbandits.http.asking import answer_of
 from vfbandits.http.dashboard import PAGE, dashboard_routes
 from vfbandits.http.front import Front
 from vfbandits.http.handlers import Handlers, ModelFacts
-from vfbandits.http.serve import EVENTS_REPLAYED, facts_of, require_read
-from vfbandits.serving.replica import Ranker
+from vfbandits.http.serve import EVENTS_REPLAYED, facts_of, model_gauges, require_read
+from vfbandits.serving.replica import Replica
 from vfbandits.serving.replicas import Rankers, open_rankers
 from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.http import HttpSettings
@@ -72,9 +72,7 @@ async def _open(
     told = ""
     while not stopping.done():
         try:
-            return await open_rankers(
-                settings, address=address, encode=answer_of, supervisor=supervisor
-            )
+            return await open_rankers(settings, address=address, supervisor=supervisor)
         except JournalError as error:
             if str(error) != told:
                 told = str(error)
@@ -123,7 +121,7 @@ def _facts(rankers: Rankers, name: str) -> Facts:
         mask_epoch=ranker.model.epoch,
         roster=roster.number,
         protection=roster.terms.protection,
-        model_version=ranker.model.book.n_learnt,
+        model_version=ranker.model.n_learnt,
         settings_version=ranker.config_version,
         journal_position=ranker.model.position,
         journal_lag_s=ranker.tail.lag_s,
@@ -144,23 +142,11 @@ def _readings(rankers: Rankers, counts: ConnectionCounts) -> Readings:
     )
 
 
-def _gauges(ranker: Ranker) -> CampaignGauges:
-    model = ranker.model
-    commits, events = ranker.log.commits
-    return CampaignGauges(
-        ranker.name,
-        waiting=ranker.n_waiting,
-        waiting_in_memory=len(model.book.entries),
-        max_pending=model.book.most,
-        recalled=0,
-        log_position=model.position,
-        unsnapshotted_events=0,
+def _gauges(ranker: Replica) -> CampaignGauges:
+    commits, events = ranker.journal.commits
+    return replace(
+        model_gauges(ranker),
         commits=commits,
         committed_events=events,
-        model_version=model.book.n_learnt,
-        model_norm=model.bandit.estimate_norm(),
         journal_lag_s=ranker.tail.lag_s,
-        model_repairs=model.bandit.n_repairs,
-        model_arms=model.bandit.n_arms,
-        model_arms_dropped=model.bandit.n_arms_dropped,
     )

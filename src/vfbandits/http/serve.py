@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from starlette.types import Scope
 
 from vfbandits.campaign.events import Decided
-from vfbandits.campaign.settings import DEFAULT
 from vfbandits.client.schemas import ParticipantView
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import Facts
@@ -15,7 +15,6 @@ from vfbandits.errors import ConfigError
 from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
-from vfbandits.http.asking import answer_of
 from vfbandits.http.dashboard import PAGE, dashboard_routes
 from vfbandits.http.front import Front
 from vfbandits.http.handlers import Handlers, ModelFacts
@@ -24,11 +23,10 @@ from vfbandits.journal.crypto import JournalKey, read_key
 from vfbandits.journal.inbox.open import open_inbox
 from vfbandits.journal.open import is_database
 from vfbandits.protocol.roster import Terms
-from vfbandits.serving.active import ActiveService
-from vfbandits.serving.campaigns import Campaigns
+from vfbandits.serving.build import Active, build_active, listener_of, open_campaigns
 from vfbandits.serving.consumer import Consumer, Hearers
-from vfbandits.serving.leader import Campaign
-from vfbandits.serving.run import build_active, listener_of, open_models, tell_of_loss
+from vfbandits.serving.leader import Leader
+from vfbandits.serving.served import Served
 from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.http import HttpSettings
 from vfbandits.settings.services import ActiveSettings
@@ -50,12 +48,13 @@ class ServedActive:
         self,
         settings: ActiveSettings,
         http: HttpSettings,
-        service: ActiveService,
+        active: Active,
         log: Logger,
         *,
         front: Front | None = None,
     ) -> None:
-        self.service = service
+        self.active = active
+        self.service = active.service
         self._settings = settings
         self._http = http
         self._log = log
@@ -68,7 +67,7 @@ class ServedActive:
     async def start(self) -> tuple[int, int]:
         """Listen for participants and for applications; returns both ports."""
         service, settings = self.service, self._settings
-        self.campaigns = await self._open_campaigns()
+        self.campaigns = await open_campaigns(settings, self.active, self._log, tracer=self._tracer)
         await warm_up_all([campaign.model.bandit for campaign in self.campaigns], self._log)
         app = await self._app()
         try:
@@ -142,36 +141,6 @@ class ServedActive:
     def _failed(self, campaign: str, reason: str) -> None:
         self._log.error("inbox_failed", campaign=campaign, reason=reason)
 
-    async def _open_campaigns(self) -> Campaigns:
-        models = await open_models(self._settings, self.service)
-        for name, model in models.items():
-            if name != DEFAULT:  # that one was opened with the service
-                tell_of_loss(self._log, name, model)
-        campaigns = [
-            Campaign(
-                plan.name,
-                models[plan.name],
-                self.service.decisions,
-                plan.settings,
-                encode=answer_of,
-                tracer=self._tracer,
-            )
-            for plan in self._settings.campaigns
-        ]
-        for campaign, plan in zip(campaigns, self._settings.campaigns, strict=True):
-            campaign.arm_expiry_s = plan.model.arm_expiry_s
-        for campaign in campaigns:
-            campaign.log = self._log
-        every = self._settings.snapshot_every
-        # The bounds of gRPC are those in force, as they are for HTTP.
-        self.service.decisions.check_reward = campaigns[0].as_reward
-        return Campaigns(
-            campaigns,
-            log=self._log,
-            snapshot_every=every,
-            supervisor=self.service.supervisor,
-        )
-
     async def _app(self) -> Guard:
         campaigns, service = self.campaigns, self.service
         self._sky = sky = Observatory(
@@ -179,12 +148,12 @@ class ServedActive:
             campaigns.names,
             participants=service.participants,
             waiting=lambda name: campaigns[name].n_waiting,
-            norm=lambda name: campaigns[name].model.norm,
+            norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
             facts=self._facts,
             link_changes=service.presence.changes,
         )
         for campaign in campaigns:
-            sky.replay(campaign.name, await campaign.model.read_end(EVENTS_REPLAYED))
+            sky.replay(campaign.name, await campaign.durable.read_end(EVENTS_REPLAYED))
         metrics = Metrics(self._readings())
         for campaign in campaigns:
             campaign.observe((metrics, sky))
@@ -208,7 +177,7 @@ class ServedActive:
             mask_epoch=campaign.model.epoch,
             roster=roster.number,
             protection=roster.terms.protection,
-            model_version=campaign.model.book.n_learnt,
+            model_version=campaign.model.n_learnt,
             settings_version=campaign.config_version,
             journal_position=campaign.model.position,
             journal_lag_s=self._lag_s(name),
@@ -253,9 +222,10 @@ async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int],
     http.refuse_unless_safe()
     place = settings.place
     log = logger_for(place.name, place.role)
-    service = build_active(settings, log)
+    active = build_active(settings, log)
+    service = active.service
     service.supervisor.watch_loop()
-    served = ServedActive(settings, http, service, log)
+    served = ServedActive(settings, http, active, log)
     on_ready(*await served.start())
     await service.supervisor.until(signalled())
     await served.stop()
@@ -267,25 +237,32 @@ def require_read(scope: Scope, right: str) -> None:
     require(scope, "read")
 
 
-def _gauges(campaign: Campaign, *, lag_s: float) -> CampaignGauges:
-    model = campaign.model
-    commits, events = model.commits
+def _gauges(leader: Leader, *, lag_s: float) -> CampaignGauges:
+    durable = leader.durable
+    return replace(
+        model_gauges(leader),
+        recalled=durable.n_recalled,
+        unsnapshotted_events=durable.since_snapshot,
+        commits=durable.commits[0],
+        committed_events=durable.commits[1],
+        journal_lag_s=lag_s,
+    )
+
+
+def model_gauges(campaign: Served) -> CampaignGauges:
+    """What a leader and a replica have to tell alike."""
+    model, bandit = campaign.model, campaign.model.bandit
     return CampaignGauges(
         campaign.name,
         waiting=campaign.n_waiting,
-        waiting_in_memory=len(model.book.entries),
-        max_pending=model.book.most,
-        recalled=model.n_recalled,
+        waiting_in_memory=len(model.pending),
+        max_pending=bandit.pending.max_open,
         log_position=model.position,
-        unsnapshotted_events=model.since_snapshot,
-        commits=commits,
-        committed_events=events,
-        model_version=model.book.n_learnt,
-        model_norm=model.norm,
-        journal_lag_s=lag_s,
-        model_repairs=model.repairs,
-        model_arms=model.n_arms,
-        model_arms_dropped=model.n_arms_dropped,
+        model_version=model.n_learnt,
+        model_norm=bandit.estimate_norm(),
+        model_repairs=bandit.n_repairs,
+        model_arms=bandit.n_arms,
+        model_arms_dropped=bandit.n_arms_dropped,
     )
 
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from vfbandits.http.access.client_certificate import CertifiedProtocol
 from vfbandits.http.hot import Answer, HotCall, Whole, find_call
 from vfbandits.http.refuse import problem_for
-from vfbandits.serving.decider import MOST_TOGETHER
+from vfbandits.serving.served import BATCH_SIZE
 
 _JSON: Final = "application/json"
 # Whoever sends one of these wants more of a server than the short way gives.
@@ -144,8 +144,8 @@ class Ranks:
     def _start(self, first: ShortWayProtocol) -> None:
         calls, self._calls = self._calls, []
         # More at a time would save little, and all would wait for the last.
-        for start in range(0, len(calls), MOST_TOGETHER):
-            task = first.loop.create_task(self._answer(calls[start : start + MOST_TOGETHER]))
+        for start in range(0, len(calls), BATCH_SIZE):
+            task = first.loop.create_task(self._answer(calls[start : start + BATCH_SIZE]))
             task.add_done_callback(first.tasks.discard)
             first.tasks.add(task)  # which a server that stops waits for
 

@@ -13,8 +13,7 @@ from vfbandits.journal.inbox.open import open_watch
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.journal.open import open_reader
 from vfbandits.journal.postgres.leader_watch import LeaderWatch
-from vfbandits.serving.active import ActiveService
-from vfbandits.serving.run import build_active
+from vfbandits.serving.build import Active, build_active
 from vfbandits.serving.tail import Tail
 from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.http import HttpSettings
@@ -133,10 +132,10 @@ class Trainer:
     # --- leading ------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
-        service = await self._take_over()
-        if service is None:
+        active = await self._take_over()
+        if active is None:
             return
-        served = ServedActive(self._settings, self._http, service, self._log, front=self._front)
+        served = ServedActive(self._settings, self._http, active, self._log, front=self._front)
         try:
             term = await asyncio.to_thread(self._watch.term)
             port, _ = await served.start()
@@ -154,17 +153,17 @@ class Trainer:
             self._log.error("leadership_lost", reason=reason)
             await self._pause(PAUSE_S)
 
-    async def _take_over(self) -> ActiveService | None:
+    async def _take_over(self) -> Active | None:
         try:
             build = partial(build_active, self._settings, self._log, self._supervisor)
-            service = await asyncio.to_thread(build)
+            active = await asyncio.to_thread(build)
         except JournalLossError:
             raise  # only an operator can say what is to become of it
         except JournalError as error:
             # Another one was quicker, or the database went away.
             await self._fail("cannot_lead", error)
             return None
-        return service
+        return active
 
     async def _until_over(self, served: ServedActive, term: int) -> str:
         """Wait until we are to stop, or must; returns why we must."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from vfbandits.campaign.events import Decided, LossAccepted, Moved
+from vfbandits.campaign.model import Model
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
-from vfbandits.journal.fold import Model
 from vfbandits.journal.lookup import decision_of
 from vfbandits.journal.verify import verify
 
@@ -52,7 +52,7 @@ def compact(
 
 def _still_needed(journal: Journal, position: int) -> set[int]:
     model = Model.restore(position, journal.load_snapshot(position))
-    wanted, cold = set(model.bandit.open_decisions), set(model.book.cold.positions)
+    wanted, cold = set(model.bandit.open_decisions), set(model.cold.positions)
     events: dict[DecisionId, list[int]] = {}
     moved: list[int] = []
     accepted: list[int] = []

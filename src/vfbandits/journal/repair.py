@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vfbandits.campaign.events import Decided, Event, Moved, SetAside
+from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.errors import JournalError, JournalLossError, RecordError
 from vfbandits.journal.base import Journal, JournalReader
-from vfbandits.journal.fold import MakeMove, Model, remask
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from vfbandits.campaign.events import Event, Forgotten, Moved, Resized, SetAside
+from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
 from vfbandits.journal.base import JournalReader
-from vfbandits.journal.fold import MakeMove, Model, remask
 
 MOST_PROBLEMS = 20
 _MAY_CHANGE = ("policy", "rng")
@@ -101,7 +101,7 @@ class _Check:
             self._compare(position, snapshots)
             on_step(position)
         at_end = self.model is not None and self.model.position == last
-        n_open = self.model.book.n_pending if self.model and at_end else None
+        n_open = self.model.n_pending if self.model and at_end else None
         if len(self.problems) >= MOST_PROBLEMS:
             self.problems[MOST_PROBLEMS - 1 :] = ["and more: reading was given up"]
         return Verification(

@@ -11,9 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Coroutine, Sequence
 from functools import partial
 
+import numpy as np
+
+from vfbandits.campaign.answer import decode_answer
+from vfbandits.campaign.machine import LEARNT
+from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.core.policy.registry import describe as describe_policy
-from vfbandits.errors import IdentityError, JournalError, LinkError, VFBanditsError, WireError
+from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import (
@@ -40,12 +45,13 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
-from vfbandits.serving.decisions import Decisions
+from vfbandits.serving.leader import Leader
 from vfbandits.serving.masks import Changes
-from vfbandits.serving.model import Model
 from vfbandits.serving.peer_tally import PeerTally
 from vfbandits.serving.presence import Presence
-from vfbandits.serving.repairs import RepairWatch
+from vfbandits.serving.rounds import Rounds
+from vfbandits.serving.served import Answered
+from vfbandits.serving.trials import Trials
 from vfbandits.settings.model import ModelSettings
 from vfbandits.telemetry.log import Logger, note
 from vfbandits.telemetry.supervised import Supervised, Supervisor
@@ -62,29 +68,28 @@ MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE)
 
 
 class ActiveService:
-    """A role, a model and a listener; ``decide`` and ``reward`` may be called in process too."""
+    """A role, a model and a listener; ``choose`` and ``learn`` are for callers in this process."""
 
     def __init__(
         self,
         role: ActiveParticipant,
-        model: Model,
         model_settings: ModelSettings,
         changes: Changes,
         *,
         features: Features | None,
         log: Logger,
-        snapshot_every: int = 0,
     ) -> None:
         self.role = role
         self.supervisor = Supervisor(log)
         self._ticking: Supervised | None = None
         self.counts: Counter[str] = Counter()
         self._tallies: defaultdict[str, PeerTally] = defaultdict(PeerTally)
-        self.decisions = Decisions(role, model, model_settings, features, self._carry_out)
+        self.rounds = Rounds(role, features, self._carry_out)
+        self.leaders: dict[str, Leader] = {}
+        self._trials = Trials(model_settings, self.rounds, role)
         self._model_settings = model_settings
         self._changes = changes
         self._log = log
-        self._snapshot_every = snapshot_every
         self._links: dict[str, Link] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -120,7 +125,7 @@ class ActiveService:
         """Take no new decisions, finish those under way, then close everything."""
         self._is_stopping = True
         try:
-            await asyncio.wait_for(self.decisions.batches.quiet(), GRACE_S)
+            await asyncio.wait_for(self.rounds.batches.quiet(), GRACE_S)
         except TimeoutError:
             self._log.warning("stopped_early", seconds=GRACE_S)
         if self._listener is not None:
@@ -130,8 +135,7 @@ class ActiveService:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.decisions.model.close()
-        decisions = sum(model.n_decisions for model in self.decisions.models.values())
+        decisions = sum(leader.durable.n_decisions for leader in self.leaders.values())
         self._log.info("stopped", decisions=decisions)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -140,17 +144,9 @@ class ActiveService:
         task.add_done_callback(self._tasks.discard)
 
     async def _tick_for_ever(self) -> None:
-        repairs = RepairWatch(self._log)
         while True:
             await asyncio.sleep(self.role.patience.ping_every_s / 2.0)
             self._tick()
-            model = self.decisions.model
-            repairs.look("default", model.bandit)
-            if self._snapshot_every and model.since_snapshot >= self._snapshot_every:
-                try:
-                    await model.snapshot()
-                except JournalError as error:  # participants must be pinged all the same
-                    self._log.error("snapshot_failed", reason=str(error))
 
     def _tick(self) -> None:
         self._carry_out(self.role.tick(time.monotonic()))
@@ -221,7 +217,7 @@ class ActiveService:
             if isinstance(todo, Send):
                 self._send(todo)
             elif isinstance(todo, Gathered):
-                self.decisions.batches.deliver(todo)
+                self.rounds.batches.deliver(todo)
             elif isinstance(todo, Note):
                 self._note(todo)
             elif isinstance(todo, Close):
@@ -289,9 +285,23 @@ class ActiveService:
         self._allow(peer, MAY_DECIDE)
         if self._is_stopping:
             raise LinkError("the active participant is stopping; ask again in a moment")
-        reply = await self.decisions.decide(request)
+        return await self.choose(request)
+
+    async def choose(self, request: DecideRequest) -> DecideReply:
+        """As ``decide``, for a caller in this process."""
+        started = time.perf_counter()
+        query = query_of(request)
+        leader = self._leader_of(request.trial)
+        if request.trial:  # a run is made once: an answer of before would be compared with itself
+            leader.model.bandit.pending.new_name(request.decision_id)
+        (result,) = await leader.decide_many([query])
+        if not isinstance(result, Answered):
+            raise result
         self.counts["trial_decisions"] += bool(request.trial)
-        return reply
+        return _reply(result, query, seconds=time.perf_counter() - started)
+
+    def _leader_of(self, trial: int) -> Leader:
+        return self._trials[trial] if trial else self.leaders[DEFAULT]
 
     async def gather(self, peer: Peer, request: GatherRequest) -> GatherReplies:
         """The masked contexts of decisions that are made in a ranker, which is one of us."""
@@ -301,7 +311,7 @@ class ActiveService:
         outcomes = [_gatherable(one) for one in request.requests]
         good = [one for one in outcomes if isinstance(one, DecideRequest)]
         self.counts["gathered"] += len(good)
-        gathered = iter(await self.decisions.gather(good))
+        gathered = iter(await self.rounds.gather([*map(query_of, good)]))
         return GatherReplies(
             tuple([next(gathered) if isinstance(o, DecideRequest) else o for o in outcomes])
         )
@@ -309,7 +319,12 @@ class ActiveService:
     async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
         """Learn a reward (applications)."""
         self._allow(peer, MAY_DECIDE)
-        reply = await self.decisions.reward(request)
+        return await self.learn(request)
+
+    async def learn(self, request: RewardRequest) -> RewardReply:
+        """As ``reward``, for a caller in this process."""
+        status = await self._leader_of(request.trial).reward(request.decision_id, request.value)
+        reply = RewardReply(status == LEARNT)
         self.counts["trial_rewards"] += bool(request.trial) and reply.learnt
         return reply
 
@@ -348,14 +363,13 @@ class ActiveService:
 
     def _describe_models(self) -> dict[str, object]:
         """Counts of all campaigns, whichever way their requests come in."""
-        models = self.decisions.models
         campaigns = {
             name: {
-                "decisions": model.n_decisions,
-                "rewards": model.n_rewards,
-                "waiting_for_reward": model.n_pending,
+                "decisions": leader.durable.n_decisions,
+                "rewards": leader.durable.n_rewards,
+                "waiting_for_reward": leader.n_waiting,
             }
-            for name, model in models.items()
+            for name, leader in self.leaders.items()
         }
         total = {key: sum(one[key] for one in campaigns.values()) for key in campaigns[DEFAULT]}
         pending = total.pop("waiting_for_reward")
@@ -399,14 +413,48 @@ class ActiveService:
 
     async def _put_into_force(self, changed: Changed, signed: bytes) -> None:
         """Between two rounds: the model moves, then everybody is told."""
-        batches = self.decisions.batches
+        batches = self.rounds.batches
         await batches.pause()
         try:
-            await self.decisions.move(changed.remask.R, epoch=changed.epoch, note=signed)
+            # The first leads: should the process die before the others have it, they get it there.
+            for leader in self.leaders.values():
+                await leader.durable.move(changed.remask.R, epoch=changed.epoch, note=signed)
+            self._trials.clear()
             self._carry_out(self.role.finish_change())
             self._changes.finish(self.role)
         finally:
-            batches.resume(row_bytes=self.decisions.row_bytes(self.role))
+            batches.resume(row_bytes=self.rounds.row_bytes(self.role))
+
+
+def query_of(request: DecideRequest) -> Query:
+    """What an application asks over gRPC."""
+    return Query(
+        request.user,
+        request.arms,
+        request.decision_id or None,
+        request.own,
+        request.arm_features,
+        trial=request.trial,
+    )
+
+
+def _reply(result: Answered, query: Query, *, seconds: float) -> DecideReply:
+    answer = decode_answer(result.answer)
+    by_arm = {one.id: one for one in answer.ranking}
+    ranking = [by_arm[arm] for arm in query.arms]
+    index = query.arms.index(answer.arm)
+    return DecideReply(
+        answer.event_id,
+        answer.arm,
+        index,
+        ranking[index].probability,
+        np.array([one.score for one in ranking]).tobytes(),
+        np.array([one.estimate for one in ranking]).tobytes(),
+        tuple(answer.contributors),
+        answer.epoch,
+        result.bytes_received,
+        seconds,
+    )
 
 
 def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:

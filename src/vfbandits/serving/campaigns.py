@@ -6,7 +6,7 @@ from functools import partial
 
 from vfbandits.errors import JournalError, UnknownEventError
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import Campaign
+from vfbandits.serving.leader import Leader
 from vfbandits.serving.repairs import RepairWatch
 from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.supervised import Supervised, Supervisor
@@ -19,7 +19,7 @@ class Campaigns:
 
     def __init__(
         self,
-        campaigns: Iterable[Campaign],
+        campaigns: Iterable[Leader],
         *,
         log: Logger,
         snapshot_every: int,
@@ -33,11 +33,11 @@ class Campaigns:
         self._ticking: list[Supervised] = []
         self.is_stopping = False
 
-    def __iter__(self) -> Iterator[Campaign]:
+    def __iter__(self) -> Iterator[Leader]:
         """All of them, the default first."""
         return iter(self._by_name.values())
 
-    def __getitem__(self, name: str) -> Campaign:
+    def __getitem__(self, name: str) -> Leader:
         """The campaign of this name."""
         if name not in self._by_name:
             known = ", ".join(self._by_name)
@@ -53,7 +53,7 @@ class Campaigns:
         """Why no traffic should come, if there is a reason."""
         if self.is_stopping:
             return ["the server is stopping"]
-        broken = [(campaign.name, campaign.model.broken_by) for campaign in self]
+        broken = [(campaign.name, campaign.durable.broken_by) for campaign in self]
         return [f"campaign {name!r}: {reason}" for name, reason in broken if reason is not None]
 
     def start(self) -> None:
@@ -68,9 +68,9 @@ class Campaigns:
         for task in self._ticking:
             await task.stop()
         for campaign in self:
-            await campaign.model.close()
+            await campaign.durable.close()
 
-    async def _tick_for_ever(self, campaign: Campaign) -> None:
+    async def _tick_for_ever(self, campaign: Leader) -> None:
         while True:
             await asyncio.sleep(SETTLE_EVERY_S)
             try:
@@ -78,8 +78,8 @@ class Campaigns:
                     pass
                 while await campaign.expire_arms():
                     pass
-                if self._snapshot_every <= campaign.model.since_snapshot:
-                    await campaign.model.snapshot()
+                if 0 < self._snapshot_every <= campaign.durable.since_snapshot:
+                    await campaign.durable.snapshot()
                 self._repairs.look(campaign.name, campaign.model.bandit)
             except JournalError as error:
                 # It is not ready from now on, which ``problems`` says; the others go on.

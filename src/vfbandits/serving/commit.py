@@ -45,7 +45,7 @@ class GroupCommit:
         self._is_busy = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
 
-    def refuse_unless_well(self) -> None:
+    def check_healthy(self) -> None:
         """Raise once a commit has failed."""
         if self.broken_by is not None:
             raise JournalError(
@@ -63,7 +63,7 @@ class GroupCommit:
 
         To cancel the waiting takes nothing back: the events are committed all the same.
         """
-        self.refuse_unless_well()
+        self.check_healthy()
         if not self._events and not self._is_busy:
             return
         loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ class GroupCommit:
             self._gather(loop, 0, MOST_TURNS)
         await waiter
 
-    def break_off(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """Refuse everything from now on, and tell those who wait."""
         if self.broken_by is None:
             self.broken_by = reason
@@ -124,7 +124,7 @@ class GroupCommit:
             last = writing.result()
             error = JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
         if error is not None:
-            self.break_off(str(error) if isinstance(error, JournalError) else type(error).__name__)
+            self.fail(str(error) if isinstance(error, JournalError) else type(error).__name__)
             return
         self.n_commits += 1
         self.n_events += n_events

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from vfbandits.campaign.carry import carried
 from vfbandits.campaign.events import Activated, Configured, Decided, Moved, Reported
 from vfbandits.errors import JournalError, VFBanditsError, WireError
 from vfbandits.journal.inbox.base import KEPT_S, Inbox, Waiting
-from vfbandits.serving.carry import carried
-from vfbandits.serving.leader import Campaign
+from vfbandits.serving.leader import Leader
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 AT_ONCE = 500
@@ -46,7 +46,7 @@ class Consumer:
 
     def __init__(
         self,
-        campaign: Campaign,
+        campaign: Leader,
         inbox: Inbox,
         hearers: Hearers,
         *,
@@ -160,7 +160,7 @@ class Consumer:
         """Ids of those that the log has already: the last leader died before it could say so."""
         if not decided:
             return frozenset()
-        found = await self._campaign.model.find_many([one.decision_id for one in decided])
+        found = await self._campaign.durable.find_many([one.decision_id for one in decided])
         return frozenset(decision_id for decision_id, past in found.items() if past)
 
     async def _apply_all(
@@ -206,7 +206,7 @@ class Consumer:
 
     async def _read_moves(self, decided: Sequence[Decided]) -> None:
         """Have the changes of masks at hand that these decisions have missed."""
-        model = self._campaign.model
+        model = self._campaign.durable
         missed = min((one.epoch for one in decided), default=model.epoch)
         first, last = self._spanned
         if missed < model.epoch and not first <= missed <= model.epoch == last:
@@ -238,7 +238,7 @@ class Consumer:
             await campaign.configure(json.loads(event.settings))
 
     def _carried(self, event: Decided) -> Decided:
-        model = self._campaign.model
+        model = self._campaign.durable
         if event.epoch < model.epoch != self._spanned[1]:
             raise JournalError("the masks have changed meanwhile; again, with the new ones")
         return carried(event, self._moves, epoch=model.epoch, layout=model.bandit.layout)

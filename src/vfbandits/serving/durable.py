@@ -1,4 +1,4 @@
-"""A bandit that survives a kill: every decision and reward is in the log before it is answered.
+"""A bandit that survives a kill: a campaign, and the journal that all of its events go to.
 
 The model in memory changes at once, the answer waits for the log.  So a decision may rest on a
 reward that is not durable yet; but its event stands behind that reward in the log, and when it
@@ -10,62 +10,60 @@ the log or not; a reward sent again is learnt once either way.
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.campaign.events import (
-    Activated,
     ArmsDropped,
-    Configured,
     Decided,
     Event,
     Forgotten,
     Found,
     Moved,
-    Recalled,
-    Reported,
-    Retracted,
     Rewarded,
 )
 from vfbandits.campaign.history import History
-from vfbandits.campaign.pending import Book
-from vfbandits.core.arrays import Vector
+from vfbandits.campaign.machine import Campaign, refuse_other_reward
+from vfbandits.campaign.model import MakeMove, Model, remask
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.bandit import ALONE, Bandit
 from vfbandits.core.decision import ArmId, Decision, DecisionId
-from vfbandits.core.move import Move
-from vfbandits.core.reward import Observation, as_reward
+from vfbandits.core.pending import Pending
+from vfbandits.core.reward import as_reward
 from vfbandits.errors import (
     ArmError,
-    ConflictError,
     ContextError,
     JournalError,
     RecordError,
     RewardError,
     SettingError,
     UnknownDecisionError,
-    UnknownEventError,
-    VFBanditsError,
 )
 from vfbandits.journal.base import Journal
-from vfbandits.journal.fold import MakeMove, Model, Recovery, recover, remask
 from vfbandits.journal.places import events_at
+from vfbandits.journal.recover import Recovery, recover
 from vfbandits.journal.repair import readable
 from vfbandits.serving.commit import GroupCommit
-from vfbandits.serving.grouped import Grouped
-from vfbandits.serving.showing import Kept, Showing, decided_of
-from vfbandits.serving.turns import Turns
+from vfbandits.serving.concurrency import Batcher, KeyedLock
 
 MOVES_KEPT = 4
-LIFTS_KEPT = 16
-NO_OLDER_MOVES: Final = (float("inf"), list[tuple[int, Moved]]())
+# An event that does not fit is refused with one of these, and has changed nothing.
+HARMLESS = (ArmError, ContextError, RewardError, SettingError, UnknownDecisionError)
 _TEXT = {str}
+
+
+class OlderMoves(NamedTuple):
+    """Mask changes that were read from the journal: all of those behind ``after`` up to ``to``."""
+
+    after: int
+    to: int
+    moves: list[tuple[int, Moved]]
 
 
 class DurableBandit:
@@ -107,26 +105,23 @@ class DurableBandit:
     ) -> None:
         self.recovery = recovery
         self.has_failed = False
+        self.campaign = Campaign(model, _plain_settings(model.bandit))
         self._make_model = make_model
-        self._model = model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup: Grouped[tuple[DecisionId, ...], dict[DecisionId, Found] | RecordError]
-        self._lookup = Grouped.in_thread(self._find_all)
+        self._lookup: Batcher[tuple[DecisionId, ...], dict[DecisionId, Found] | RecordError]
+        self._lookup = Batcher.in_thread(self._find_all)
         self._log_probabilities = log_probabilities
         self._clock = clock
         self._is_closed = False
         self._snapshot_position = recovery.start or 0
-        self._replayed = (model.book.n_decided, model.book.n_learnt)
+        self._replayed = (model.n_decided, model.n_learnt)
         self._one_snapshot = asyncio.Lock()
-        self._one_retraction = asyncio.Lock()
         self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
         self.n_recalled = 0
-        self._turns: Turns = Turns()
-        self._lifts: dict[int, Move] = {}
+        self.locks: KeyedLock = KeyedLock()
         self._one_read = asyncio.Lock()
-        self._older: tuple[float, list[tuple[int, Moved]]] = NO_OLDER_MOVES
-        self._follow_moves: list[list[tuple[int, Moved]]] = []
+        self._older_moves = OlderMoves(0, 0, [])
 
     @classmethod
     def open(
@@ -174,50 +169,35 @@ class DurableBandit:
         )
 
     @property
-    def bandit(self) -> Bandit:
-        """The model in memory, for reading; it may be ahead of what is durable, never behind."""
-        self._refuse_unless_well()
-        return self._model.bandit
+    def model(self) -> Model:
+        """The model in memory, for reading, even when nothing is taken any more."""
+        return self.campaign.model
 
     @property
-    def book(self) -> Book:
-        """The events that wait for a reward, for reading; as far ahead as the model is."""
-        return self._model.book
+    def bandit(self) -> Bandit:
+        """The bandit in memory, for reading; it may be ahead of what is durable, never behind."""
+        self._check_healthy()
+        return self.model.bandit
+
+    @property
+    def pending(self) -> "OrderedDict[DecisionId, Pending]":
+        """The pending decisions in memory, for reading."""
+        return self.model.pending
 
     @property
     def n_pending(self) -> int:
-        """Decisions that wait for a reward, in memory or not."""
-        return self._model.book.n_pending
-
-    @property
-    def norm(self) -> float:
-        """The length of theta; told even when nothing is taken any more."""
-        return self._model.bandit.estimate_norm()
-
-    @property
-    def repairs(self) -> int:
-        """How often the model was put right after numbers too large for float64."""
-        return self._model.bandit.n_repairs
-
-    @property
-    def n_arms(self) -> int:
-        """Arms with a model of their own, in layout "disjoint"."""
-        return self._model.bandit.n_arms
-
-    @property
-    def n_arms_dropped(self) -> int:
-        """Arms whose model was let go."""
-        return self._model.bandit.n_arms_dropped
+        """Pending decisions, in memory or not."""
+        return self.model.n_pending
 
     @property
     def epoch(self) -> int:
         """Of the masks that contexts must be behind."""
-        return self._model.epoch
+        return self.model.epoch
 
     @property
     def note(self) -> bytes:
         """What the last ``move`` left for the caller."""
-        return self._model.note
+        return self.model.note
 
     @property
     def broken_by(self) -> str | None:
@@ -237,17 +217,55 @@ class DurableBandit:
     @property
     def n_decisions(self) -> int:
         """Decisions since it was opened, here or in another process."""
-        return self._model.book.n_decided - self._replayed[0]
+        return self.model.n_decided - self._replayed[0]
 
     @property
     def n_rewards(self) -> int:
         """Rewards learnt since it was opened."""
-        return self._model.book.n_learnt - self._replayed[1]
+        return self.model.n_learnt - self._replayed[1]
 
     @property
     def commits(self) -> tuple[int, int]:
         """How many commits were made since it was opened, and of how many events."""
         return self._commit.n_commits, self._commit.n_events
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def append(self, event: Event) -> None:
+        """Make an event happen; nobody may be told of it before ``flush`` has returned.
+
+        An event that does not fit is refused, and nothing is changed.
+        """
+        self._check_healthy()
+        position = self._commit.position + 1
+        # A mask change that fails half-way has changed something, whatever the error is.
+        with self._or_fail(() if isinstance(event, Moved) else HARMLESS):
+            self.campaign.apply(position, event)
+        if isinstance(event, Moved):
+            self.recent_moves.append(event)
+        elif isinstance(event, Rewarded) and event.recalled is not None:
+            self.n_recalled += 1
+        self._commit.add(event)
+
+    def enter(self, event: Decided) -> None:
+        """Append a decision that another process made with this model.
+
+        Its context must be behind the masks of ``epoch``.  An id that was used before is refused.
+        """
+        if event.epoch != self.epoch:
+            raise SettingError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
+        self.append(event)
+
+    async def log(self, event: Event) -> None:
+        """Make an event happen; returns when it is durable."""
+        self.append(event)
+        await self._commit.flush()
+
+    async def flush(self) -> None:
+        """Wait until all that was said so far is durable."""
+        await self._commit.flush()
+
+    # --- a bandit's own methods -------------------------------------------------------------------
 
     async def decide(
         self,
@@ -258,293 +276,132 @@ class DurableBandit:
         decision_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
         user: str | None = None,
-        showing: Showing | None = None,
     ) -> Decision:
         """Choose an arm, as ``Bandit.decide``; returns when the decision is durable."""
-        decision = self.decide_soon(
-            contexts,
-            arms=arms,
-            arm_features=arm_features,
-            decision_id=decision_id,
-            contributors=contributors,
-            user=user,
-            showing=showing,
-        )
-        await self._commit.flush()
-        return decision
-
-    def decide_soon(
-        self,
-        contexts: ArrayLike,
-        *,
-        arms: Sequence[ArmId] | None = None,
-        arm_features: ArrayLike | None = None,
-        decision_id: str | None = None,
-        contributors: tuple[str, ...] = ALONE,
-        user: str | None = None,
-        showing: Showing | None = None,
-    ) -> Decision:
-        """Choose an arm; nobody may be told of it before ``flush`` has returned."""
-        self._refuse_unless_well()
+        self._check_healthy()
         if {*map(type, contributors)} - _TEXT:
             raise SettingError(f"contributors must be names, got {contributors!r}")
         if user is not None and not isinstance(user, str):
             raise SettingError(f"user must be text or None, got {type(user).__name__}")
-        decision = self._model.bandit.decide(
+        bandit = self.model.bandit
+        decision, seen, root = bandit.propose(
             contexts,
             arms=arms,
             arm_features=arm_features,
             decision_id=decision_id,
             contributors=contributors,
-            shown=None if showing is None else showing.forced,
+            draws=bandit.draws,
         )
-        bandit, epoch, at = self._model.bandit, self._model.epoch, self._clock()
-        try:
-            kept = self._plain(decision) if showing is None else showing.keep(decision)
-            event = decided_of(bandit, decision, kept, user=user, epoch=epoch, at=at)
-            self._model.book.apply(event, self._commit.position + 1)
-        except Exception as error:
-            self._fail(error)
-            raise
-        self._commit.add(event)
+        event = Decided(
+            decision_id=decision.id,
+            arm=decision.arm,
+            index=decision.index,
+            x=seen.x,
+            model=seen.model,
+            probability=decision.probability if self._log_probabilities else None,
+            contributors=contributors,
+            epoch=self.epoch,
+            user=user,
+            at=self._clock(),
+            root=root,
+        )
+        await self.log(event)
         return decision
 
-    def enter_soon(self, event: Decided) -> None:
-        """Take in a decision that another process made with this model; ``flush`` makes it durable.
-
-        Its context must be behind the masks of ``epoch``.  An id that was used before is refused.
-        """
-        self._refuse_unless_well()
-        if event.epoch != self.epoch:
-            raise SettingError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
-        with self._or_break_off(SettingError, ContextError, ArmError):
-            seen = Observation(event.x, event.model)
-            self._model.bandit.recall(event.decision_id, seen, root=event.root)
-            self._model.book.apply(event, self._commit.position + 1)
-        self._commit.add(event)
-
-    async def reward(
-        self,
-        decision: Decision | DecisionId,
-        value: float,
-        *,
-        reward_id: str | None = "",
-        at: float | None = None,
-        past: History | None = None,
-    ) -> bool:
+    async def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
-        ``reward_id`` and ``at``, when it came, are only logged; the id is None for one that nobody
-        sent.  False, and nothing is changed, when this very reward was learnt before; a different
-        one is refused.  Both answers, too, wait until the first reward is durable.
-
-        A decision that is no longer in memory is found in the log, unless ``past`` is what the
-        log has of it, and carried to the masks in force.
+        False, and nothing is changed, when this very reward was learnt before; a different one is
+        refused.  Both answers, too, wait until the first reward is durable.  A decision that is no
+        longer in memory is found in the journal, and carried to the masks in force.
         """
-        self._refuse_unless_well()
+        self._check_healthy()
         key = decision.id if isinstance(decision, Decision) else decision
-        if not self._model.bandit.knows(key):
-            came = self._clock() if at is None else at
-            new = Rewarded(key, as_reward(value), came, reward_id)
-            return await self._reward_recalled(new, past)
-        try:
-            with self._or_break_off(UnknownDecisionError, RewardError):
-                is_new = self._model.bandit.reward(key, value)
-        except RewardError:
+        reward, pending = as_reward(value), self.model.bandit.pending
+        if key in pending.open:
+            await self.log(Rewarded(key, reward, self._clock()))
+            return True
+        if key in pending.settled:
             await self._commit.flush()
-            raise
-        if is_new:
-            self._model.book.learnt(key)
-            came = self._clock() if at is None else at
-            await self._log(Rewarded(key, as_reward(value), came, reward_id))
-        else:
-            await self._commit.flush()
-        return is_new
-
-    async def retract(self, decision_id: DecisionId, *, by: str) -> float:
-        """Take back the reward that a decision has taught; returns it when that is durable.
-
-        Exact up to rounding: the model is as if the reward had never come.  The decision stays
-        closed, and the same reward again changes nothing.  Refused under forgetting
-        (``discount`` below 1), and where the journal no longer has the decision, or the changes of
-        masks since.  ``by`` is who asks for it.
-        """
-        if self._model.bandit.options["discount"] < 1.0:
-            raise SettingError(
-                "a reward is taken back exactly only without forgetting, got discount "
-                f"{self._model.bandit.options['discount']}"
-            )
-        async with self._one_retraction:
-            past = History.of(await self.find(decision_id))
-            if past is None:
-                raise UnknownEventError(
-                    f"wanted an event that was ranked here, got {decision_id!r}"
-                )
-            value = past.learnt
-            if value is None:
-                raise ConflictError(
-                    f"event {decision_id!r} needs a reward that was learnt, got an event that is "
-                    f"{past.status}; nothing was changed"
-                )
-            await self._refuse_if_dropped(past.decided)
-            seen = await self._carried(past.decided)
-            with self._or_break_off(SettingError, ContextError, ArmError):
-                self._model.bandit.retract(seen, value)
-                self._model.book.retracted()
-            model, epoch, at = seen.model, self._model.epoch, self._clock()
-            await self._log(Retracted(decision_id, value, seen.x, model, epoch, at, by))
-        return value
-
-    async def _refuse_if_dropped(self, decided: Decided) -> None:
-        """An arm's model that was let go has taken the reward with it."""
-        if decided.model is None:
-            return
-
-        def is_dropped() -> bool:
-            kept = self._journal.remains()
-            whole = self._journal.read(after=self._journal.compacted_to)
-            is_learnt = False
-            for _, event in chain(kept, whole):
-                if isinstance(event, Rewarded) and event.decision_id == decided.decision_id:
-                    is_learnt = True
-                elif is_learnt and isinstance(event, ArmsDropped) and decided.model in event.arms:
-                    return True
+            refuse_other_reward(key, pending.settled.get(key, reward), reward)
             return False
+        async with self.locks[key]:
+            return await self._reward_recalled(key, reward)
 
-        if await asyncio.to_thread(is_dropped):
-            raise ConflictError(
-                f"event {decided.decision_id!r} has taught a model of arm {decided.model!r} that "
-                "was let go since, and its reward with it; nothing was changed"
-            )
-
-    async def _carried(self, decided: Decided) -> Observation:
-        """What a decision left to learn from, behind the masks of now."""
-        between: list[Moved] = []
-        read_at = decided.epoch
-        while read_at != self._model.epoch:  # they may change while the journal is read
-            read_at = self._model.epoch
-            await self._commit.flush()
-            wanted = range(decided.epoch + 1, read_at + 1)
-            between = [moved for moved in await self.moves() if moved.epoch in wanted]
-            if [moved.epoch for moved in between] != list(wanted):
-                raise ConflictError(
-                    f"event {decided.decision_id!r} was decided behind masks of epoch "
-                    f"{decided.epoch}, wanted every change of masks up to {read_at}, got "
-                    f"{len(between)}: the journal no longer has the others"
-                )
-        seen = Observation(decided.x, decided.model)
-        for moved in between:
-            seen = self._model.bandit.carry(seen, self._model.make_move(moved.matrix))
-        return seen
-
-    async def forget(self, decision: Decision | DecisionId, *, past: History | None = None) -> None:
-        """Drop an open decision whose reward will never come; returns when that is durable.
-
-        ``past`` is what the log has of it, if that is known.
-        """
-        self._refuse_unless_well()
-        key = decision.id if isinstance(decision, Decision) else decision
-        if self._model.bandit.knows(key):
-            self._model.bandit.forget(key)
-            self._model.book.close(key)
-            await self._log(Forgotten(key))
-            return
-        async with self._turns[key]:
-            past = await self._past(key, past)
-            if past is None or not past.is_open:
-                raise UnknownDecisionError(f"there is no open decision {key!r} to forget")
-            self._model.book.close(key, opened=past.position)
-            await self._log(Forgotten(key, past.position))
-
-    async def _reward_recalled(self, new: Rewarded, past: History | None) -> bool:
-        """Learn the reward of a decision that has left memory, from what the log has of it."""
-        key, value = new.decision_id, new.value
-        async with self._turns[key]:
-            past = await self._past(key, past)
-            if self._model.bandit.knows(key):  # somebody was quicker
-                return await self.reward(key, value, reward_id=new.reward_id, at=new.at)
+    async def _reward_recalled(self, key: DecisionId, reward: float) -> bool:
+        """Learn the reward of a decision that has left memory."""
+        event = None
+        while event is None:
+            past = await self.past(key)
             if past is not None and past.learnt is not None:
-                if past.learnt != value:
-                    raise RewardError(
-                        f"decision {key!r} already has the reward {past.learnt}, got {value}; "
-                        "nothing was changed"
-                    )
+                refuse_other_reward(key, past.learnt, reward)
                 return False
             if past is None or not past.is_open:
                 raise UnknownDecisionError(
                     f"a reward needs an open decision, got id {key!r}, which was never made, was "
                     "forgotten, or is no longer in the log"
                 )
-            x = await self._carried_since(past)
-            self._refuse_unless_well()
-            recalled = Recalled(past.position, x, past.decided.model)
-            with self._or_break_off(SettingError, ContextError, ArmError, RewardError):
-                self._model.learn_recalled(key, recalled, value)
-            self.n_recalled += 1
-            await self._log(replace(new, recalled=recalled))
+            event = self.campaign.learn(key, reward, "", self._clock(), past)
+        await self.log(event)
         return True
 
-    async def _past(self, key: DecisionId, known: History | None) -> History | None:
-        """What the log has of a decision; ``known`` will do as long as it is pending."""
-        if known is not None and self._model.book.cold.due(known.position) is not None:
-            return known
-        return History.found((await self.find_placed([key]))[key])
+    async def forget(self, decision: Decision | DecisionId) -> None:
+        """Drop an open decision whose reward will never come; returns when that is durable."""
+        self._check_healthy()
+        key = decision.id if isinstance(decision, Decision) else decision
+        if self.model.bandit.knows(key):
+            await self.log(Forgotten(key))
+            return
+        async with self.locks[key]:
+            past = await self.past(key)
+            if past is None or not past.is_open:
+                raise UnknownDecisionError(f"there is no open decision {key!r} to forget")
+            await self.log(Forgotten(key, past.position))
 
-    async def _carried_since(self, past: History) -> Vector:
-        """The context of a decision, behind the masks in force when this returns."""
-        opened, moves = past.position, self._model.moves
-        if opened < self._model.moves_after:  # one whose wait has no end
-            async with self._one_read:
-                if opened < self._older[0]:
-                    await self._read_older_moves(opened)
-            moves = self._older[1]
-        x = past.decided.x
-        for position, moved in moves:
-            if position > opened:
-                x = self._lifted(position, moved).vector(x)
-        return x
+    async def retract(self, decision_id: DecisionId, *, by: str) -> float:
+        """Take back the reward that a decision has taught; returns it when that is durable.
 
-    async def _read_older_moves(self, after: int) -> None:
-        """Have all changes of masks behind this position at hand, from now on."""
-        arriving: list[tuple[int, Moved]] = []
-        self._follow_moves = [arriving]
-        await self._commit.flush()
-        read = await asyncio.to_thread(self._moves_behind, after)
-        last = read[-1][0] if read else 0
-        moves = read + [one for one in arriving if one[0] > last]
-        self._older, self._follow_moves = (after, moves), [moves]
+        Exact up to rounding: the model is as if the reward had never come.  The decision stays
+        closed, and the same reward again changes nothing.  Refused under forgetting
+        (``discount`` below 1), and where the journal no longer has the decision, or the mask
+        changes since.  ``by`` is who asks for it.
+        """
+        async with self.locks[decision_id]:
+            while True:
+                past = await self.past(decision_id)
+                epoch = self.epoch
+                if past is not None and past.learnt is not None:
+                    past.moves = await self._moves_behind(0)
+                    past.is_arm_dropped = await self._is_arm_dropped(past.decided)
+                if epoch == self.epoch:  # the masks may change while the journal is read
+                    break
+            now = self._clock()
+            verdict = self.campaign.retract(str(decision_id), by=by, now=now, past=past)
+            if verdict.event is not None:
+                await self.log(verdict.event)
+        return verdict.value
 
-    def _lifted(self, position: int, moved: Moved) -> Move:
-        if position not in self._lifts:
-            if len(self._lifts) >= LIFTS_KEPT:
-                self._lifts.clear()
-            move = self._model.make_move(moved.matrix)
-            self._lifts[position] = self._model.bandit.lift(move)
-        return self._lifts[position]
+    async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
+        """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
 
-    def _moves_behind(self, position: int) -> list[tuple[int, Moved]]:
-        journal = self._journal
-        after = journal.compacted_to
-        events = chain(journal.remains(position), journal.read(max(after, position)))
-        return [(at, event) for at, event in events if isinstance(event, Moved)]
+        ``matrix`` is R (new dim, dim).  The move is made of it by the ``make_move`` of ``open``,
+        here as when the journal is replayed: the same function of the same bytes.
+        """
+        self._check_healthy()
+        if not isinstance(note, bytes):
+            raise SettingError(f"note must be bytes, got {type(note).__name__}")
+        remasking = np.array(matrix, dtype=np.float64, order="C")
+        await self.log(self.campaign.change_masks(remasking, epoch=epoch, note=note))
 
-    async def drop_arms(self, arms: Sequence[ArmId], *, at: float) -> None:
-        """Let the models of these arms go (layout "disjoint"); returns when that is durable."""
-        self._refuse_unless_well()
-        event = ArmsDropped(tuple(arms), at)
-        with self._or_break_off(SettingError):
-            self._model.drop_arms(event)
-        await self._log(event)
+    # --- the journal ------------------------------------------------------------------------------
 
-    async def flush(self) -> None:
-        """Wait until all that was said so far is durable."""
-        await self._commit.flush()
-
-    async def record(self, event: Activated | Reported | Configured) -> None:
-        """Log what the book takes note of and the model does not learn from."""
-        self._refuse_unless_well()
-        self._model.book.apply(event, self._commit.position + 1)
-        await self._log(event)
+    async def past(self, decision_id: DecisionId) -> History | None:
+        """All that the journal has of a decision, with what ``Campaign`` needs to learn from it."""
+        past = History.found((await self.find_placed([decision_id]))[decision_id])
+        if past is not None and past.is_open and past.position < self.model.moves_after:
+            older = await self._read_older_moves(past.position)
+            past.moves, past.moves_to = older.moves, older.to
+        return past
 
     async def find(self, decision_id: DecisionId) -> list[Event]:
         """All that the log has of a decision; returns when that is durable."""
@@ -560,9 +417,9 @@ class DurableBandit:
 
     async def find_placed(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """As ``find_many``, each event with its position."""
-        self._refuse_unless_well()
+        self._check_healthy()
         await self._commit.flush()
-        found = await self._lookup.ask(tuple(ids))
+        found = await self._lookup.submit(tuple(ids))
         if isinstance(found, RecordError):
             raise found
         return {decision_id: found[decision_id] for decision_id in ids}
@@ -589,12 +446,45 @@ class DurableBandit:
             return error
 
     async def moves(self) -> list[Moved]:
-        """The changes of masks that the log still has, in order."""
+        """The mask changes that the log still has, in order."""
+        return [moved for _, moved in await self._moves_behind(0)]
 
-        def read() -> list[Moved]:
+    async def _moves_behind(self, position: int) -> list[tuple[int, Moved]]:
+        """The mask changes behind a position, durable ones, each with its own."""
+
+        def read() -> list[tuple[int, Moved]]:
+            journal = self._journal
+            after = max(journal.compacted_to, position)
+            events = chain(journal.remains(position), journal.read(after))
+            return [(at, event) for at, event in events if isinstance(event, Moved)]
+
+        await self._commit.flush()
+        return await asyncio.to_thread(read)
+
+    async def _read_older_moves(self, after: int) -> OlderMoves:
+        """Mask changes behind a position that the model no longer has, and perhaps later ones."""
+        async with self._one_read:
+            older = self._older_moves
+            if not older.after <= after or older.to < self.model.moves_after:
+                to = self._commit.position
+                self._older_moves = OlderMoves(after, to, await self._moves_behind(after))
+            return self._older_moves
+
+    async def _is_arm_dropped(self, decided: Decided) -> bool:
+        """Whether the model of an arm was let go since, and has taken the reward with it."""
+        if decided.model is None:
+            return False
+
+        def read() -> bool:
             kept = self._journal.remains()
             whole = self._journal.read(after=self._journal.compacted_to)
-            return [event for _, event in chain(kept, whole) if isinstance(event, Moved)]
+            is_learnt = False
+            for _, event in chain(kept, whole):
+                if isinstance(event, Rewarded) and event.decision_id == decided.decision_id:
+                    is_learnt = True
+                elif is_learnt and isinstance(event, ArmsDropped) and decided.model in event.arms:
+                    return True
+            return False
 
         return await asyncio.to_thread(read)
 
@@ -606,33 +496,17 @@ class DurableBandit:
         after = max(self._journal.compacted_to, self._journal.last_position - n_events)
         return await asyncio.to_thread(readable, self._journal.read, after)
 
-    async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
-        """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
-
-        ``matrix`` is R (new dim, dim).  The move is made of it by the ``make_move`` of ``open``,
-        here as when the log is replayed: the same function of the same bytes.
-        """
-        self._refuse_unless_well()
-        if not isinstance(note, bytes):
-            raise SettingError(f"note must be bytes, got {type(note).__name__}")
-        event = Moved(epoch, np.array(matrix, dtype=np.float64, order="C"), note)
-        move = self._model.plan_move(event.matrix, epoch)
-        with self._or_break_off():
-            self._model.move(move, event, self._commit.position + 1)
-        self.recent_moves.append(event)
-        for moves in self._follow_moves:
-            moves.append((self._commit.position + 1, event))
-        await self._log(event)
+    # --- life -------------------------------------------------------------------------------------
 
     async def snapshot(self) -> int:
         """Write a snapshot of the model as it is now; returns its position in the log.
 
         The model is copied at once and written in a thread: decisions go on meanwhile.
         """
-        self._refuse_unless_well()
+        self._check_healthy()
         async with self._one_snapshot:
-            self._refuse_unless_well()
-            position, frozen = self._commit.position, self._model.snapshot()
+            self._check_healthy()
+            position, frozen = self._commit.position, self.model.snapshot()
             await self._commit.flush()
             await asyncio.to_thread(self._journal.save_snapshot, position, frozen)
             self._snapshot_position = position
@@ -646,13 +520,11 @@ class DurableBandit:
         async with self._one_snapshot:
             await self._commit.idle()
             counted = self.n_decisions, self.n_rewards
-            model = self._make_model()
-            self._model, _ = await asyncio.to_thread(recover, self._journal, model)
-            book = self._model.book
-            self._replayed = (book.n_decided - counted[0], book.n_learnt - counted[1])
+            first = self._make_model()
+            model, _ = await asyncio.to_thread(recover, self._journal, first)
+            self.campaign = Campaign(model, self.campaign.first_settings)
+            self._replayed = (model.n_decided - counted[0], model.n_learnt - counted[1])
             self._commit.mend()
-            self._lifts.clear()
-            self._older, self._follow_moves = NO_OLDER_MOVES, []
             self.has_failed = False
 
     async def close(self) -> None:
@@ -665,30 +537,24 @@ class DurableBandit:
         async with self._one_snapshot:
             await asyncio.to_thread(self._journal.close)
 
-    def _plain(self, decision: Decision) -> Kept:
-        probability = decision.probability if self._log_probabilities else None
-        return Kept(decision.arm, decision.index, probability)
-
-    async def _log(self, event: Event) -> None:
-        self._commit.add(event)
-        await self._commit.flush()
-
-    def _refuse_unless_well(self) -> None:
+    def _check_healthy(self) -> None:
         if self._is_closed:
             raise JournalError("the bandit is closed; open it again")
-        self._commit.refuse_unless_well()
+        self._commit.check_healthy()
 
     @contextmanager
-    def _or_break_off(self, *harmless: type[VFBanditsError]) -> Iterator[None]:
+    def _or_fail(self, harmless: tuple[type[Exception], ...]) -> Iterator[None]:
         """An error that is not ``harmless`` may leave the model changed and the log not."""
         try:
             yield
         except harmless:
             raise
         except Exception as error:
-            self._fail(error)
+            self.has_failed = self._commit.broken_by is None
+            self._commit.fail(f"the model failed with {type(error).__name__}")
             raise
 
-    def _fail(self, error: Exception) -> None:
-        self.has_failed = self._commit.broken_by is None
-        self._commit.break_off(f"the model failed with {type(error).__name__}")
+
+def _plain_settings(bandit: Bandit) -> CampaignSettings:
+    """Of a bandit that belongs to no campaign: rewards are waited for as long as it takes."""
+    return CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)

@@ -13,8 +13,8 @@ from vfbandits.protocol.application import (
     GatherRequest,
     StatusRequest,
 )
-from vfbandits.serving.grouped import Grouped
-from vfbandits.serving.rounds import MOST_BATCH_BYTES
+from vfbandits.serving.batches import MAX_BATCH_BYTES
+from vfbandits.serving.concurrency import Batcher
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 from vfbandits.transport.rpc.application import ApplicationClient
 
@@ -31,8 +31,8 @@ class _Asked(NamedTuple):
     size_bytes: int
 
 
-class Leader:
-    """Asks whoever leads now.
+class LeaderLink:
+    """Calls the process that leads now.
 
     While nobody does, because the last one was killed, a call is made again for ``patience_s``:
     by then another has taken over, or there is none.  ``answer_s`` is the deadline of one call.
@@ -49,10 +49,10 @@ class Leader:
         self._client = client
         self._answer_s = answer_s
         self._patience_s = patience_s
-        self._gathering: Grouped[_Asked, list[GatherOutcome]] = Grouped(
+        self._gathering: Batcher[_Asked, list[GatherOutcome]] = Batcher(
             self._gather_all,
             size_of=lambda asked: asked.size_bytes,
-            max_size=MOST_BATCH_BYTES,
+            max_size=MAX_BATCH_BYTES,
         )
         self._participants: Mapping[str, Mapping[str, object]] = {}
         self._supervisor = Supervisor() if supervisor is None else supervisor
@@ -88,14 +88,14 @@ class Leader:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience_s
-        outcomes = await self._gathering.ask(_Asked(tuple(requests), size_bytes))
+        outcomes = await self._gathering.submit(_Asked(tuple(requests), size_bytes))
         while loop.time() < end:
             lost = [place for place, one in enumerate(outcomes) if isinstance(one, LinkError)]
             if not lost:
                 break
             await asyncio.sleep(TRY_EVERY_S)
             again = _Asked(tuple([requests[place] for place in lost]), size_bytes)
-            for place, outcome in zip(lost, await self._gathering.ask(again), strict=True):
+            for place, outcome in zip(lost, await self._gathering.submit(again), strict=True):
                 outcomes[place] = outcome
         return outcomes
 

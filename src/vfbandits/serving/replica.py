@@ -1,59 +1,35 @@
-"""A campaign as a ranker has it: it decides with a model that follows the log, and keeps nothing.
+"""A campaign in a process that follows the journal: it decides, and the leader learns.
 
-What it promises stands in the inbox before it is answered; the leader takes it into the log.  Its
-answers are those that the leader would give at the same position of the log: same model, same
-settings, and draws that come from the event.
+What it promises is in the inbox before it is answered; the leader takes it into the journal.  Its
+answers are those that the leader would give at the same position of the journal: the same machine,
+the same settings, and draws that come from the event.
 """
 
-import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from vfbandits.campaign.draws import EventDraws
-from vfbandits.campaign.event_ids import EventIds
 from vfbandits.campaign.events import Activated, Configured, Decided, Reported
 from vfbandits.campaign.history import History, refuse_other_value
-from vfbandits.campaign.observer import Heard, Observer
-from vfbandits.campaign.pending import Entry
+from vfbandits.campaign.machine import REPEATED, Campaign, Ranking, Verdict
+from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.context import Split
-from vfbandits.errors import (
-    ArmError,
-    ConflictError,
-    ContextError,
-    LinkError,
-    UnknownEventError,
-    VFBanditsError,
-)
-from vfbandits.journal.fold import Model
-from vfbandits.journal.inbox.base import QUEUED
+from vfbandits.errors import ConflictError, ContextError, LinkError, VFBanditsError
 from vfbandits.protocol.application import DecideRequest, GatherOutcome, GatherReply
 from vfbandits.protocol.roster import Roster, Terms
-from vfbandits.serving.decider import MOST_TOGETHER
-from vfbandits.serving.deciding import Asked, Deciding, Occasion, Outcome
-from vfbandits.serving.decisions import arm_features_of
-from vfbandits.serving.in_groups import Told, all_of, answer_or_raise, portions
-from vfbandits.serving.replica_journal import RankerLog
-from vfbandits.serving.rounds import MOST_BATCH_BYTES, Contexts
-from vfbandits.serving.showing import decided_of
+from vfbandits.serving.batches import MAX_BATCH_BYTES
+from vfbandits.serving.replica_journal import ReplicaJournal
+from vfbandits.serving.rounds import arm_features_of, missing_of
+from vfbandits.serving.served import Answered, Named, Result, Served, answer_in, found
 from vfbandits.serving.tail import Tail
-from vfbandits.serving.under_way import UnderWay
 
-REPEATED = "repeated"
 CATCH_UP_S = 3.0
 CHANGE_S = 3.0
-
-
-class _Request(NamedTuple):
-    """What is asked for one event, and what the leader is asked for it."""
-
-    asked: Asked
-    request: DecideRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +49,7 @@ class Shape:
 
 
 class Gather(Protocol):
-    """Asks the leader for the masked contexts of decisions (``Leader.gather``)."""
+    """Asks the leader for the masked contexts of decisions (``LeaderLink.gather``)."""
 
     def __call__(
         self, requests: Sequence[DecideRequest], /, *, size_bytes: int
@@ -84,171 +60,102 @@ class Gather(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a ranker's contexts come from, and how they look by what the log notes of the masks."""
+    """Where a replica's contexts come from, and their shape by the roster that is in force."""
 
     gather: Gather
     shape_of: Callable[[bytes], Shape]
 
 
-class Ranker:
-    """One campaign; ``encode`` makes the answer that is kept and given."""
+class Replica(Served):
+    """One campaign that follows the leader's."""
 
     def __init__(
         self,
         name: str,
         tail: Tail,
-        log: RankerLog,
+        journal: ReplicaJournal,
         sources: Sources,
         settings: CampaignSettings,
         *,
-        encode: Callable[[Outcome], bytes],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name = name
-        self.log = log
+        super().__init__(name, clock=clock)
         self.tail = tail
+        self.journal = journal
         self._sources = sources
-        self._first_settings = settings
-        self._encode = encode
-        self._clock = clock
-        self._ids = EventIds()
-        self._under_way = UnderWay(self._rank_named)
-        self._observers: tuple[Observer, ...] = ()
-        self._draws = EventDraws(tail.model.bandit.seed)
-        self._adopted: tuple[Model, int] | None = None
-        self._noted: bytes | None = None
+        self._shape_note: bytes | None = None
+        tail.begin_with(settings)
 
     @property
-    def model(self) -> Model:
-        """What the log has taught it so far."""
-        return self.tail.model
-
-    @property
-    def settings(self) -> CampaignSettings:
-        """In force at this position of the log."""
-        self._adopt()
-        return self._settings
-
-    @property
-    def config_version(self) -> int:
-        """How often the settings were changed."""
-        return self.model.book.n_settings
-
-    @property
-    def layout(self) -> str:
-        """Of the contexts: "per_arm", "outer" or "disjoint"."""
-        return self.model.bandit.layout.layout
-
-    @property
-    def n_waiting(self) -> int:
-        """Events that wait for a reward, in the leader's memory or not."""
-        return self.model.book.n_pending
-
-    def observe(self, observers: Iterable[Observer]) -> None:
-        """Tell these as well, from now on."""
-        self._observers = (*self._observers, *observers)
+    def campaign(self) -> Campaign:
+        """The machine, as far as the journal was read."""
+        return self.tail.campaign
 
     async def close(self) -> None:
         """Finish what is under way."""
         await self.tail.stop()
-        await self.log.close()
+        await self.journal.close()
 
     # --- deciding ---------------------------------------------------------------------------------
 
-    async def rank(self, asked: Asked) -> bytes:
-        """Decide, durably; the answer is the one that this event got before, wherever it did."""
-        return answer_or_raise((await self.rank_many([asked]))[0])
+    @property
+    def _max_batch(self) -> int:
+        return MAX_BATCH_BYTES
 
-    async def rank_many(self, asked: Sequence[Asked]) -> list[Told]:
-        """As ``rank`` does for each, in batches; where one fails, its error."""
-        names = [self._ids.draw() if one.event_id is None else one.event_id for one in asked]
-        new: dict[str, Asked] = {}
-        named: dict[str, Asked] = {}
-        for name, one in zip(names, asked, strict=True):
-            (new if one.event_id is None else named).setdefault(name, one)
-        answers: dict[str, Told] = {}
+    def _size_of(self, query: Query) -> int:
+        """About what a query and its contexts need on the way to the leader and back, in bytes."""
+        sent = len(query.own) + len(query.arm_features) + sum(map(len, query.arms))
+        return sent + 8 * self._n_rows(query) * self.model.bandit.dim
 
-        async def take(answering: Awaitable[Mapping[str, Told]]) -> None:
-            answers.update(await answering)
+    def _n_rows(self, query: Query) -> int:
+        return len(query.arms) if self._shape().is_per_arm else 1
 
-        works = [take(self._rank_all(new))] if new else []
-        if named:
-            works.append(take(self._under_way.ask(named)))
-        await all_of(works)
-        return [answers[name] for name in names]
-
-    async def _rank_named(self, asked: dict[str, Asked]) -> dict[str, Told]:
-        """The answers that these got before; those that did not are decided."""
-        pasts = await self.log.histories(list(asked))
-        answers = {
-            name: _answer_in(past.decided)
-            for name, past in zip(asked, pasts, strict=True)
+    async def _answers_of(self, ids: Sequence[str]) -> dict[str, Result]:
+        pasts = await self.journal.histories(ids)
+        return {
+            name: answer_in(past.decided)
+            for name, past in zip(ids, pasts, strict=True)
             if past is not None
         }
-        new = {name: one for name, one in asked.items() if name not in answers}
-        return answers | await self._rank_all(new)
 
-    async def _rank_all(self, asked: Mapping[str, Asked]) -> dict[str, Told]:
-        """Decide on events that no process has decided on as far as is known."""
-        answers: dict[str, Told] = {}
-        requests: list[_Request] = []
-        for name, one in asked.items():
-            if one.arms:
-                request = DecideRequest(one.user, one.arms, one.own, one.arm_features, name)
-                requests.append(_Request(one, request))
-            else:
-                answers[name] = ArmError(
-                    "a decision needs at least one arm that is not excluded, got none"
-                )
-
-        async def rank_some(some: Sequence[_Request]) -> None:
-            answers.update(await self._rank_batch(some))
-
-        sizes = [self._size_bytes(one.request) for one in requests]
-        batches = portions(requests, sizes, most=MOST_BATCH_BYTES, at_once=MOST_TOGETHER)
-        await all_of([*map(rank_some, batches)])
-        return answers
-
-    async def _rank_batch(self, requests: Sequence[_Request]) -> dict[str, Told]:
-        """Decide on these together, and make them durable in one commit."""
-        started = time.perf_counter()
-        answers: dict[str, Told] = {}
-        made: list[tuple[Deciding, Decided]] = []
-        for one, outcome in zip(requests, await self._contexts(requests), strict=True):
+    async def _rank_batch(self, batch: Sequence[Named], started: float) -> list[Result]:
+        """Decide on these, and put the decisions into the inbox in one commit."""
+        results: dict[str, Result] = {}
+        ranked: list[Ranking] = []
+        for (event_id, query), outcome in zip(batch, await self._gather(batch), strict=True):
             try:
-                made.append(self._decide(one, outcome, started))
+                ranked.append(self._decide(event_id, query, outcome, started))
             except VFBanditsError as error:
-                answers[one.request.decision_id] = error
-        if not made:
-            return answers
+                results[event_id] = error
         try:
-            standing = await self.log.put_many([event for _, event in made])
+            standing = await self.journal.put_many([one.event for one in ranked]) if ranked else []
         except VFBanditsError as error:
-            return answers | {deciding.event_id: error for deciding, _ in made}
-        ours: list[Deciding] = []
-        for (deciding, event), stands in zip(made, standing, strict=True):
-            answers[deciding.event_id] = deciding.answer
-            if stands is event:
-                ours.append(deciding)
-            elif isinstance(stands, Decided):  # another ranker was quicker
-                answers[deciding.event_id] = _answer_in(stands)
+            results |= {one.answer.event_id: error for one in ranked}
+            return [results[name] for name, _ in batch]
+        ours: list[Ranking] = []
+        for one, stands in zip(ranked, standing, strict=True):
+            if stands is one.event:
+                ours.append(one)
+                size = one.contexts.bytes_received
+                results[one.answer.event_id] = Answered(one.event.note, size)
+            elif isinstance(stands, Decided):  # another replica was quicker
+                results[one.answer.event_id] = answer_in(stands)
             else:
                 raise RuntimeError("under the key of a decision stands a decision")
-        if ours and self._observers:
-            # Afterwards: a caller need not wait for observers.
-            seconds = time.perf_counter() - started
-            asyncio.get_running_loop().call_soon(self._tell_of, ours, seconds)
-        return answers
+        self._tell_soon(ours, started)
+        return [results[name] for name, _ in batch]
 
-    def _tell_of(self, made: Sequence[Deciding], seconds: float) -> None:
-        """Tell observers of decisions that are durable."""
-        seen = [one.seen(self.name, seconds) for one in made]
-        for observer in self._observers:
-            observer.ranked(seen)
+    def _decide(
+        self, event_id: str, query: Query, outcome: GatherOutcome, started: float
+    ) -> Ranking:
+        contexts, now = self._contexts(query, outcome), self._clock()
+        ranking = self.campaign.rank(query, contexts, event_id=event_id, now=now)
+        ranking.event.seconds = round(time.perf_counter() - started, 6)
+        return ranking
 
-    async def _contexts(self, requests: Sequence[_Request]) -> list[GatherOutcome]:
+    async def _gather(self, batch: Sequence[Named]) -> list[GatherOutcome]:
         """Contexts behind the masks that the model is behind, or why there are none."""
-        outcomes = await self._gather(requests)
+        outcomes = await self._gather_once(batch)
         await self._catch_up(outcomes)
         epoch = self.model.epoch
         old = [
@@ -257,142 +164,81 @@ class Ranker:
             if isinstance(one, GatherReply) and one.epoch < epoch
         ]
         if old:  # the masks changed on the way: once more for these
-            again = await self._gather([requests[place] for place in old])
+            again = await self._gather_once([batch[place] for place in old])
             for place, outcome in zip(old, again, strict=True):
                 outcomes[place] = outcome
             await self._catch_up(outcomes)
         return outcomes
 
-    async def _gather(self, requests: Sequence[_Request]) -> list[GatherOutcome]:
-        asked = [one.request for one in requests]
-        size_bytes = sum(map(self._size_bytes, asked))
-        return [*await self._sources.gather(asked, size_bytes=size_bytes)]
+    async def _gather_once(self, batch: Sequence[Named]) -> list[GatherOutcome]:
+        requests = [
+            DecideRequest(query.user, query.arms, query.own, query.arm_features, event_id)
+            for event_id, query in batch
+        ]
+        size_bytes = sum(self._size_of(query) for _, query in batch)
+        return [*await self._sources.gather(requests, size_bytes=size_bytes)]
 
     async def _catch_up(self, outcomes: Sequence[GatherOutcome]) -> None:
-        """Let the model follow the log to the masks that these contexts are behind, for a while."""
+        """Let the model follow the journal to the masks of these contexts, for a while."""
         epochs = [one.epoch for one in outcomes if isinstance(one, GatherReply)]
         latest = max(epochs, default=0)
         if latest > self.model.epoch:
             await self.tail.until(lambda model: model.epoch >= latest, timeout_s=CATCH_UP_S)
 
-    def _size_bytes(self, request: DecideRequest) -> int:
-        """About what a request and its contexts need on the way to the leader and back."""
-        n_rows = len(request.arms) if self._shape().is_per_arm else 1
-        sent = len(request.own) + len(request.arm_features) + sum(map(len, request.arms))
-        return sent + 8 * n_rows * self.model.bandit.dim
-
-    def _rows(self, request: DecideRequest, outcome: GatherOutcome) -> Contexts:
+    def _contexts(self, query: Query, outcome: GatherOutcome) -> Contexts:
         """The contexts that came, checked."""
         if isinstance(outcome, VFBanditsError):
             raise outcome
-        reply, epoch = outcome, self.model.epoch
-        if reply.epoch > epoch:
+        epoch, shape = self.model.epoch, self._shape()
+        if outcome.epoch > epoch:
             raise LinkError(
-                f"contexts are behind masks of epoch {reply.epoch}, and the log has not come "
+                f"contexts are behind masks of epoch {outcome.epoch}, and the log has not come "
                 f"further than {epoch}"
             )
-        if reply.epoch < epoch:
+        if outcome.epoch < epoch:
             raise LinkError("the masks changed twice while contexts were gathered")
-        n_rows = len(request.arms) if self._shape().is_per_arm else 1
-        dim = self.model.bandit.dim
-        if len(reply.rows) != 8 * n_rows * dim:
+        n_rows, dim = self._n_rows(query), self.model.bandit.dim
+        if len(outcome.rows) != 8 * n_rows * dim:
             raise ContextError(
-                f"wanted contexts of {n_rows} rows and {dim} columns, got {len(reply.rows)} bytes"
+                f"wanted contexts of {n_rows} rows and {dim} columns, got {len(outcome.rows)} bytes"
             )
-        rows = np.frombuffer(reply.rows, dtype="<f8").reshape(n_rows, dim)
-        return Contexts(rows, reply.contributors, reply.bytes_received)
-
-    def _deciding(
-        self, event_id: str, asked: Asked, contexts: Contexts, started: float
-    ) -> Deciding:
-        settings, shape = self.settings, self._shape()
-        occasion = Occasion(
-            settings,
-            contexts,
-            at=self._clock(),
-            config_version=self.config_version,
-            epoch=self.model.epoch,
-            model=self.model,
-            split=shape.split,
-            is_blockwise=shape.is_blockwise,
-            encode=self._encode,
-            started=started,
+        return Contexts(
+            np.frombuffer(outcome.rows, dtype="<f8").reshape(n_rows, dim),
+            outcome.contributors,
+            missing_of(shape.split, outcome.contributors),
+            arm_features_of(query, shape.terms),
+            shape.split if shape.is_blockwise else None,
+            outcome.bytes_received,
         )
-        share = self._draws.share(event_id) if settings.holdback else 1.0
-        return Deciding(event_id, asked, occasion, share)
-
-    def _decide(
-        self, one: _Request, outcome: GatherOutcome, started: float
-    ) -> tuple[Deciding, Decided]:
-        """The decision, and as an event; the model stays as it is."""
-        request = one.request
-        contexts = self._rows(request, outcome)
-        deciding = self._deciding(request.decision_id, one.asked, contexts, started)
-        shape, bandit, occasion = self._shape(), self.tail.bandit, deciding.occasion
-        rows = contexts.rows
-        self._draws.seed(deciding.event_id)
-        with bandit.aside():
-            decision = bandit.decide(
-                rows if shape.is_per_arm else rows[0],
-                arms=request.arms,
-                arm_features=arm_features_of(request, shape.terms),
-                decision_id=deciding.event_id,
-                contributors=occasion.contexts.contributors,
-                shown=deciding.forced,
-            )
-            kept = deciding.keep(decision)
-            event = decided_of(
-                bandit, decision, kept, user=request.user, epoch=occasion.epoch, at=occasion.at
-            )
-        return deciding, event
-
-    def _adopt(self) -> None:
-        """Take up the settings that the log has come to."""
-        state = (self.model, self.model.book.n_settings)
-        if self._adopted == state:
-            return
-        kept, bandit = self.model.book.settings, self.model.bandit
-        self._settings = CampaignSettings.unpack(kept) if kept else self._first_settings
-        bandit.policy, bandit.floor = self._settings.policy, self._settings.floor
-        bandit.draw_from(self._draws.generator)
-        self._adopted = state
 
     def _shape(self) -> Shape:
-        if self._noted is not self.model.note:
+        if self._shape_note is not self.model.note:
             self._last_shape = self._sources.shape_of(self.model.note)
-            self._noted = self.model.note
+            self._shape_note = self.model.note
         return self._last_shape
 
     # --- rewards ----------------------------------------------------------------------------------
 
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
         """Take a reward: "queued" when it is durable; what becomes of it, the leader says later."""
-        value = self.settings.as_reward(value)
-        # Not what the model knows of the event: the log may be ahead of it.
-        past = await self._past(event_id)
-        decided = past.decided
-        entry = Entry(decided.arm, decided.group, decided.at, past.due, held=False)
-        if past.has(reward_id, value):
-            return self._tell(event_id, entry, REPEATED, value)
-        if past.held:
-            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
-        event = Reported(event_id, value, reward_id, QUEUED, self._clock())
-        stands = await self.log.put(event)
-        if isinstance(stands, Reported) and stands is not event:
-            refuse_other_value(event_id, stands.value, value, reward_id)
-            return self._tell(event_id, entry, REPEATED, value)
-        return self._tell(event_id, entry, QUEUED, value)
+        # Not what the model knows of the event: the journal may be ahead of it.
+        past, now = await self.history(event_id), self._clock()
+        verdict = self.campaign.reward_queued(
+            event_id, value, reward_id=reward_id, now=now, past=past
+        )
+        event = verdict.event
+        if isinstance(event, Reported):
+            stands = await self.journal.put(event)
+            if isinstance(stands, Reported) and stands is not event:
+                refuse_other_value(event_id, stands.value, event.value, reward_id)
+                verdict = Verdict(REPEATED, None, verdict.pending, event.value)
+        return self._tell(event_id, verdict)
 
     async def activate(self, event_id: str) -> bool:
         """The arm is shown now: the wait for a reward begins.  False if it had begun before."""
-        past = await self._past(event_id)
-        now = self._clock()
-        if not past.held:
-            return False
-        if past.status == "forgotten" or (past.due is not None and now > past.due):
-            raise ConflictError(f"event {event_id!r} was not activated in time")
-        event = Activated(event_id, now + self.settings.reward_wait_s, now)
-        return await self.log.put(event) is event
+        past, now = await self.history(event_id), self._clock()
+        event = self.campaign.activate_queued(event_id, now=now, past=past).event
+        return isinstance(event, Activated) and await self.journal.put(event) is event
 
     async def retract(self, event_id: str, *, by: str) -> float:
         """Refused: only the process that learns can take a reward back."""
@@ -402,38 +248,17 @@ class Ranker:
             "ask the trainer that leads, or a process of role both"
         )
 
-    def _tell(self, event_id: str, entry: Entry, status: str, value: float) -> str:
-        """Tell observers what became of a reward; returns that."""
-        now = self._clock()
-        waited = now - entry.at
-        seen = Heard(self.name, event_id, str(entry.arm), entry.group, status, value, now, waited)
-        for observer in self._observers:
-            observer.heard(seen)
-        return status
-
     # --- looking and changing ---------------------------------------------------------------------
 
     async def history(self, event_id: str) -> History:
-        """All that is known of an event."""
-        return await self._past(event_id)
+        """All that journal and inbox have of an event."""
+        return found(await self.journal.history(event_id), event_id)
 
     async def configure(self, changes: dict[str, object]) -> CampaignSettings:
         """Change settings, durably, and wait a little for the leader; returns what they will be."""
-        settings = self.settings.changed(changes)
+        settings, now = self.settings.changed(changes), self._clock()
         if settings != self.settings:
             version = self.config_version
-            await self.log.put(Configured(json.dumps(changes).encode(), self._clock()))
-            await self.tail.until(lambda model: model.book.n_settings > version, timeout_s=CHANGE_S)
+            await self.journal.put(Configured(json.dumps(changes).encode(), now))
+            await self.tail.until(lambda model: model.n_settings > version, timeout_s=CHANGE_S)
         return settings
-
-    async def _past(self, event_id: str) -> History:
-        past = await self.log.history(event_id)
-        if past is None:
-            raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
-        return past
-
-
-def _answer_in(decided: Decided) -> Told:
-    return decided.note or ConflictError(
-        f"event {decided.decision_id!r} was decided through another interface"
-    )

@@ -1,4 +1,4 @@
-"""What a ranker keeps nothing of itself: it writes to the inbox, and reads inbox and log as one."""
+"""A replica keeps nothing itself: it writes to the inbox, and reads inbox and journal as one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ from vfbandits.campaign.events import Activated, Decided, Event, Reported
 from vfbandits.campaign.history import History
 from vfbandits.journal.base import JournalReader
 from vfbandits.journal.inbox.base import Arrival, Inbox
-from vfbandits.serving.grouped import Grouped
+from vfbandits.serving.concurrency import Batcher
 
 
-class RankerLog:
+class ReplicaJournal:
     """An inbox and the log behind it; both are closed with it."""
 
     def __init__(self, inbox: Inbox, reader: JournalReader) -> None:
         self._inbox = inbox
         self._reader = reader
         self._n_put = 0
-        self._putting: Grouped[tuple[Arrival, ...], list[Arrival]] = Grouped.in_thread(
+        self._putting: Batcher[tuple[Arrival, ...], list[Arrival]] = Batcher.in_thread(
             self._put, size_of=len
         )
-        self._finding: Grouped[tuple[str, ...], list[list[Event]]] = Grouped.in_thread(
+        self._finding: Batcher[tuple[str, ...], list[list[Event]]] = Batcher.in_thread(
             self._find, size_of=len
         )
 
@@ -37,7 +37,7 @@ class RankerLog:
 
     async def put_many(self, events: Sequence[Arrival]) -> list[Arrival]:
         """Make events durable in one commit; for each the one that stands under its key."""
-        return await self._putting.ask(tuple(events))
+        return await self._putting.submit(tuple(events))
 
     async def history(self, event_id: str) -> History | None:
         """An event as log and inbox tell it; None if neither knows it."""
@@ -46,7 +46,7 @@ class RankerLog:
 
     async def histories(self, ids: Sequence[str]) -> list[History | None]:
         """Several events, in their order."""
-        return [History.of(events) for events in await self._finding.ask(tuple(ids))]
+        return [History.of(events) for events in await self._finding.submit(tuple(ids))]
 
     async def close(self) -> None:
         """Finish what is under way and hang up."""

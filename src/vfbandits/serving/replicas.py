@@ -13,10 +13,9 @@ from vfbandits.pki import Identity
 from vfbandits.pki.member import authority_key, server_name, tls_files
 from vfbandits.protocol.roster import ACTIVE, Roster
 from vfbandits.protocol.signed_roster import open_roster
-from vfbandits.serving.deciding import Outcome
-from vfbandits.serving.leader_link import Leader
-from vfbandits.serving.replica import Ranker, Shape, Sources
-from vfbandits.serving.replica_journal import RankerLog
+from vfbandits.serving.leader_link import LeaderLink
+from vfbandits.serving.replica import Replica, Shape, Sources
+from vfbandits.serving.replica_journal import ReplicaJournal
 from vfbandits.serving.tail import Tail
 from vfbandits.settings.http import CampaignPlan
 from vfbandits.settings.services import ActiveSettings
@@ -30,17 +29,17 @@ SLACK_S = 2.0
 class Rankers:
     """Rankers by name, and the leader that they ask; implements ``ServedCampaigns``."""
 
-    by_name: dict[str, Ranker]
-    leader: Leader
+    by_name: dict[str, Replica]
+    leader: LeaderLink
     read_roster: Callable[[bytes], Roster]
     supervisor: Supervisor
     is_stopping: bool = False
 
-    def __iter__(self) -> Iterator[Ranker]:
+    def __iter__(self) -> Iterator[Replica]:
         """All of them, the default first."""
         return iter(self.by_name.values())
 
-    def __getitem__(self, name: str) -> Ranker:
+    def __getitem__(self, name: str) -> Replica:
         """The ranker of this campaign."""
         if name not in self.by_name:
             known = ", ".join(self.by_name)
@@ -83,7 +82,6 @@ async def open_rankers(
     settings: ActiveSettings,
     *,
     address: str,
-    encode: Callable[[Outcome], bytes],
     supervisor: Supervisor,
 ) -> Rankers:
     """All campaigns, at the end of their logs; ``address`` is where the leader listens.
@@ -118,27 +116,26 @@ async def open_rankers(
             server_name=server_name(roster),
         )
         answer_s = settings.patience.deadline_s + SLACK_S
-        leader = Leader(client, answer_s=answer_s, supervisor=supervisor)
+        leader = LeaderLink(client, answer_s=answer_s, supervisor=supervisor)
         sources = Sources(leader.gather, lambda note: Shape.of(read_roster(note)))
         stack.pop_all()
     plans = {plan.name: plan.settings for plan in settings.campaigns}
     rankers = {
-        name: Ranker(name, tail, log, sources, plans[name], encode=encode)
-        for name, (tail, log) in opened.items()
+        name: Replica(name, tail, log, sources, plans[name]) for name, (tail, log) in opened.items()
     }
     return Rankers(rankers, leader, read_roster, supervisor)
 
 
 def _open(
     settings: ActiveSettings, plan: CampaignPlan, key: JournalKey | None
-) -> tuple[Tail, RankerLog]:
+) -> tuple[Tail, ReplicaJournal]:
     target = settings.journal_target
     reader = open_reader(target, name=plan.name, key=key)
     try:
         inbox = open_inbox(target, name=plan.name, key=key)
         try:
             # One reader: what is looked up goes by a connection of its own.
-            return Tail(reader), RankerLog(inbox, reader)
+            return Tail(reader), ReplicaJournal(inbox, reader)
         except BaseException:
             inbox.close()
             raise

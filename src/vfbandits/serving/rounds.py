@@ -1,207 +1,168 @@
-"""Decisions that wait for their contexts, gathered a batch at a time.
-
-Requests that arrive together make one round and one message to each participant.  While enough
-rounds are under way the others wait and gather, so that batches grow with the load by themselves.
-"""
+"""Contexts for decisions: own rows, everybody's masked rows, one round for a batch."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TypeAlias
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import chain, repeat
 
 import numpy as np
 
+from vfbandits.campaign.query import Contexts, Query
 from vfbandits.core.arrays import Matrix, PlainBlock
-from vfbandits.errors import VFBanditsError
-from vfbandits.protocol.instructions import Gathered
-
-MOST_OPEN_ROUNDS = 2
-MOST_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message may have
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contexts:
-    """The masked contexts of decisions that asked together, and whose features are in them.
-
-    ``bytes_received`` for each of the decisions.
-    """
-
-    rows: Matrix = field(repr=False)
-    contributors: tuple[str, ...]
-    bytes_received: int
+from vfbandits.core.context import Split
+from vfbandits.errors import ArmError, ContextError, VFBanditsError
+from vfbandits.features.open import Features
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.application import GatherOutcome, GatherReply
+from vfbandits.protocol.instructions import ActiveInstruction
+from vfbandits.protocol.roster import Terms
+from vfbandits.protocol.rows import refuse_features_beyond
+from vfbandits.protocol.trial import trial_block
+from vfbandits.serving.batches import Batches, Waiting
+from vfbandits.serving.concurrency import portions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """Decisions that ask together and have not got their contexts yet, one for each user."""
+class Rounds:
+    """Rounds of one active participant; ``carry_out`` takes what the role says to do."""
 
-    users: tuple[str, ...]
-    arms: tuple[tuple[str, ...], ...]
-    own: PlainBlock = field(repr=False)
-    trial: int
-    contexts: "asyncio.Future[Contexts]" = field(repr=False)
-
-
-class Lease:
-    """The contexts of decisions that ask together, for the length of an ``async with``."""
-
-    __slots__ = ("_batches", "_waiting")
-
-    def __init__(self, batches: "Batches", waiting: Waiting) -> None:
-        self._batches = batches
-        self._waiting = waiting
-
-    async def __aenter__(self) -> Contexts:
-        """Wait for them."""
-        self._batches.wait(self._waiting)
-        try:
-            return await self._waiting.contexts
-        except BaseException:
-            self._batches.give_back(self._waiting)
-            raise
-
-    async def __aexit__(
+    def __init__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        role: ActiveParticipant,
+        features: Features | None,
+        carry_out: Callable[[list[ActiveInstruction]], None],
     ) -> None:
-        """Give them back."""
-        self._batches.give_back(self._waiting)
+        self.batches = Batches(self._start_round, row_bytes=self.row_bytes(role))
+        self._role = role
+        self._features = features
+        self._carry_out = carry_out
 
-
-Start: TypeAlias = Callable[[list[Waiting]], int]
-
-
-class Batches:
-    """Puts waiting decisions together; ``start`` opens a round for them and returns its number."""
-
-    def __init__(self, start: Start, *, row_bytes: int) -> None:
-        self._start = start
-        self._row_bytes = row_bytes
-        self._waiting: list[Waiting] = []
-        self._rounds: dict[int, list[Waiting]] = {}
-        self._early: dict[int, Gathered] = {}
-        self._is_due = False
-        self._is_open = True
-        self._n_in_use = 0
-        self._ended: asyncio.Future[None] | None = None
-
-    def contexts(
-        self,
-        users: tuple[str, ...],
-        arms: tuple[tuple[str, ...], ...],
-        own: PlainBlock,
-        *,
-        trial: int,
-    ) -> Lease:
-        """The contexts of decisions that ask together, to be used before the masks change."""
-        loop = asyncio.get_running_loop()
-        return Lease(self, Waiting(users, arms, own, trial, loop.create_future()))
+    @staticmethod
+    def row_bytes(role: ActiveParticipant) -> int:
+        """Bytes of the widest row that a participant sends."""
+        return 8 * max(role.roster.rows_width.values())
 
     @property
-    def most_rows(self) -> int:
-        """How many rows fit into a message."""
-        return max(1, MOST_BATCH_BYTES // self._row_bytes)
+    def max_rows(self) -> int:
+        """How many rows may be asked for in one batch."""
+        return self.batches.max_rows
 
-    def wait(self, waiting: Waiting) -> None:
-        """Let decisions wait for their contexts."""
-        self._waiting.append(waiting)
-        self._make_due(waiting.contexts.get_loop())
+    def n_rows(self, query: Query) -> int:
+        """How many rows a query needs: one for each arm, or one for the user."""
+        return len(query.arms) if self._is_per_arm else 1
 
-    def give_back(self, waiting: Waiting) -> None:
-        """Decisions need their contexts no more."""
-        if waiting.contexts.done() and not waiting.contexts.cancelled():
-            self._n_in_use -= 1
-        if not self._n_in_use:
-            self._note_end()
+    @asynccontextmanager
+    async def contexts(self, *queries: Query) -> AsyncIterator[list[Contexts]]:
+        """The contexts of these, in their order, before the masks change; all of one trial."""
+        terms = self._role.roster.terms
+        arm_features = [arm_features_of(query, terms) for query in queries]
+        lease = self.batches.contexts(
+            tuple([query.user for query in queries]),
+            tuple([query.arms for query in queries]),
+            self._own_rows(queries),
+            trial=queries[0].trial,
+        )
+        async with lease as gathered:
+            contributors, split = gathered.contributors, self._role.split
+            missing = missing_of(split, contributors)
+            owned = split if terms.mask != "dense" else None
+            stop, some = 0, []
+            for query, of_arms in zip(queries, arm_features, strict=True):
+                start, stop = stop, stop + self.n_rows(query)
+                rows, size = gathered.rows[start:stop], gathered.bytes_received
+                some.append(Contexts(rows, contributors, missing, of_arms, owned, size))
+            yield some
 
-    def deliver(self, gathered: Gathered) -> None:
-        """A round is complete: give each decision of it its rows."""
-        batch = self._rounds.pop(gathered.round, None)
-        if batch is None:  # complete before ``start`` could tell its number
-            self._early[gathered.round] = gathered
-            return
-        parts = [gathered.contexts]
-        if len(batch) > 1:
-            places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
-            parts = np.split(gathered.contexts, places)
-        share = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
-        for waiting, rows in zip(batch, parts, strict=True):
-            if not waiting.contexts.done():
-                self._n_in_use += 1
-                waiting.contexts.set_result(Contexts(rows, gathered.contributors, share))
-        self._note_end()
-        if self._waiting:
-            self._make_due(asyncio.get_running_loop())
+    async def gather(self, queries: Sequence[Query]) -> list[GatherOutcome]:
+        """The contexts of decisions that a replica makes, in one round if they fit.
 
-    async def pause(self) -> None:
-        """Start no more rounds, and wait until nobody uses contexts of those before."""
-        self._is_open = False
-        while self._rounds or self._n_in_use:
-            await self._next_end()
+        Where one cannot be had its error stands in its place.
+        """
+        sizes = [*map(self.n_rows, queries)]
+        some = portions(queries, sizes, most=self.max_rows, at_once=len(queries))
+        gathered = await asyncio.gather(*map(self._gather_batch, some))
+        return [*chain.from_iterable(gathered)]
 
-    async def quiet(self) -> None:
-        """Wait until no decision is under way."""
-        while self._rounds or self._n_in_use or self._waiting:
-            await self._next_end()
-
-    async def _next_end(self) -> None:
-        self._ended = self._ended or asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._ended)
-
-    def _note_end(self) -> None:
-        """A round has ended, or its contexts are no longer used."""
-        if self._ended is not None:
-            self._ended.set_result(None)
-            self._ended = None
-
-    def resume(self, *, row_bytes: int) -> None:
-        """Start rounds again."""
-        self._row_bytes = row_bytes
-        self._is_open = True
-        self._make_due(asyncio.get_running_loop())
-
-    def _make_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._is_due and self._is_open:
-            self._is_due = True
-            loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_due = False
-        while self._waiting and self._is_open and len(self._rounds) < MOST_OPEN_ROUNDS:
-            self._open(self._next_batch())
-
-    def _open(self, batch: list[Waiting]) -> None:
+    async def _gather_batch(self, queries: Sequence[Query]) -> list[GatherOutcome]:
         try:
-            number = self._start(batch)
+            async with self.contexts(*queries) as contexts:
+                epoch = self._role.epoch
+                return [
+                    GatherReply(one.rows.tobytes(), one.contributors, epoch, one.bytes_received)
+                    for one in contexts
+                ]
         except VFBanditsError as error:
-            self._refuse(batch, error)
-            return
-        self._rounds[number] = batch
-        early = self._early.pop(number, None)
-        if early is not None:
-            self.deliver(early)
+            if len(queries) == 1:
+                return [error]
+        # One of them cannot be had, or none: each by itself gets its own answer.
+        alone = await asyncio.gather(*(self._gather_batch([one]) for one in queries))
+        return [outcome for (outcome,) in alone]
 
-    def _refuse(self, batch: list[Waiting], error: VFBanditsError) -> None:
-        """There can be no such round: alone each will be told, or get its own."""
+    @property
+    def _is_per_arm(self) -> bool:
+        return self._role.roster.terms.layout == "per_arm"
+
+    def _own_rows(self, queries: Sequence[Query]) -> PlainBlock:
+        keys = [self._keys(query) for query in queries]
+        if self._features is not None and not any(one.own or one.trial for one in queries):
+            rows = self._features.block([*chain.from_iterable(keys)]).values
+        else:
+            rows = _stacked([*map(self._own_block, queries, keys)])
+        # A passive participant's rows are held to it by its own role, and by ours.
+        refuse_features_beyond(rows, self._role.roster.terms.bound, "own block")
+        return rows
+
+    def _keys(self, query: Query) -> list[tuple[str, ...]]:
+        user = query.user
+        if not user or not query.arms:
+            raise ArmError("a decision needs a user and at least one arm")
+        return list(zip(repeat(user), query.arms)) if self._is_per_arm else [(user,)]
+
+    def _own_block(self, query: Query, keys: list[tuple[str, ...]]) -> PlainBlock:
+        name, width = self._role.split.active, self._role.split.widths[0]
+        if query.trial:
+            return trial_block(query.trial, name, keys, width=width)
+        if query.own:
+            return PlainBlock(_floats(query.own, (len(keys), width), "own block"))
+        if self._features is None:
+            raise ContextError(
+                f"wanted the own block of {name!r} with the request, got none, "
+                "and no [features] are configured"
+            )
+        return self._features.block(keys).values
+
+    def _start_round(self, batch: list[Waiting]) -> int:
+        users, arms, own, trial = batch[0].users, batch[0].arms, batch[0].own, batch[0].trial
         if len(batch) > 1:
-            for waiting in batch:
-                self._open([waiting])
-        elif not batch[0].contexts.done():
-            self._n_in_use += 1
-            batch[0].contexts.set_exception(error)
+            users = tuple(chain.from_iterable([waiting.users for waiting in batch]))
+            arms = tuple(chain.from_iterable([waiting.arms for waiting in batch]))
+            own = _stacked([waiting.own for waiting in batch])
+        number, todo = self._role.ask(users, arms, own, time.monotonic(), trial=trial)
+        self._carry_out(todo)
+        return number
 
-    def _next_batch(self) -> list[Waiting]:
-        """As many of the first that wait as fit into a message, all of one trial or of none."""
-        first = self._waiting[0]
-        batch: list[Waiting] = []
-        size = 0
-        for waiting in self._waiting:
-            size += self._row_bytes * len(waiting.own)
-            if waiting.trial != first.trial or (batch and size > MOST_BATCH_BYTES):
-                break
-            batch.append(waiting)
-        del self._waiting[: len(batch)]
-        return batch
+
+def _stacked(blocks: list[PlainBlock]) -> PlainBlock:
+    return PlainBlock(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
+
+
+def missing_of(split: Split, contributors: tuple[str, ...]) -> tuple[str, ...]:
+    """Participants whose features did not come."""
+    return tuple([name for name in split.names if name not in contributors])
+
+
+def arm_features_of(query: Query, terms: Terms) -> Matrix | None:
+    """What a query says of the arms, checked; None where the layout has no arm features."""
+    if not terms.arm_dim:
+        if query.arm_features:
+            raise ContextError("arm features go with layout 'outer'")
+        return None
+    rows = _floats(query.arm_features, (len(query.arms), terms.arm_dim), "arm features")
+    refuse_features_beyond(rows, terms.bound, "arm features")
+    return rows
+
+
+def _floats(raw: bytes, shape: tuple[int, int], what: str) -> Matrix:
+    if len(raw) != 8 * shape[0] * shape[1]:
+        raise ContextError(f"{what}: wanted {shape} numbers of 8 bytes, got {len(raw)} bytes")
+    return np.frombuffer(raw, dtype="<f8").reshape(shape)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from vfbandits.campaign.events import Event
+from vfbandits.campaign.machine import Campaign
+from vfbandits.campaign.model import Model
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import JournalReader
-from vfbandits.journal.fold import Model
 from vfbandits.journal.repair import readable
-from vfbandits.serving.standin import StandIn
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 EVENTS_AT_ONCE = 1_000
@@ -27,8 +28,8 @@ class Tail:
 
     Attributes
     ----------
-    model
-        The fold so far, with a ``StandIn`` for its bandit; another object after a new start.
+    campaign
+        What the journal has taught so far; another object after a new start.
     failing
         Why the log cannot be read now; None while all is well.
     on_events
@@ -42,17 +43,20 @@ class Tail:
         self._caught_up = time.monotonic()
         self._waiters: list[asyncio.Event] = []
         self._task: Supervised | None = None
+        self._settings: CampaignSettings | None = None
         self._begin()
         while self._apply(self._read()):
             pass
 
     @property
-    def bandit(self) -> StandIn:
-        """The model's bandit, which decides aside."""
-        bandit = self.model.bandit
-        if not isinstance(bandit, StandIn):
-            raise TypeError(f"a tail's bandit is a StandIn, got {type(bandit).__name__}")
-        return bandit
+    def model(self) -> Model:
+        """The fold so far."""
+        return self.campaign.model
+
+    def begin_with(self, settings: CampaignSettings) -> None:
+        """Go by these settings unless the journal has changed them."""
+        self._settings = settings
+        self.campaign.begin_with(settings)
 
     def start(self, supervisor: Supervisor | None = None, *, name: str = "tail") -> None:
         """Begin to follow, in a background task of this name."""
@@ -129,8 +133,9 @@ class Tail:
         if latest is None:
             raise JournalError("wanted a snapshot to begin with, got a log that has none yet")
         model = Model.restore(*latest)
-        model.bandit = StandIn.restore(latest[1])
-        self.model, self._fits = model, True
+        bandit = model.bandit
+        first = self._settings or CampaignSettings(bandit.policy, bandit.floor)
+        self.campaign, self._fits = Campaign(model, first), True
 
     async def _begin_again(self) -> None:
         """Begin from a snapshot if the log is no longer there for us to go on."""
@@ -155,7 +160,7 @@ class Tail:
     def _apply(self, events: list[tuple[int, Event]]) -> int:
         self._fits = False  # until all of them are known to
         for position, event in events:
-            self.model.apply(position, event)
+            self.campaign.replay(position, event)
         self._fits = True
         return len(events)
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from vfbandits.campaign.settings import DEFAULT, CampaignSettings
+from vfbandits.campaign.settings import DEFAULT, REWARD_WAIT_S, CampaignSettings
 from vfbandits.errors import ConfigError
 from vfbandits.settings.address import is_loopback
 from vfbandits.settings.model import ModelSettings, model_from
@@ -187,7 +187,7 @@ def _campaign(table: Table, model: ModelSettings) -> CampaignSettings:
         model.floor,
         mode=table.text("mode", first.mode),
         holdback=table.number("holdback", first.holdback),
-        reward_wait_s=table.number("reward_wait_s", first.reward_wait_s),
+        reward_wait_s=table.number("reward_wait_s", REWARD_WAIT_S),
         default_reward=default,
         aggregation=table.text("aggregation", first.aggregation),
         activation_wait_s=table.number("activation_wait_s", first.activation_wait_s),

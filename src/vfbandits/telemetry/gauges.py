@@ -43,16 +43,16 @@ class CampaignGauges:
     waiting: int
     waiting_in_memory: int
     max_pending: int
-    recalled: int
     log_position: int
-    unsnapshotted_events: int
-    commits: int
-    committed_events: int
     model_version: int
     model_norm: float
     model_repairs: int
     model_arms: int
     model_arms_dropped: int
+    recalled: int = 0
+    unsnapshotted_events: int = 0
+    commits: int = 0
+    committed_events: int = 0
     journal_lag_s: float = 0.0
 
 

@@ -27,8 +27,8 @@ from vfbandits.participant.state_lock import LOCK
 from vfbandits.pki.files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
+from vfbandits.serving.build import FIRST_EPOCH, missing_share, witness_of
 from vfbandits.serving.masks import SEATS, load_envelopes
-from vfbandits.serving.run import FIRST_EPOCH, missing_share, witness_of
 from vfbandits.settings.services import ActiveSettings, Place
 
 

@@ -1,11 +1,11 @@
 """A configuration file becomes a running process, until a signal ends it."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from vfbandits.campaign.settings import DEFAULT
-from vfbandits.core.bandit import Bandit
 from vfbandits.errors import ConfigError
 from vfbandits.features.open import Features, open_features, refuse_other_features
 from vfbandits.files import write_whole
@@ -13,6 +13,7 @@ from vfbandits.journal.base import Journal
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.journal.open import is_database, open_journal
+from vfbandits.journal.recent import RecentJournal
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, tls_of
@@ -21,81 +22,112 @@ from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.serving.active import ActiveService
-from vfbandits.serving.campaigns import catch_up
+from vfbandits.serving.campaigns import Campaigns, catch_up
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.fleeting import FleetingBandit
+from vfbandits.serving.leader import NO_TRACER, Leader
 from vfbandits.serving.masks import Changes, load_envelopes, load_round, load_seats
-from vfbandits.serving.model import Model
 from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.services import ActiveSettings, Place
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
+from vfbandits.telemetry.tracer import Tracer
 from vfbandits.transport.event_loop import signalled
 from vfbandits.transport.rpc.server import RpcListener
 
 FIRST_EPOCH = 1
 
 
+@dataclass(slots=True)
+class Active:
+    """An active participant: its role as a service, and the journal of the default campaign."""
+
+    service: ActiveService
+    durable: DurableBandit
+
+    async def close(self) -> None:
+        """Give the journal back; for one that was never started."""
+        await self.durable.close()
+
+
 def build_active(
     settings: ActiveSettings, log: Logger, supervisor: Supervisor | None = None
-) -> ActiveService:
+) -> Active:
     """An active participant, ready to start; reads its files, opens no port."""
     place = settings.place
     identity = Identity.load(place.identity, place.name)
     authority = authority_key(identity)
     first = _first_roster(place)
-    journal = _journal(settings, DEFAULT) if settings.journal else None
+    journal = _journal(settings, DEFAULT)
     try:
-        model = _open_model(settings, journal, open_roster(first, authority), first)
-        if isinstance(model, DurableBandit):
-            tell_of_loss(log, DEFAULT, model)
-        service = _active_of(settings, identity, model, log)
+        roster = open_roster(first, authority)
+        make = partial(settings.model.build, roster)
+        durable = DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=first)
+        tell_of_loss(log, DEFAULT, durable)
+        service = _active_of(settings, identity, durable, log)
     except BaseException:
-        if journal is not None:
-            journal.close()  # so that the next one can open it, with what was amiss put right
+        journal.close()  # so that the next one can open it, with what was amiss put right
         raise
     if supervisor is not None:
         service.supervisor = supervisor
-    for plan in settings.campaigns:
-        if plan.name == DEFAULT:
-            service.decisions.check_reward = plan.settings.as_reward
-    return service
+    return Active(service, durable)
 
 
 def _active_of(
-    settings: ActiveSettings, identity: Identity, model: Model, log: Logger
+    settings: ActiveSettings, identity: Identity, durable: DurableBandit, log: Logger
 ) -> ActiveService:
     place = settings.place
     authority = authority_key(identity)
-    signed = model.note
+    signed, epoch = durable.note, durable.epoch
     roster = open_roster(signed, authority)
     own_member(place, roster)
     shares = ShareFiles(place.state / "shares")
     changes = Changes(place.state, shares, authority, sealing_key_of(identity), signed)
-    envelopes = _envelopes(settings, roster, model.epoch)
+    envelopes = _envelopes(settings, roster, epoch)
     held = shares.load()
-    if model.epoch not in held:
-        _refuse_unless_new(settings, model, held)
-        share = changes.receive_share(roster, model.epoch, envelopes)
-        held[model.epoch] = HeldShare(share, signed)
-        shares.store(model.epoch, held[model.epoch])
+    if epoch not in held:
+        _refuse_unless_new(settings, durable, held)
+        share = changes.receive_share(roster, epoch, envelopes)
+        held[epoch] = HeldShare(share, signed)
+        shares.store(epoch, held[epoch])
     role = ActiveParticipant(
         roster,
-        held[model.epoch].share,
-        epoch=model.epoch,
+        held[epoch].share,
+        epoch=epoch,
         patience=settings.patience,
-        has_share=load_seats(place.state, model.epoch),
+        has_share=load_seats(place.state, epoch),
         first_round=load_round(place.state),
     )
     role.envelopes = envelopes
-    return ActiveService(
-        role,
-        model,
-        settings.model,
-        changes,
-        features=_features_of(settings, roster.active),
+    features = _features_of(settings, roster.active)
+    return ActiveService(role, settings.model, changes, features=features, log=log)
+
+
+async def open_campaigns(
+    settings: ActiveSettings, active: Active, log: Logger, *, tracer: Tracer = NO_TRACER
+) -> Campaigns:
+    """All campaigns, the default first, at the same mask epoch."""
+    service, first = active.service, active.durable
+    leaders = []
+    for plan in settings.campaigns:
+        durable = first
+        if plan.name != DEFAULT:
+            make = partial(plan.model.build, service.role.roster)
+            journal = _journal(settings, plan.name)
+            durable = DurableBandit.open(journal, make, epoch=first.epoch, note=first.note)
+            await catch_up(durable, first)
+            tell_of_loss(log, plan.name, durable)
+        rules = plan.settings
+        if settings.http is None:  # no application was told of a wait
+            rules = replace(rules, reward_wait_s=None)
+        leader = Leader(plan.name, durable, service.rounds, rules, tracer=tracer)
+        leader.arm_expiry_s, leader.log = plan.model.arm_expiry_s, log
+        leaders.append(leader)
+    service.leaders = {leader.name: leader for leader in leaders}
+    return Campaigns(
+        leaders,
         log=log,
         snapshot_every=settings.snapshot_every,
+        supervisor=service.supervisor,
     )
 
 
@@ -103,12 +135,17 @@ async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
     place = settings.place
     log = logger_for(place.name, place.role)
-    service = build_active(settings, log)
+    active = build_active(settings, log)
+    service = active.service
     service.supervisor.watch_loop()
-    await warm_up_all([service.decisions.model.bandit], log)
-    on_ready(await service.start(listener_of(place, service)))
+    campaigns = await open_campaigns(settings, active, log)
+    await warm_up_all([leader.model.bandit for leader in campaigns], log)
+    port = await service.start(listener_of(place, service))
+    campaigns.start()
+    on_ready(port)
     await service.supervisor.until(signalled())
     await service.stop()
+    await campaigns.stop()
 
 
 def listener_of(place: Place, service: ActiveService) -> RpcListener:
@@ -126,22 +163,6 @@ def _first_roster(place: Place) -> bytes:
     return read_file(kept, "the signed roster")
 
 
-async def open_models(settings: ActiveSettings, service: ActiveService) -> dict[str, DurableBandit]:
-    """The models of all campaigns, the default first, at the same mask epoch."""
-    lead = service.decisions.model
-    if not isinstance(lead, DurableBandit):
-        raise ConfigError("campaigns need a log, so journal must be true")
-    models = {DEFAULT: lead}
-    for plan in settings.campaigns:
-        if plan.name != DEFAULT:
-            make = partial(plan.model.build, service.role.roster)
-            journal = _journal(settings, plan.name)
-            models[plan.name] = DurableBandit.open(journal, make, epoch=lead.epoch, note=lead.note)
-            await catch_up(models[plan.name], lead)
-    service.decisions.others = {name: models[name] for name in models if name != DEFAULT}
-    return models
-
-
 def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
     """Log that a journal was opened although it had lost records."""
     lost = model.recovery.damage.records
@@ -149,32 +170,21 @@ def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
         log.warning("loss_accepted", campaign=campaign, records=lost, position=model.position)
 
 
-def _open_model(
-    settings: ActiveSettings, journal: Journal | None, roster: Roster, signed: bytes
-) -> Model:
-    def make() -> Bandit:
-        return settings.model.build(roster)
-
-    if journal is None:
-        return FleetingBandit(make, epoch=FIRST_EPOCH, note=signed)
-    return DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=signed)
-
-
 def _refuse_unless_new(
-    settings: ActiveSettings, model: Model, held: Mapping[int, HeldShare]
+    settings: ActiveSettings, durable: DurableBandit, held: Mapping[int, HeldShare]
 ) -> None:
     """A share is drawn for new journals only: what was learnt behind another would turn to noise.
 
     The share is on the disk before the first record is written, so that a journal without any has
     never had one.
     """
-    if not isinstance(model, DurableBandit):
+    if not settings.journal:
         return
-    learnt = [DEFAULT] if model.position or model.epoch != FIRST_EPOCH else []
+    learnt = [DEFAULT] if durable.position or durable.epoch != FIRST_EPOCH else []
     plans = () if learnt else settings.campaigns
     learnt += [plan.name for plan in plans if _has_records(settings, plan.name)]
     if learnt:
-        raise ConfigError(missing_share(settings.place.state, model.epoch, held, learnt[0]))
+        raise ConfigError(missing_share(settings.place.state, durable.epoch, held, learnt[0]))
 
 
 def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str) -> str:
@@ -208,7 +218,9 @@ def _campaign_file(settings: ActiveSettings, campaign: str) -> Path:
 
 
 def _journal(settings: ActiveSettings, campaign: str) -> Journal:
-    """The log of a campaign: a file of its own, or one of its name in the database."""
+    """The journal of a campaign: a file of its own, or one of its name in the database."""
+    if not settings.journal:
+        return RecentJournal()
     key = None if settings.journal_key is None else read_key(settings.journal_key)
     target, state, accept = settings.journal_target, settings.place.state, settings.accept_loss
     if target and is_database(target):

@@ -1,4 +1,4 @@
-"""The book is a part of the fold: the same from any snapshot, and bounded as the bandit is."""
+"""The model is a fold: the same from any snapshot, with pending decisions within its bound."""
 
 import copy
 
@@ -17,11 +17,11 @@ from vfbandits.campaign.events import (
     Reported,
     Rewarded,
 )
-from vfbandits.campaign.pending import Book, Entry, total
-from vfbandits.core.snapshot import Record, Snapshot
+from vfbandits.campaign.model import Model, fold, total
+from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import SnapshotError
-from vfbandits.journal.fold import Model, fold, recover
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.recover import recover
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.journal.verify import difference
 
@@ -91,30 +91,30 @@ def _event(kind, model, number):
 
 
 def packed(model):
-    return copy.deepcopy(model.book.pack())
+    waiting = {key: pending.pack() for key, pending in model.pending.items()}
+    return copy.deepcopy((model.pack(), waiting))
 
 
 @given(events=logs(), data=st.data())
 @settings(max_examples=50)
-def test_from_a_snapshot_at_any_position_the_book_is_that_of_an_uninterrupted_run(events, data):
+def test_from_a_snapshot_at_any_position_it_is_that_of_an_uninterrupted_run(events, data):
     numbered = list(enumerate(events, start=1))
     whole = Model(bandit())
     for position, event in numbered:
         whole.apply(position, event)
-        assert tuple(whole.book.entries) == whole.bandit.open_decisions  # so at most MOST, too
+        assert len(whole.pending) <= MOST
     cut = data.draw(st.integers(0, len(events)))
     frozen = seal_snapshot(fold(numbered[:cut], Model(bandit())).snapshot())
     half = Model.restore(cut, open_sealed(frozen, name="half"))
     again = fold(numbered[cut:], half)
     assert packed(again) == packed(whole)
-    assert again.book.entries == whole.book.entries
-    assert again.book.settings == whole.book.settings
+    assert again.settings == whole.settings
     assert difference(again.snapshot(), whole.snapshot()) is None
 
 
 @given(events=logs(), data=st.data())
 @settings(max_examples=50)
-def test_a_log_that_is_opened_again_brings_its_book_back(events, data):
+def test_a_log_that_is_opened_again_brings_it_all_back(events, data):
     disk = MemoryDisk()
     journal = MemoryJournal(disk)
     model, _ = recover(journal, Model(bandit()))
@@ -129,32 +129,36 @@ def test_a_log_that_is_opened_again_brings_its_book_back(events, data):
     assert packed(again) == packed(model)
 
 
-def test_past_its_bound_the_book_drops_the_oldest_as_the_bandit_does():
+def test_past_its_bound_the_oldest_pending_decision_leaves():
     model = Model(bandit())
     for number in range(MOST + 3):
         model.apply(number + 1, decided(f"order-{number}"))
     kept = tuple(f"order-{number}" for number in range(3, MOST + 3))
-    assert tuple(model.book.entries) == model.bandit.open_decisions == kept
+    assert tuple(model.pending) == kept
+
+
+def folded(*events):
+    return fold(enumerate(events, start=1), Model(bandit()))
 
 
 def test_an_event_is_held_until_it_is_activated():
-    book = Book(most=9)
-    book.apply(decided("a", due=5.0, held=True, group="holdback", at=1.0))
-    assert book.entries["a"] == Entry("tea", "holdback", 1.0, 5.0, held=True)
-    book.apply(Activated("a", 60.0, 3.0))
-    book.apply(Activated("b", 60.0, 3.0))
-    assert book.entries == {"a": Entry("tea", "holdback", 1.0, 60.0, held=False)}
+    first = decided("a", due=5.0, held=True, group="holdback", at=1.0)
+    pending = folded(first).pending["a"]
+    assert (pending.arm, pending.group, pending.at) == ("tea", "holdback", 1.0)
+    assert (pending.due, pending.held, pending.position) == (5.0, True, 1)
+    model = folded(first, Activated("a", 60.0, 3.0), Activated("b", 60.0, 3.0))
+    assert [*model.pending] == ["a"]
+    assert (model.pending["a"].due, model.pending["a"].held) == (60.0, False)
 
 
 def test_only_rewards_that_count_are_noted_each_id_once():
-    book = Book(most=9)
-    book.apply(decided("a"))
-    for value, name, why in ((0.5, "x", "counted"), (2.0, "y", "late"), (1.0, "z", "counted"),
-                             (0.25, "x", "counted"), (9.0, "q", "logged")):  # fmt: skip
-        book.apply(Reported("a", value, name, why))
-    book.apply(Reported("b", 1.0, "x", "counted"))
-    assert book.entries["a"].reports == {"x": 0.25, "z": 1.0}
-    assert list(book.entries) == ["a"]
+    came = [(0.5, "x", "counted"), (2.0, "y", "late"), (1.0, "z", "counted"),
+            (0.25, "x", "counted"), (9.0, "q", "logged")]  # fmt: skip
+    reports = [Reported("a", value, name, why) for value, name, why in came]
+    model = folded(decided("a"), *reports, Reported("b", 1.0, "x", "counted"))
+    assert model.pending["a"].reports == {"x": 0.25, "z": 1.0}
+    assert model.pending["a"].logged
+    assert list(model.pending) == ["a"]
 
 
 def test_the_sum_does_not_depend_on_when_rewards_came():
@@ -164,33 +168,27 @@ def test_the_sum_does_not_depend_on_when_rewards_came():
 
 
 def test_settings_are_the_latest_and_changes_are_counted_and_so_is_what_was_learnt():
-    book = Book(most=9)
-    book.apply(Configured(b"one"))
-    book.apply(Configured(b"\xfftwo"))
-    book.apply(decided("a"))
-    book.learnt("a")
-    book.apply(decided("b"))
-    book.close("b")
-    assert (book.settings, book.n_settings, book.n_learnt, len(book.entries)) == (
-        b"\xfftwo", 2, 1, 0,
-    )  # fmt: skip
+    model = folded(
+        Configured(b"one"),
+        Configured(b"\xfftwo"),
+        decided("a"),
+        Rewarded("a", 1.0),
+        decided("b"),
+        Forgotten("b"),
+    )
+    assert (model.settings, model.n_settings, model.n_learnt) == (b"\xfftwo", 2, 1)
+    assert not model.pending
 
 
-def test_a_packed_book_does_not_change_with_the_book():
-    book = Book(most=9)
-    book.apply(decided("a"))
-    book.apply(Reported("a", 1.0, "x", "counted"))
-    before = book.pack()
-    kept = copy.deepcopy(before)
-    book.apply(Reported("a", 2.0, "x", "counted"))
-    book.apply(Activated("a", 7.0))
-    assert before == kept
-    other = Book(most=9)
-    other.unpack(Record(before))
-    assert other.entries["a"].reports == {"x": 1.0}
+def test_a_snapshot_does_not_change_with_the_model():
+    model = folded(decided("a"), Reported("a", 1.0, "x", "counted"))
+    snapshot = model.snapshot()
+    model.apply(3, Reported("a", 2.0, "x", "counted"))
+    model.apply(4, Activated("a", 7.0))
+    assert Model.restore(2, snapshot).pending["a"].reports == {"x": 1.0}
 
 
-ENTRY = ["a", "tea", "policy", 0.0, None, False, True, [["x", 1.0]]]
+PENDING = [None, "tea", "policy", 0.0, None, False, True, [["x", 1.0]], 1]
 
 
 @pytest.mark.parametrize(
@@ -205,48 +203,63 @@ ENTRY = ["a", "tea", "policy", 0.0, None, False, True, [["x", 1.0]]]
         {"arms_shown": [["tea"]]},
         {"arms_shown": [[1.5, 2.0]]},
         {"arms_shown": [["tea", "noon"]]},
-        {"entries": {}},
-        {"entries": ["a"]},
-        {"entries": [ENTRY[:-1]]},
-        {"entries": [[True, *ENTRY[1:]]]},
-        {"entries": [[None, *ENTRY[1:]]]},
-        {"entries": [["a", False, *ENTRY[2:]]]},
-        {"entries": [["a", "tea", 7, *ENTRY[3:]]]},
-        {"entries": [[*ENTRY[:3], "noon", *ENTRY[4:]]]},
-        {"entries": [[*ENTRY[:3], float("nan"), *ENTRY[4:]]]},
-        {"entries": [[*ENTRY[:3], True, *ENTRY[4:]]]},
-        {"entries": [[*ENTRY[:4], "soon", *ENTRY[5:]]]},
-        {"entries": [[*ENTRY[:5], 1, *ENTRY[6:]]]},
-        {"entries": [[*ENTRY[:6], 1, ENTRY[7]]]},
-        {"entries": [[*ENTRY[:7], {"x": 1.0}]]},
-        {"entries": [[*ENTRY[:7], ["x"]]]},
-        {"entries": [[*ENTRY[:7], [["x"]]]]},
-        {"entries": [[*ENTRY[:7], [[7, 1.0]]]]},
-        {"entries": [[*ENTRY[:7], [["x", "much"]]]]},
-        {"entries": [[*ENTRY[:7], [["x", float("inf")]]]]},
-        {"entries": []},  # but the bandit has one that is open
-        {"entries": [["b", *ENTRY[1:]]]},
-        {"entries": [ENTRY, ["b", *ENTRY[1:]]]},
+        {"moves": [[1]]},
+        {"moves_after": "first"},
     ],
 )
-def test_a_bad_book_makes_a_bad_snapshot(change):
-    model = Model(bandit())
-    model.apply(1, decided("a"))
-    good = model.snapshot()
-    durable = good.header["durable"]
-    changed = {**durable, "book": {**durable["book"], **change}}
-    bad = Snapshot({**good.header, "durable": changed}, good.arrays)
+def test_a_model_whose_facts_are_wrong_makes_a_bad_snapshot(change):
+    good = folded(decided("a")).snapshot()
+    changed = {**good.header["durable"], **change}
     with pytest.raises(SnapshotError):
-        Model.restore(1, bad)
-    entries = {"entries": [ENTRY]}
-    fitting = {**durable, "book": {**durable["book"], **entries}}
-    restored = Model.restore(1, Snapshot({**good.header, "durable": fitting}, good.arrays))
-    assert restored.book.entries["a"].reports == {"x": 1.0}
-    assert restored.book.entries["a"].logged
+        Model.restore(1, Snapshot({**good.header, "durable": changed}, good.arrays))
 
 
-def test_a_snapshot_without_a_book_is_refused():
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "a",
+        ["a"],
+        ["a", PENDING[:-1]],
+        [True, PENDING],
+        [None, PENDING],
+        ["a", [True, *PENDING[1:]]],
+        ["a", [None, False, *PENDING[2:]]],
+        ["a", [None, "tea", 7, *PENDING[3:]]],
+        ["a", [*PENDING[:3], "noon", *PENDING[4:]]],
+        ["a", [*PENDING[:3], float("nan"), *PENDING[4:]]],
+        ["a", [*PENDING[:3], True, *PENDING[4:]]],
+        ["a", [*PENDING[:4], "soon", *PENDING[5:]]],
+        ["a", [*PENDING[:5], 1, *PENDING[6:]]],
+        ["a", [*PENDING[:6], 1, *PENDING[7:]]],
+        ["a", [*PENDING[:7], {"x": 1.0}, 1]],
+        ["a", [*PENDING[:7], ["x"], 1]],
+        ["a", [*PENDING[:7], [["x"]], 1]],
+        ["a", [*PENDING[:7], [[7, 1.0]], 1]],
+        ["a", [*PENDING[:7], [["x", "much"]], 1]],
+        ["a", [*PENDING[:7], [["x", float("inf")]], 1]],
+        ["a", [*PENDING[:8], "first"]],
+    ],
+)
+def test_a_bad_pending_decision_makes_a_bad_snapshot(entry):
+    good = folded(decided("a")).snapshot()
+    with pytest.raises(SnapshotError):
+        Model.restore(1, Snapshot({**good.header, "open": [entry]}, good.arrays))
+    fitting = Snapshot({**good.header, "open": [["a", PENDING]]}, good.arrays)
+    restored = Model.restore(1, fitting)
+    assert restored.pending["a"].reports == {"x": 1.0}
+    assert restored.pending["a"].logged
+
+
+@pytest.mark.parametrize("n_open", [0, 2])
+def test_a_snapshot_needs_a_context_for_each_pending_decision(n_open):
+    good = folded(decided("a")).snapshot()
+    opened = [[name, PENDING] for name in "ab"[:n_open]]
+    with pytest.raises(SnapshotError, match=f"{n_open} decisions are open, got 1 contexts"):
+        Model.restore(1, Snapshot({**good.header, "open": opened}, good.arrays))
+
+
+def test_a_snapshot_of_a_bare_bandit_is_refused():
     snapshot = Model(bandit()).snapshot()
-    del snapshot.header["durable"]["book"]
-    with pytest.raises(SnapshotError, match="a record at 'book'"):
+    del snapshot.header["durable"]
+    with pytest.raises(SnapshotError, match="a record at 'durable'"):
         Model.restore(0, snapshot)

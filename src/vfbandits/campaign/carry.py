@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vfbandits.campaign.events import Decided, Moved
+from vfbandits.campaign.model import remask
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import LayoutSettings
 from vfbandits.core.policy import LinGreedy
 from vfbandits.core.reward import Observation
 from vfbandits.errors import ContextError
-from vfbandits.journal.fold import remask
 
 
 def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutSettings) -> Decided:

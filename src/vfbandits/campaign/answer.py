@@ -1,0 +1,63 @@
+"""The answer to a request to rank, as it is kept in the journal and sent."""
+
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+
+from vfbandits.client.schemas import RankedArm, RankResponse
+from vfbandits.errors import ConflictError
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(RankResponse).decode
+_by_score = attrgetter("score")
+
+
+class Answer(NamedTuple):
+    """A decision as the application is told of it; lists have one number for each arm."""
+
+    event_id: str
+    arms: tuple[str, ...]
+    shown: int
+    scores: list[float]
+    means: list[float]
+    probabilities: list[float]
+    contributors: tuple[str, ...]
+    degraded: bool
+    group: str
+    model_version: int
+    config_version: int
+    epoch: int
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """A ``RankResponse`` as JSON.
+
+    >>> answer = Answer("a", ("tea", "milk"), 1, [0.0, 2.0], [0.0, 1.5], [0.0, 1.0],
+    ...                 ("shop",), False, "policy", 3, 0, 1)
+    >>> decode_answer(encode_answer(answer)).arm
+    'milk'
+    """
+    arms = answer.arms
+    places = map(RankedArm, arms, answer.scores, answer.means, answer.probabilities)
+    ranking = sorted(places, key=_by_score, reverse=True)  # of equal ones the first stays first
+    response = RankResponse(
+        answer.event_id,
+        arms[answer.shown],
+        ranking,
+        list(answer.contributors),
+        answer.degraded,
+        answer.group,  # type: ignore[arg-type]  # one of the three
+        answer.model_version,
+        answer.config_version,
+        answer.epoch,
+    )
+    return _encode(response)
+
+
+def decode_answer(answer: bytes) -> RankResponse:
+    """The answer that was kept."""
+    try:
+        return _decode(answer)
+    except msgspec.DecodeError as error:
+        raise ConflictError(f"the event has an answer that cannot be read: {error}") from error

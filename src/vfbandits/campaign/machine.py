@@ -1,0 +1,473 @@
+"""A campaign: what happens to a decision, from the request to rank until its reward is learnt.
+
+*Propose, then apply.*  A method that answers a request reads only: it returns the events that would
+happen.  ``apply`` makes them happen, live, at a restart and in a replica alike.  So an answer is
+encoded before anything has changed, and a request that fails changes nothing.
+
+Nothing here waits, locks or reads a file.  Where the journal must be asked first, because an event
+has left memory or was closed, a method returns None: the caller calls again with the event's
+``History``.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from vfbandits.campaign.answer import Answer, encode_answer
+from vfbandits.campaign.assignment import assign, shown_probabilities
+from vfbandits.campaign.draws import EventDraws
+from vfbandits.campaign.events import (
+    Activated,
+    ArmsDropped,
+    Configured,
+    Decided,
+    Event,
+    Forgotten,
+    Moved,
+    Recalled,
+    Reported,
+    Retracted,
+    Rewarded,
+)
+from vfbandits.campaign.history import History, refuse_other_value
+from vfbandits.campaign.model import COUNTED, LOGGED, Model, misfit, total
+from vfbandits.campaign.observer import Ranked
+from vfbandits.campaign.parts import parts_of
+from vfbandits.campaign.query import Contexts, Query
+from vfbandits.campaign.settings import FROZEN, SUM, CampaignSettings
+from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.decision import DecisionId
+from vfbandits.core.move import Move
+from vfbandits.core.pending import Pending
+from vfbandits.core.policy.linucb import LinUCB
+from vfbandits.core.reward import Observation
+from vfbandits.errors import (
+    ConflictError,
+    RewardError,
+    SettingError,
+    UnknownEventError,
+    VFBanditsError,
+)
+
+LEARNT: Final = "learnt"
+REPEATED: Final = "repeated"
+IGNORED: Final = "ignored"
+LATE: Final = "late"
+QUEUED: Final = "queued"
+DEFAULT: Final = "default"
+SUMMED: Final = "summed"
+FORGOTTEN: Final = "forgotten"
+MAX_LIFTS: Final = 16
+
+
+class Ranking(NamedTuple):
+    """A decision that was worked out: its event, the answer within it, and what observers see."""
+
+    event: Decided
+    answer: Answer
+    query: Query
+    contexts: Contexts
+    choice: int
+    parts: dict[str, float] | None
+
+    def seen(self, campaign: str, seconds: float) -> Ranked:
+        """As observers are told of it."""
+        answer, contexts, arms = self.answer, self.contexts, self.query.arms
+        estimate = answer.means[answer.shown]
+        return Ranked(
+            campaign,
+            answer.event_id,
+            self.query.user,
+            self.event.at,
+            arms[answer.shown],
+            arms[self.choice],
+            arms[self.query.baseline],
+            answer.group,
+            estimate,
+            answer.scores[answer.shown] - estimate,
+            self.parts,
+            answer.probabilities[answer.shown],
+            contexts.contributors,
+            contexts.missing,
+            len(arms),
+            answer.model_version,
+            seconds,
+            contexts.bytes_received,
+        )
+
+
+class Verdict(NamedTuple):
+    """What becomes of a request about one event, and what makes it so.
+
+    ``event`` is None where nothing changes; ``pending`` is the decision that it is about.
+    """
+
+    status: str
+    event: Event | None
+    pending: Pending
+    value: float = math.nan
+
+
+class Due(NamedTuple):
+    """An event whose wait is over; ``past`` is what the journal has of one that left memory."""
+
+    due: float
+    event_id: str
+    pending: Pending
+    past: History | None = None
+
+
+class Campaign:
+    """One model with its settings; see the module."""
+
+    def __init__(self, model: Model, settings: CampaignSettings) -> None:
+        self.model = model
+        self._draws = EventDraws(model.bandit.seed)
+        self._lifts: dict[int, Move] = {}
+        self._reported_cold = 0  # position of the last report for an event that is not in memory
+        self._gather_due()
+        self.begin_with(settings)
+
+    def begin_with(self, settings: CampaignSettings) -> None:
+        """Go by these settings unless the journal has changed them."""
+        self.first_settings = settings
+        self._adopt_settings()
+
+    def apply(self, position: int, event: Event) -> None:
+        """Make an event happen; it stands at ``position`` of the journal."""
+        self.model.enter(position, event)
+        if isinstance(event, Decided) or (isinstance(event, Activated) and not event.opened):
+            self._wait_until(event.due, str(event.decision_id))
+        elif isinstance(event, Reported):
+            if event.decision_id not in self.model.pending:
+                self._reported_cold = position
+        elif isinstance(event, Configured):
+            self._adopt_settings()
+
+    def replay(self, position: int, event: Event) -> None:
+        """As ``apply``, for a record of the journal: one that does not fit names its position."""
+        try:
+            self.apply(position, event)
+        except VFBanditsError as error:
+            raise misfit(position, error) from error
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    def rank(self, query: Query, contexts: Contexts, *, event_id: str, now: float) -> Ranking:
+        """Choose an arm; the draws behind it come from the event's id."""
+        settings, model = self.settings, self.model
+        bandit, rows = model.bandit, contexts.rows
+        fraction = self._draws.fraction(event_id) if settings.holdback else 1.0
+        group, forced = assign(settings, fraction=fraction, baseline=query.baseline)
+        if self._is_random:
+            self._draws.seed(event_id)
+        decision, observation, root = bandit.propose(
+            rows if bandit.layout.layout == "per_arm" else rows[0],
+            arms=query.arms,
+            arm_features=contexts.arm_features,
+            decision_id=event_id,
+            contributors=contexts.contributors,
+            shown=forced,
+            draws=self._draws.generator,
+        )
+        shown = decision.index if forced is None else forced
+        likely = decision.propensity.probabilities()
+        probabilities = shown_probabilities(settings, likely, baseline=query.baseline)
+        answer = Answer(
+            event_id,
+            query.arms,
+            shown,
+            decision.scores.tolist(),
+            decision.means.tolist(),
+            probabilities,
+            contexts.contributors,
+            bool(contexts.missing),
+            group,
+            model.n_learnt,
+            model.n_settings,
+            model.epoch,
+        )
+        wait_s = settings.reward_wait_s if query.activate else settings.activation_wait_s
+        event = Decided(
+            decision_id=event_id,
+            arm=query.arms[shown],
+            index=shown,
+            x=observation.x,
+            model=observation.model,
+            probability=probabilities[shown],
+            contributors=contexts.contributors,
+            epoch=model.epoch,
+            user=query.user,
+            at=now,
+            root=root,
+            group=group,
+            due=None if wait_s is None else now + wait_s,
+            held=not query.activate,
+            note=encode_answer(answer),
+        )
+        split = contexts.split
+        parts = None if split is None else parts_of(bandit, observation, split)
+        return Ranking(event, answer, query, contexts, decision.index, parts)
+
+    def activate(self, event_id: str, *, now: float, past: History | None = None) -> Verdict | None:
+        """The arm is shown now, and the wait for a reward begins; no event if it had begun."""
+        pending = self.model.pending.get(event_id)
+        opened = 0
+        if pending is None:
+            if past is None:
+                return None
+            pending, opened = past.pending(), past.position
+        return self._activate(event_id, pending, now, opened=opened, past=past)
+
+    def activate_queued(self, event_id: str, *, now: float, past: History) -> Verdict:
+        """The same in a replica, by what journal and inbox have of the event."""
+        return self._activate(event_id, past.pending(), now, opened=0, past=past)
+
+    def _activate(
+        self, event_id: str, pending: Pending, now: float, *, opened: int, past: History | None
+    ) -> Verdict:
+        if not pending.held:
+            return Verdict(REPEATED, None, pending)
+        if pending.is_over(now) or (past is not None and not past.is_open):
+            raise ConflictError(f"event {event_id!r} was not activated in time")
+        wait_s = self.settings.reward_wait_s
+        due = None if wait_s is None else now + wait_s
+        return Verdict("activated", Activated(event_id, due, now, opened), pending)
+
+    # --- rewards ----------------------------------------------------------------------------------
+
+    def reward(
+        self,
+        event_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        now: float,
+        past: History | None = None,
+    ) -> Verdict | None:
+        """Take a reward: it is learnt, counted, logged, late, ignored or repeated."""
+        value = self.settings.as_reward(value)
+        pending = self.model.pending.get(event_id)
+        if pending is not None and not pending.is_over(now):
+            return self._reward_open(event_id, value, reward_id, pending, now, past)
+        if past is None or not self._is_current(event_id, past):
+            return None
+        pending = past.pending()
+        if past.is_open and not pending.is_over(now):  # it has left memory
+            return self._reward_open(event_id, value, reward_id, pending, now, past)
+        if past.has(reward_id, value):
+            return Verdict(REPEATED, None, pending, value)
+        why = IGNORED if past.due is None or now <= past.due else LATE
+        return Verdict(why, Reported(event_id, value, reward_id, why, now), pending, value)
+
+    def reward_queued(
+        self, event_id: str, value: float, *, reward_id: str, now: float, past: History
+    ) -> Verdict:
+        """Take a reward in a replica; what becomes of it, the leader decides later."""
+        value = self.settings.as_reward(value)
+        pending = past.pending()
+        if past.has(reward_id, value):
+            return Verdict(REPEATED, None, pending, value)
+        if past.held:
+            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
+        return Verdict(QUEUED, Reported(event_id, value, reward_id, QUEUED, now), pending, value)
+
+    def _reward_open(
+        self,
+        event_id: str,
+        value: float,
+        reward_id: str,
+        pending: Pending,
+        now: float,
+        past: History | None,
+    ) -> Verdict | None:
+        """Take a reward that is waited for."""
+        if pending.held:
+            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
+        if self.settings.mode == FROZEN or pending.logged:
+            if past is None:
+                return None
+            if past.has(reward_id, value):
+                return Verdict(REPEATED, None, pending, value)
+            why = LOGGED if self.settings.mode == FROZEN else IGNORED
+            return Verdict(why, Reported(event_id, value, reward_id, why, now), pending, value)
+        if self.settings.aggregation == SUM or pending.reports:
+            if reward_id in pending.reports:
+                refuse_other_value(event_id, pending.reports[reward_id], value, reward_id)
+                return Verdict(REPEATED, None, pending, value)
+            event = Reported(event_id, value, reward_id, COUNTED, now)
+            return Verdict(COUNTED, event, pending, value)
+        learnt = self.learn(event_id, value, reward_id, now, past)
+        return None if learnt is None else Verdict(LEARNT, learnt, pending, value)
+
+    def learn(
+        self,
+        event_id: DecisionId,
+        value: float,
+        reward_id: str | None,
+        now: float,
+        past: History | None,
+    ) -> Rewarded | None:
+        """The event by which a pending decision is learnt; None where ``past`` is needed for it."""
+        if event_id in self.model.pending:
+            return Rewarded(event_id, value, now, reward_id)
+        recalled = None if past is None else self._recall(past)
+        return None if recalled is None else Rewarded(event_id, value, now, reward_id, recalled)
+
+    def _recall(self, past: History) -> Recalled | None:
+        """What a decision that left memory teaches, behind the masks in force."""
+        x = self.carried(past)
+        return None if x is None else Recalled(past.position, x, past.decided.model)
+
+    def carried(self, past: History) -> Vector | None:
+        """The context of a decision behind the masks in force; None without older mask changes."""
+        opened, known_from = past.position, self.model.moves_after
+        if opened < known_from and not past.has_moves_to(known_from):
+            return None
+        x = past.decided.x
+        older = [one for one in past.moves if opened < one[0] <= known_from]
+        for position, moved in (*older, *self.model.moves):
+            if position > opened:
+                x = self._lift(position, moved).vector(x)
+        return x
+
+    def _lift(self, position: int, moved: Moved) -> Move:
+        if position not in self._lifts:
+            if len(self._lifts) >= MAX_LIFTS:
+                self._lifts.clear()
+            self._lifts[position] = self.model.bandit.lift(self.model.make_move(moved.matrix))
+        return self._lifts[position]
+
+    def _is_current(self, event_id: str, past: History) -> bool:
+        """Whether the journal was asked after the event was last closed."""
+        return not (past.is_open and event_id in self.model.bandit.pending.settled)
+
+    def retract(self, event_id: str, *, by: str, now: float, past: History | None) -> Verdict:
+        """Take back the reward that an event has taught; ``past`` has all mask changes since."""
+        discount = self.model.bandit.settings.discount
+        if discount < 1.0:
+            raise SettingError(
+                f"a reward is taken back exactly only without forgetting, got discount {discount}"
+            )
+        if past is None:
+            raise UnknownEventError(f"wanted an event that was ranked here, got {event_id!r}")
+        value = past.learnt
+        if value is None:
+            raise ConflictError(
+                f"event {event_id!r} needs a reward that was learnt, got an event that is "
+                f"{past.status}; nothing was changed"
+            )
+        if past.is_arm_dropped:
+            raise ConflictError(
+                f"event {event_id!r} has taught a model of arm {past.decided.model!r} that was let "
+                "go since, and its reward with it; nothing was changed"
+            )
+        seen, epoch = self._behind_masks_in_force(past), self.model.epoch
+        event = Retracted(past.decided.decision_id, value, seen.x, seen.model, epoch, now, by)
+        return Verdict("retracted", event, past.pending(), value)
+
+    def _behind_masks_in_force(self, past: History) -> Observation:
+        decided, model = past.decided, self.model
+        wanted = range(decided.epoch + 1, model.epoch + 1)
+        between = [moved for _, moved in past.moves if moved.epoch in wanted]
+        if [moved.epoch for moved in between] != list(wanted):
+            raise ConflictError(
+                f"event {decided.decision_id!r} was decided behind masks of epoch {decided.epoch}, "
+                f"wanted every mask change up to {model.epoch}, got {len(between)}: the journal no "
+                "longer has the others"
+            )
+        seen = Observation(decided.x, decided.model)
+        for moved in between:
+            seen = model.bandit.carry(seen, model.make_move(moved.matrix))
+        return seen
+
+    # --- the end of a wait ------------------------------------------------------------------------
+
+    def due(self, now: float, *, most: int) -> list[Due]:
+        """Some events in memory whose waits are over; ``put_off`` those that are not ended."""
+        if len(self._due) > 2 * len(self.model.pending) + most:
+            self._gather_due()  # most had their reward before their wait was over
+        over: list[Due] = []
+        while self._due and self._due[0][0] <= now and len(over) < most:
+            _, event_id = heapq.heappop(self._due)
+            pending = self.model.pending.get(event_id)
+            # Activation gives an event a later end, which stands in the heap as well.
+            if pending is not None and pending.due is not None and pending.due <= now:
+                over.append(Due(pending.due, event_id, pending))
+        return over
+
+    def put_off(self, due: Due) -> None:
+        """Give this one from ``due`` again."""
+        if due.past is None:
+            self._wait_until(due.due, due.event_id)
+
+    def end(self, event_id: str, *, now: float, past: History | None = None) -> Verdict | None:
+        """End the wait of an event: the default or the sum is learnt, or nothing is."""
+        pending = self.model.pending.get(event_id)
+        opened = 0
+        if pending is None:
+            if past is None or past.read_to < self._reported_cold:
+                return None
+            pending, opened = past.pending(), past.position
+            due = self.model.cold.due(opened)
+            if due is None or due > now:  # a reward or an activation was quicker
+                return Verdict(REPEATED, None, pending)
+        value, status = self.settings.default_reward, DEFAULT
+        if pending.reports:
+            value, status = self.settings.within(total(pending.reports)), SUMMED
+        if value is None or pending.held or pending.logged or self.settings.mode == FROZEN:
+            return Verdict(FORGOTTEN, Forgotten(event_id, opened), pending)
+        learnt = self.learn(event_id, value, None, now, past)
+        return None if learnt is None else Verdict(status, learnt, pending, value)
+
+    # --- settings, masks, arms --------------------------------------------------------------------
+
+    def configure(self, changes: dict[str, object], *, now: float) -> Configured | None:
+        """Change settings; None if they are so already."""
+        settings = self.settings.changed(changes)
+        return None if settings == self.settings else Configured(settings.pack(), now)
+
+    def change_masks(self, matrix: Matrix, *, epoch: int, note: bytes) -> Moved:
+        """Carry all that was learnt to the masks of a later epoch by R (new dim, dim)."""
+        self.model.plan_move(matrix, epoch)
+        return Moved(epoch, matrix, note)
+
+    def expire_arms(self, before: float, *, now: float, most: int) -> ArmsDropped | None:
+        """Let models of arms go that were last shown before a time (layout "disjoint")."""
+        old: list[int | str] = []
+        for arm, shown_at in self.model.arms_shown.items():
+            if shown_at >= before or len(old) == most:
+                break
+            old.append(arm)
+        return ArmsDropped(tuple(old), now) if old else None
+
+    def _gather_due(self) -> None:
+        waits = self.model.pending.items()
+        self._due = [(one.due, str(key)) for key, one in waits if one.due is not None]
+        heapq.heapify(self._due)
+
+    def _wait_until(self, due: float | None, event_id: str) -> None:
+        if due is not None:
+            heapq.heappush(self._due, (due, event_id))
+
+    def _adopt_settings(self) -> None:
+        """Go by the settings that the journal has come to."""
+        packed, bandit = self.model.settings, self.model.bandit
+        settings = CampaignSettings.unpack(packed) if packed else self.first_settings
+        self.settings = settings
+        bandit.policy, bandit.floor = settings.policy, settings.floor
+        self._is_random = settings.floor > 0.0 or not isinstance(settings.policy, LinUCB)
+
+
+def refuse_other_reward(key: object, learnt: float, value: float) -> None:
+    """A decision that has its reward takes no other."""
+    if learnt != value:
+        raise RewardError(
+            f"decision {key!r} already has the reward {learnt}, got {value}; nothing was changed"
+        )
+
+
+def by_end(dues: Sequence[Due]) -> list[Due]:
+    """In the order in which they end, wherever they are kept: so that does not shape the model."""
+    return sorted(dues, key=lambda one: (one.due, one.event_id))

@@ -1,0 +1,325 @@
+"""The model as a fold over its records: take a snapshot, or begin anew, and apply what follows.
+
+Rewards are applied one at a time in the order of the journal, with the contexts that stand in it,
+so the fold ends at the very Lambda and u (and inverse, theta, counters) of the run that wrote it.
+Decisions are entered, not made again: no policy is asked and nothing is drawn.
+"""
+
+import base64
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from vfbandits.campaign.cold import Cold
+from vfbandits.campaign.events import (
+    Activated,
+    ArmsDropped,
+    Configured,
+    Decided,
+    Event,
+    Forgotten,
+    Moved,
+    Reported,
+    Resized,
+    Retracted,
+    Rewarded,
+    SetAside,
+)
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.move import Move, Remask
+from vfbandits.core.pending import Evicted, Pending
+from vfbandits.core.reward import Observation
+from vfbandits.core.snapshot import Record, Snapshot
+from vfbandits.errors import JournalError, SettingError, SnapshotError, VFBanditsError
+
+MakeMove: TypeAlias = Callable[[Matrix], Move]
+COUNTED: Final = "counted"
+LOGGED: Final = "logged"
+
+
+def remask(matrix: Matrix) -> Remask:
+    """The move that a remasking matrix R stands for; its rank is ‖R‖², since R is isometric."""
+    return Remask(matrix, round(float(np.vdot(matrix, matrix))))
+
+
+class Model:
+    """A bandit, its pending decisions and the mask epoch it is in, at one position of its journal.
+
+    Attributes
+    ----------
+    cold
+        Pending decisions that had to leave memory, and whose wait ends some time.
+    settings, n_settings
+        The settings in force in the caller's form, empty as long as none were changed; and how
+        often they were.
+    n_learnt, n_decided
+        Rewards learnt, which is the model's version; and decisions since the model was loaded.
+    arms_shown
+        When each arm with a model of its own was last shown, the longest ago first.
+    moves, moves_after
+        The mask changes at positions behind ``moves_after``, each with its position: all that a
+        pending decision may have to be carried by, should it have left memory.
+    """
+
+    __slots__ = (
+        *("arms_shown", "bandit", "cold", "epoch", "make_move", "moves", "moves_after"),
+        *("n_decided", "n_learnt", "n_settings", "note", "position", "settings"),
+    )
+
+    def __init__(
+        self, bandit: Bandit, *, epoch: int = 0, note: bytes = b"", make_move: MakeMove = remask
+    ) -> None:
+        self.bandit = bandit
+        self.cold = Cold()
+        self.settings = b""
+        self.n_settings = 0
+        self.n_learnt = 0
+        self.n_decided = 0
+        self.arms_shown: OrderedDict[ArmId, float] = OrderedDict()
+        self.epoch = epoch
+        self.note = note
+        self.position = 0
+        self.make_move = make_move
+        self.moves: list[tuple[int, Moved]] = []
+        self.moves_after = 0
+
+    @property
+    def pending(self) -> "OrderedDict[DecisionId, Pending]":
+        """The pending decisions in memory, oldest first."""
+        return self.bandit.pending.open
+
+    @property
+    def n_pending(self) -> int:
+        """Pending decisions, in memory or not."""
+        return len(self.pending) + len(self.cold)
+
+    # --- applying ---------------------------------------------------------------------------------
+
+    def apply(self, position: int, event: Event) -> None:
+        """Repeat what happened; a record that does not fit names its position."""
+        try:
+            self.enter(position, event)
+        except VFBanditsError as error:
+            raise misfit(position, error) from error
+
+    def enter(self, position: int, event: Event) -> None:
+        """As ``apply``, with the error of an event that does not fit as it is."""
+        match event:
+            case Decided():
+                self._decide(position, event)
+            case Rewarded():
+                self._learn(event)
+            case Moved():
+                self._move(position, event)
+            case Activated():
+                self._activate(event)
+            case Reported():
+                self._report(event)
+            case Forgotten():
+                self._forget(event)
+            case Configured():
+                self.settings = event.settings
+                self.n_settings += 1
+            case Retracted():
+                self._retract(event)
+            case ArmsDropped():
+                self._drop_arms(event)
+            case Resized():
+                self._cool(self.bandit.resize(event.max_pending))
+            case SetAside() if event.covered_by is not None:
+                raise JournalError(
+                    f"it was set aside because the snapshot of position {event.covered_by} stands "
+                    "for it: wanted that snapshot or a later one to begin with"
+                )
+        self.position = position
+
+    def _decide(self, position: int, event: Decided) -> None:
+        pending = Pending(
+            Observation(event.x, event.model),
+            event.arm,
+            event.group,
+            event.at,
+            event.due,
+            event.held,
+            position=position,
+        )
+        evicted = self.bandit.enter(event.decision_id, pending, root=event.root)
+        self.n_decided += 1
+        if event.model is not None:
+            self._show(event.model, event.at)
+        if evicted is not None:
+            self._cool([evicted])
+
+    def _learn(self, event: Rewarded) -> None:
+        seen = event.recalled
+        if seen is not None:
+            observation = Observation(seen.x, seen.model)
+            self.bandit.reward_recalled(event.decision_id, observation, event.value)
+            self.cold.close(seen.opened)
+        elif not self.bandit.reward(event.decision_id, event.value):
+            raise JournalError(f"decision {event.decision_id!r} has its reward already")
+        self.n_learnt += 1
+
+    def _activate(self, event: Activated) -> None:
+        if event.opened:
+            if event.due is not None:
+                self.cold.postpone(event.opened, event.due)
+            return
+        pending = self.pending.get(event.decision_id)
+        if pending is not None:
+            pending.held, pending.due = False, event.due
+
+    def _report(self, event: Reported) -> None:
+        pending = self.pending.get(event.decision_id)
+        if pending is not None and event.why == COUNTED:
+            pending.reports = {**pending.reports, event.reward_id: event.value}
+        elif pending is not None and event.why == LOGGED:
+            pending.logged = True
+
+    def _forget(self, event: Forgotten) -> None:
+        if event.opened:
+            self.cold.close(event.opened)
+        else:
+            self.bandit.forget(event.decision_id)
+
+    def _retract(self, event: Retracted) -> None:
+        if event.epoch != self.epoch:
+            raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
+        self.bandit.retract(Observation(event.x, event.model), event.value)
+        self.n_learnt += 1  # that makes another version of the model
+
+    def _drop_arms(self, event: ArmsDropped) -> None:
+        self.bandit.drop_arms(event.arms)
+        for arm in event.arms:
+            self.arms_shown.pop(arm, None)
+
+    def _move(self, position: int, event: Moved) -> None:
+        self.bandit.move(self.plan_move(event.matrix, event.epoch))
+        self.epoch, self.note = event.epoch, event.note
+        first = self.first_pending
+        self.moves.append((position, Moved(event.epoch, event.matrix)))
+        while self.moves and (first is None or self.moves[0][0] < first):
+            self.moves_after, _ = self.moves.pop(0)
+
+    def plan_move(self, matrix: Matrix, epoch: int) -> Move:
+        """The move to a later epoch by ``matrix`` (new dim, dim), checked; changes nothing."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch <= self.epoch:
+            raise SettingError(f"a move needs an epoch after {self.epoch}, got {epoch!r}")
+        if matrix.ndim != 2 or matrix.shape[1] != self.bandit.dim or not np.isfinite(matrix).all():
+            raise SettingError(
+                f"a move needs a finite matrix of {self.bandit.dim} columns, got {matrix.shape}"
+            )
+        return self.make_move(matrix)
+
+    @property
+    def first_pending(self) -> int | None:
+        """Position of the oldest pending decision."""
+        if self.cold.first is not None or not self.pending:
+            return self.cold.first
+        return next(iter(self.pending.values())).position
+
+    def _show(self, arm: ArmId, at: float) -> None:
+        """An arm that has a model of its own, or may get one, was shown."""
+        self.arms_shown[arm] = at
+        self.arms_shown.move_to_end(arm)
+        if len(self.arms_shown) > self.bandit.layout.max_arms:
+            self.arms_shown.popitem(last=False)
+
+    def _cool(self, evicted: Iterable[Evicted]) -> None:
+        """Decisions have left memory: those whose wait ends are remembered by their positions."""
+        for _, pending in evicted:
+            if pending.due is not None and pending.position:
+                self.cold.add(pending.position, pending.due)
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def pack(self) -> dict[str, object]:
+        """What a snapshot keeps beside the bandit and its pending decisions."""
+        return {
+            "epoch": self.epoch,
+            "note": base64.b64encode(self.note).decode(),
+            "settings": base64.b64encode(self.settings).decode(),
+            "n_settings": self.n_settings,
+            "n_learnt": self.n_learnt,
+            "arms_shown": list(self.arms_shown.items()),
+            "moves": [(position, moved.epoch) for position, moved in self.moves],
+            "moves_after": self.moves_after,
+        }
+
+    def snapshot(self) -> Snapshot:
+        """The model as it is now: later changes do not show in it."""
+        inner = self.bandit.snapshot()
+        held = {  # arrays are those of the learner, and change with the next reward
+            name: part if isinstance(part, list) else part.copy(order="K")
+            for name, part in inner.held.items()
+        }
+        for position, moved in self.moves:
+            held[f"moves/{position}"] = moved.matrix
+        held["cold"] = self.cold.pack()
+        return Snapshot({**inner.header, "durable": self.pack()}, held)
+
+    @classmethod
+    def restore(cls, position: int, snapshot: Snapshot, *, make_move: MakeMove = remask) -> "Model":
+        """The model that the snapshot of ``position`` was taken of."""
+        kept = snapshot.record.child("durable")
+        bandit = Bandit.restore(snapshot)
+        epoch, note = kept.integer("epoch"), _from_base64(kept, "note")
+        model = cls(bandit, epoch=epoch, note=note, make_move=make_move)
+        model.settings = _from_base64(kept, "settings")
+        model.n_settings = kept.integer("n_settings")
+        model.n_learnt = kept.integer("n_learnt")
+        model.arms_shown.update(map(_shown, kept.items("arms_shown")))
+        model.cold.unpack(_stored(snapshot, "cold"))
+        model.moves = [_moved(packed, snapshot) for packed in kept.items("moves")]
+        model.moves_after = kept.integer("moves_after")
+        model.position = position
+        return model
+
+
+def misfit(position: int, error: VFBanditsError) -> JournalError:
+    """The error of a record that does not fit behind those before it."""
+    return JournalError(f"record {position} of the log does not fit: {error}")
+
+
+def fold(events: Iterable[tuple[int, Event]], model: Model) -> Model:
+    """Apply numbered events to a model, which is changed and returned."""
+    for position, event in events:
+        model.apply(position, event)
+    return model
+
+
+def total(reports: Mapping[str, float]) -> float:
+    """The sum of rewards, in an order that does not depend on when they came."""
+    return float(sum(reports[key] for key in sorted(reports)))
+
+
+def _stored(snapshot: Snapshot, name: str) -> Matrix:
+    if name not in snapshot.arrays:
+        raise SnapshotError(f"the snapshot needs an array at {name!r}, got none")
+    return snapshot.arrays[name]
+
+
+def _moved(packed: object, snapshot: Snapshot) -> tuple[int, Moved]:
+    match packed:
+        case [int(position), int(epoch)]:
+            return position, Moved(epoch, _stored(snapshot, f"moves/{position}"))
+    raise SnapshotError("a mask change in a snapshot needs its position and epoch")
+
+
+def _shown(packed: object) -> tuple[ArmId, float]:
+    match packed:
+        case [int() | str() as arm, int() | float() as at] if math.isfinite(at):
+            return arm, float(at)
+    raise SnapshotError("an arm that was shown needs its id and a finite time")
+
+
+def _from_base64(record: Record, key: str) -> bytes:
+    try:
+        return base64.b64decode(record.text(key), validate=True)
+    except ValueError as error:
+        raise SnapshotError(f"the snapshot needs base64 at {key!r}: {error}") from error

@@ -1,0 +1,207 @@
+"""Decisions that wait for their contexts, gathered a batch at a time.
+
+Requests that arrive together make one round and one message to each participant.  While enough
+rounds are under way the others wait and gather, so that batches grow with the load by themselves.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TypeAlias
+
+import numpy as np
+
+from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.errors import VFBanditsError
+from vfbandits.protocol.instructions import Gathered
+
+MAX_OPEN_ROUNDS = 2
+MAX_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message may have
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathering:
+    """The masked contexts of decisions that asked in one batch, and whose features are in them.
+
+    ``bytes_received`` for each of the decisions.
+    """
+
+    rows: Matrix = field(repr=False)
+    contributors: tuple[str, ...]
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Decisions that ask together and have not got their contexts yet, one for each user."""
+
+    users: tuple[str, ...]
+    arms: tuple[tuple[str, ...], ...]
+    own: PlainBlock = field(repr=False)
+    trial: int
+    contexts: "asyncio.Future[Gathering]" = field(repr=False)
+
+
+class Lease:
+    """The contexts of decisions that ask together, for the length of an ``async with``."""
+
+    __slots__ = ("_batches", "_waiting")
+
+    def __init__(self, batches: "Batches", waiting: Waiting) -> None:
+        self._batches = batches
+        self._waiting = waiting
+
+    async def __aenter__(self) -> Gathering:
+        """Wait for them."""
+        self._batches.wait(self._waiting)
+        try:
+            return await self._waiting.contexts
+        except BaseException:
+            self._batches.give_back(self._waiting)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give them back."""
+        self._batches.give_back(self._waiting)
+
+
+Start: TypeAlias = Callable[[list[Waiting]], int]
+
+
+class Batches:
+    """Puts waiting decisions together; ``start`` opens a round for them and returns its number."""
+
+    def __init__(self, start: Start, *, row_bytes: int) -> None:
+        self._start = start
+        self._row_bytes = row_bytes
+        self._waiting: list[Waiting] = []
+        self._rounds: dict[int, list[Waiting]] = {}
+        self._early: dict[int, Gathered] = {}
+        self._is_due = False
+        self._is_open = True
+        self._n_in_use = 0
+        self._ended: asyncio.Future[None] | None = None
+
+    def contexts(
+        self,
+        users: tuple[str, ...],
+        arms: tuple[tuple[str, ...], ...],
+        own: PlainBlock,
+        *,
+        trial: int,
+    ) -> Lease:
+        """The contexts of decisions that ask together, to be used before the masks change."""
+        loop = asyncio.get_running_loop()
+        return Lease(self, Waiting(users, arms, own, trial, loop.create_future()))
+
+    @property
+    def max_rows(self) -> int:
+        """How many rows fit into a message."""
+        return max(1, MAX_BATCH_BYTES // self._row_bytes)
+
+    def wait(self, waiting: Waiting) -> None:
+        """Let decisions wait for their contexts."""
+        self._waiting.append(waiting)
+        self._make_due(waiting.contexts.get_loop())
+
+    def give_back(self, waiting: Waiting) -> None:
+        """Decisions need their contexts no more."""
+        if waiting.contexts.done() and not waiting.contexts.cancelled():
+            self._n_in_use -= 1
+        if not self._n_in_use:
+            self._note_end()
+
+    def deliver(self, gathered: Gathered) -> None:
+        """A round is complete: give each decision of it its rows."""
+        batch = self._rounds.pop(gathered.round, None)
+        if batch is None:  # complete before ``start`` could tell its number
+            self._early[gathered.round] = gathered
+            return
+        parts = [gathered.contexts]
+        if len(batch) > 1:
+            places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
+            parts = np.split(gathered.contexts, places)
+        share = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
+        for waiting, rows in zip(batch, parts, strict=True):
+            if not waiting.contexts.done():
+                self._n_in_use += 1
+                waiting.contexts.set_result(Gathering(rows, gathered.contributors, share))
+        self._note_end()
+        if self._waiting:
+            self._make_due(asyncio.get_running_loop())
+
+    async def pause(self) -> None:
+        """Start no more rounds, and wait until nobody uses contexts of those before."""
+        self._is_open = False
+        while self._rounds or self._n_in_use:
+            await self._next_end()
+
+    async def quiet(self) -> None:
+        """Wait until no decision is under way."""
+        while self._rounds or self._n_in_use or self._waiting:
+            await self._next_end()
+
+    async def _next_end(self) -> None:
+        self._ended = self._ended or asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._ended)
+
+    def _note_end(self) -> None:
+        """A round has ended, or its contexts are no longer used."""
+        if self._ended is not None:
+            self._ended.set_result(None)
+            self._ended = None
+
+    def resume(self, *, row_bytes: int) -> None:
+        """Start rounds again."""
+        self._row_bytes = row_bytes
+        self._is_open = True
+        self._make_due(asyncio.get_running_loop())
+
+    def _make_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_due and self._is_open:
+            self._is_due = True
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        while self._waiting and self._is_open and len(self._rounds) < MAX_OPEN_ROUNDS:
+            self._open(self._next_batch())
+
+    def _open(self, batch: list[Waiting]) -> None:
+        try:
+            number = self._start(batch)
+        except VFBanditsError as error:
+            self._refuse(batch, error)
+            return
+        self._rounds[number] = batch
+        early = self._early.pop(number, None)
+        if early is not None:
+            self.deliver(early)
+
+    def _refuse(self, batch: list[Waiting], error: VFBanditsError) -> None:
+        """There can be no such round: alone each will be told, or get its own."""
+        if len(batch) > 1:
+            for waiting in batch:
+                self._open([waiting])
+        elif not batch[0].contexts.done():
+            self._n_in_use += 1
+            batch[0].contexts.set_exception(error)
+
+    def _next_batch(self) -> list[Waiting]:
+        """As many of the first that wait as fit into a message, all of one trial or of none."""
+        first = self._waiting[0]
+        batch: list[Waiting] = []
+        size = 0
+        for waiting in self._waiting:
+            size += self._row_bytes * len(waiting.own)
+            if waiting.trial != first.trial or (batch and size > MAX_BATCH_BYTES):
+                break
+            batch.append(waiting)
+        del self._waiting[: len(batch)]
+        return batch

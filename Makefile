@@ -52,6 +52,7 @@ bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.disjoint
+	$(BIN)/python -m benchmarks.journey
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -58,7 +58,7 @@ def test_json_has_the_same_facts(source):
     ("flags", "says"),
     [
         (["--key", "user", "--columns", "age"], "each key of 'user' once, got 1 row with"),
-        (["--key", "user,arm"], "needs --columns or --one-hot, got neither"),
+        (["--key", "user,arm"], "wanted --columns, --one-hot or both, got neither"),
         (["--key", ",", "--columns", "age"], "by a key column at least, got none"),
         (["--key", "user,arm", "--columns", "age,height"], "got none called height"),
         (["--key", "user,arm", "--columns", "city"], "must hold finite numbers, got 3 rows"),

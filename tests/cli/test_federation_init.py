@@ -154,11 +154,14 @@ REFUSALS = [
     (["--arm-dim", "3"], "arm_dim goes with layout 'outer', got 3"),
     (["--intercept"], "an intercept goes with layouts outer and disjoint, got per_arm"),
     (["--bound", "0.5"], "bound must be a number from 1 to 2^40, got 0.5"),
-    (["--federation", "fair"], "the authority is of 'shops', got 'fair'"),
+    (["--federation", "fair"], "--federation must be the authority's, 'shops', got 'fair'"),
     (["--listen", "nowhere"], "an address is written host:port, or [ipv6]:port, got 'nowhere'"),
     (["--listen", "ap:70000"], "a port is at most 65535, got 70000"),
     (["--listen", 'a"b:1'], "an address is written host:port"),
-    (["--passphrase-env", "NO_SUCH"], "wanted a passphrase in the environment as NO_SUCH"),
+    (
+        ["--passphrase-env", "NO_SUCH"],
+        "wanted a passphrase in environment variable NO_SUCH, got none",
+    ),
 ]
 
 

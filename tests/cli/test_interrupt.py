@@ -145,7 +145,8 @@ def test_simulate_ends_with_one_line_and_leaves_no_process(started, tmp_path, pr
     assert running.interrupt() == 130
     assert "Traceback" not in running.text
     assert last_line(running.text) == (
-        "stopped after 0 of 16 runs: nothing was written, and the next run begins at the first"
+        "stopped after 0 of 16 runs: nothing was written, "
+        "and the next run starts from the beginning"
     )
     assert running.left_over() == []
     assert list((tmp_path / "out").iterdir()) == []
@@ -164,7 +165,7 @@ def test_reproduce_ends_with_one_line_and_goes_on_from_there(started, tmp_path):
     assert "Traceback" not in running.text
     kept = list((tmp_path / "out").glob("*/cells/*.json"))
     found = re.fullmatch(
-        r"stopped: (\d+) of (\d+) cells are kept in \S+, the same command goes on from there",
+        r"stopped: (\d+) of (\d+) cells are kept in \S+, the same command resumes from there",
         last_line(running.text),
     )
     assert (int(found[1]), int(found[2]), len(kept)) == (3, 5, 3)

@@ -71,7 +71,7 @@ def test_envelopes_of_another_roster_are_refused_before_anything_is_asked(dense,
     dealt = deal(dense, roster, epoch + 1, tmp_path / "dealt")
     assert "missing: zoo" in fails(*add, "--envelopes", dealt)
     said = fails(*add, "--envelopes", dealt, "--roster-out", tmp_path / "next")
-    assert "first --roster-out, then" in said
+    assert "wanted --roster-out (before masks are dealt) or --envelopes (after), got both" in said
     (dealt / f"zoo.epoch-{epoch + 1}.envelope").write_bytes(
         (dealt / f"bank.epoch-{epoch + 1}.envelope").read_bytes()
     )

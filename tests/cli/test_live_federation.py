@@ -58,7 +58,7 @@ def test_status_tells_who_is_there_and_what_they_did(blockwise):
     (row,) = [line.split() for line in text.splitlines() if line.split()[:1] == ["bank"]]
     assert row[1:3] == ["3", "connected"]
     assert int(row[3]) >= 3
-    assert "decisions wait for a reward" in text
+    assert "decisions pending" in text
     document = status(blockwise)
     assert document["participants"]["news"]["connected"] is True
     assert document["model"]["policy"]["name"] == "lints"
@@ -217,7 +217,7 @@ def answer_was_lost(federation, file, older):
     number = operators_roster(federation).number
     path.write_bytes(older)
     said = works("federation", "add", file, *changing(federation))
-    assert f"roster number {number} was in force already" in said
+    assert f"roster number {number} was already in force" in said
     assert operators_roster(federation).number == number
 
 
@@ -255,7 +255,7 @@ def test_another_authority_cannot_change_anything(blockwise, tmp_path):
 def test_with_blockwise_masks_a_roster_can_be_looked_at_first(blockwise, tmp_path):
     out = tmp_path / "next.signed"
     said = works("federation", "remove", "news", *changing(blockwise), "--roster-out", out)
-    assert "run this again without --roster-out" in said
+    assert "run this command again without --roster-out" in said
     after = load_roster(out, blockwise.authority.certificate_path)
     assert after.number == operators_roster(blockwise).number + 1
     assert status(blockwise)["roster"]["number"] == after.number - 1

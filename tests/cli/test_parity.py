@@ -115,7 +115,7 @@ def test_policy_parameters_reach_the_policy():
 
 
 def test_lints_with_more_arms_than_features_says_that_draws_were_turned():
-    footnote = "drew in parameter space"
+    footnote = "sampled in parameter space"
     assert footnote in vfb_parity("--policy", "lints", "--arms", "20").stdout
     assert footnote not in vfb_parity("--policy", "lints").stdout
 
@@ -171,8 +171,8 @@ def test_a_blind_policy_of_ones_own_ends_with_0(capsys):
         (["--seed", "-3"], "seed must be a whole number from 0, got -3"),
         (["--noise", "-3"], "noise must be a number of at least 0, got -3.0"),
         (["--beta", "-1"], "beta must be a number of at least 0, got -1.0"),
-        (["--epsilon", "0.1"], "--epsilon goes with policy lingreedy, got linucb"),
-        (["--posterior-scale", "1"], "--posterior-scale goes with policy lints, got linucb"),
+        (["--epsilon", "0.1"], "--epsilon needs policy lingreedy, got linucb"),
+        (["--posterior-scale", "1"], "--posterior-scale needs policy lints, got linucb"),
         (["--aggregation", "secure"], "secure aggregation needs mask='dense'"),
         (
             ["--aggregation", "secure", "--mask", "dense", "--participants", "2"],

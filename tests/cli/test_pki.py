@@ -59,7 +59,7 @@ def fingerprint(text):
 def test_from_nothing_to_an_identity(tmp_path, ca):
     request = ask(tmp_path, "bank", "passive", "--width", "3")
     said = works("approve", request, "--dir", ca, "--out", tmp_path / "bank" / "bank.crt")
-    for word in ("bank.shops.vfb", "passive", "364 days left", "on the telephone"):
+    for word in ("bank.shops.vfb", "passive", "364 days left", "on the phone"):
         assert word in said
     for name in ("bank.crt", "bank.member.json", "authority.crt"):
         assert str(tmp_path / "bank" / name) in said
@@ -91,7 +91,9 @@ def test_a_scaling_gives_its_digest_and_its_width(tmp_path):
     assert json.loads(by_digest.read_bytes())["scaling"] == scaling.digest
     words = ("request", "--federation", "shops", "--name", "c", "--role", "passive",
              "--dir", tmp_path / "c")  # fmt: skip
-    assert "gives 2 features, --width says 3" in fails(*words, "--scaling", file, "--width", 3)
+    assert "--width must be 2, the number of features of --scaling, got 3" in fails(
+        *words, "--scaling", file, "--width", 3
+    )
     assert "a scaling must be a file" in fails(*words, "--scaling", tmp_path / "none")
     assert "cannot have width 0" in fails(*words, "--scaling", scaling.digest)
     assert not (tmp_path / "c").exists()
@@ -100,11 +102,12 @@ def test_a_scaling_gives_its_digest_and_its_width(tmp_path):
 def test_the_fingerprint_from_the_telephone_is_compared(tmp_path, ca):
     request = ask(tmp_path, "bank", "passive", "--width", "3")
     said = fails("approve", request, "--dir", ca, "--fingerprint", "ab" * 32)
-    assert "the owner read another fingerprint" in said
+    assert f"--fingerprint must be that of {request}, " in said
+    assert said.endswith(f", got '{'ab' * 32}'\n")
     assert not (tmp_path / "bank" / "bank.crt").exists()
     right = fingerprint(works("show", request))
     spelt = ":".join([right[:32].upper(), " " + right[32:]])
-    assert "on the telephone" not in works("approve", request, "--dir", ca, "--fingerprint", spelt)
+    assert "on the phone" not in works("approve", request, "--dir", ca, "--fingerprint", spelt)
 
 
 def test_hosts_days_and_renewal_reach_the_certificate(tmp_path, ca):
@@ -117,7 +120,7 @@ def test_hosts_days_and_renewal_reach_the_certificate(tmp_path, ca):
     assert "--renew gives it another" in fails("approve", request, "--dir", ca)
     renewed = works("approve", request, "--dir", ca, "--renew")
     assert "364 days left" in renewed
-    assert "on the telephone" not in renewed  # it was compared with the first certificate
+    assert "on the phone" not in renewed  # it was compared with the first certificate
     assert "wanted an IP address" in fails("approve", request, "--dir", ca, "--renew", "--ip", "x")
 
 
@@ -131,7 +134,7 @@ def test_keys_are_reused_only_when_asked(tmp_path):
 
 def test_the_passphrase_comes_from_the_environment(tmp_path):
     words = ("init", "--federation", "shops", "--dir", tmp_path / "ca", "--passphrase-env", "WORD")
-    assert "as WORD, got none" in fails(*words)
+    assert "environment variable WORD, got none" in fails(*words)
     assert not (tmp_path / "ca").exists()
     assert "sesame" not in works(*words, WORD="sesame")
     request = ask(tmp_path, "bank", "passive", "--width", "3")

@@ -49,18 +49,18 @@ def test_a_user_s_own_file_is_replayed_once_made_into_rounds_and_bad_lines_are_t
     words = ["criteo", "--quick", "--processes", "1", "--out", str(tmp_path)]
     first = call(*words, "--criteo", str(criteo_file))
     assert first.exit_code == 0, first.output
-    assert "1 bad lines were left out, the first: 8" in first.stderr
+    assert "1 malformed lines were skipped, the first: 8" in first.stderr
     rows = (tmp_path / "fig6c_criteo" / "rows.csv").read_text()
     assert rows.count("file,") == 12  # two contexts, three ratios, two seeds
     again = call(*words, "--criteo", str(criteo_file))
     assert again.exit_code == 0
-    assert "bad lines" not in again.stderr  # neither read nor replayed again
+    assert "malformed lines" not in again.stderr  # neither read nor replayed again
 
 
 def test_a_file_that_is_not_there_is_one_clear_error(tmp_path):
     done = call("criteo", "--quick", "--out", str(tmp_path), "--criteo", str(tmp_path / "none.tsv"))
     assert done.exit_code == 2
-    assert "--criteo must name a file to read" in done.stderr
+    assert "--criteo must be a readable file, got" in done.stderr
 
 
 def test_owners_of_the_bundled_digits_are_played_without_any_shared_data(tmp_path):

@@ -55,7 +55,7 @@ def test_what_holds_for_all_stands_around_it():
     text = "\n".join(lines_of(DOCUMENT))
     assert "shops: roster number 3 (abababababab…), mask epoch 7" in text
     assert "dense masks, secure sums, layout outer, 9 features" in text
-    assert "12,345 decisions and 12,000 rewards in 1 d 1 h, 345 decisions wait" in text
+    assert "12,345 decisions and 12,000 rewards in 1 d 1 h, 345 decisions pending" in text
 
 
 def test_an_odd_document_makes_a_poor_table_and_no_error():
@@ -82,5 +82,5 @@ def test_campaigns_are_listed_when_there_are_several():
     one = {"decisions": 12_000, "rewards": 11_000, "waiting_for_reward": 1_000}
     assert "default:" not in "\n".join(lines_of({**DOCUMENT, "campaigns": {"default": one}}))
     several = lines_of({**DOCUMENT, "campaigns": {"default": one, "news": {}}})
-    assert "  default: 12,000 decisions, 11,000 rewards, 1,000 waiting" in "\n".join(several)
-    assert "  news: 0 decisions, 0 rewards, 0 waiting" in "\n".join(several)
+    assert "  default: 12,000 decisions, 11,000 rewards, 1,000 pending" in "\n".join(several)
+    assert "  news: 0 decisions, 0 rewards, 0 pending" in "\n".join(several)

@@ -17,9 +17,9 @@ def featurised(file: Path, folder: Path) -> Path:
     try:
         facts = file.stat()
     except OSError as error:
-        raise SettingError(
-            f"--criteo must name a file to read, got {file}: {error.strerror}"
-        ) from (error)
+        raise SettingError(f"--criteo must be a readable file, got {file}: {error.strerror}") from (
+            error
+        )
     stamp = f"{file.resolve()} {facts.st_size} {facts.st_mtime_ns}".encode()
     target = folder / hashlib.sha256(stamp).hexdigest()[:16]
     if (target / "facts.json").exists():
@@ -42,4 +42,4 @@ def _report(facts: "Facts", target: Path) -> None:
     console.print(f"{facts.n_rows:,} rounds of {len(facts.arms)} arms in {target}")
     if facts.n_bad_lines:
         first = ", ".join(str(line) for line in facts.first_bad_lines)
-        console.print(f"{facts.n_bad_lines:,} bad lines were left out, the first: {first}")
+        console.print(f"{facts.n_bad_lines:,} malformed lines were skipped, the first: {first}")

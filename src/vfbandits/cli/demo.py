@@ -39,33 +39,33 @@ reward_wait_s = 60.0
 
 def demo(
     *,
-    rounds: Annotated[int, typer.Option(help="Decisions to make.", min=1)] = 2_000,
-    mask: Annotated[MaskName, typer.Option(help="Family of masks.")] = MaskName.dense,
+    rounds: Annotated[int, typer.Option(help="Number of decisions.", min=1)] = 2_000,
+    mask: Annotated[MaskName, typer.Option(help="Mask family.")] = MaskName.dense,
     aggregation: Annotated[
         AggregationName | None,
-        typer.Option(help="secure needs dense masks.", show_default="by mask"),
+        typer.Option(help="secure needs dense masks.", show_default="secure for dense masks"),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep the federation running until Ctrl-C.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="200 decisions.")] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
-    ] = Path("out/demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="Make 200 decisions only.")] = False,
+    out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
+        "out/demo"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Start an active and four passive participants, and let them decide together.
+    """Start one active and four passive participants on this machine and make decisions.
 
-    Five processes over mutual TLS with certificates of their own, and for dense masks a mask
-    generator that deals the shares beforehand.  Each decision is compared with that of a central
-    bandit that sees all features.  Ends with exit code 1 if one differs.
+    Five processes communicate over mutual TLS, each with its own certificate; for dense masks a
+    mask generator deals the shares first.  Each decision is compared with that of a central bandit
+    that sees all features.  The exit code is 1 if any decision differs.
     """
     import asyncio
 
     from vfbandits.extras import require_extras
 
     if keep and as_json:
-        raise SettingError("--json ends with one object, --keep goes on after it; got both")
+        raise SettingError("--json and --keep exclude each other, got both")
     output = Output(as_json=as_json)
     require_extras("rpc", "experiments", *(["http"] if keep else []), to="the demo")
     if aggregation is None:
@@ -75,7 +75,7 @@ def demo(
         page = _free_port() if keep else None
         federation, rehearsal = _build(Path(folder), mask.value, aggregation.value, page)
         with federation:
-            typer.echo(f"5 processes up after {time.monotonic() - started:.1f} s", err=True)
+            typer.echo(f"5 processes ready after {time.monotonic() - started:.1f} s", err=True)
             tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
             written = _write(tally, out)
             output.show(
@@ -147,7 +147,7 @@ async def _wait_for_all(client: "ApplicationClient") -> None:
         if all(participant["connected"] for participant in facts):
             return
         await asyncio.sleep(0.05)
-    raise LinkError(f"not all participants were connected after {CONNECT_S:g} s")
+    raise LinkError(f"not all participants connected within {CONNECT_S:g} s")
 
 
 def as_object(
@@ -231,7 +231,7 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
     from vfbandits.cli.visitors import visit
 
     typer.echo(f"\nrunning: active participant at {federation.address}; folder {federation.folder}")
-    typer.echo(f"a page to look at: {url}  (visitors come all the time, a fifth get the baseline)")
+    typer.echo(f"dashboard: {url}  (simulated visitors; a fifth of them get the baseline)")
     for line in commands_to_type(federation):
         typer.echo(f"  {line}")
     arms = ", ".join(f'"{arm}"' for arm in town.arms[:3])
@@ -239,7 +239,7 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
         f"  curl {url}/v1/rank -H 'content-type: application/json' "
         f'-d \'{{"user": "{town.users[0]}", "arms": [{arms}]}}\''
     )
-    typer.echo("Ctrl-C ends it.")
+    typer.echo("Ctrl-C stops the federation.")
     processes = federation.processes.values()
     try:
         visit(town, url, while_true=lambda: all(p.poll() is None for p in processes))

@@ -1,4 +1,4 @@
-"""``vfb evaluate``: what a policy would have earned, from a log that another one wrote."""
+"""``vfb evaluate``: off-policy evaluation of a policy on a log of another one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,66 +41,67 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         str,
         typer.Argument(
             metavar="LOG",
-            help="CSV, CSV.gz or Parquet; or obd:FOLDER, a folder of the Open Bandit Dataset.",
+            help="CSV, CSV.gz or Parquet; or obd:FOLDER for the Open Bandit Dataset.",
         ),
     ],
     *,
-    arm: Annotated[str, typer.Option(help="Column of the arm.", rich_help_panel=LOG)] = "arm",
-    reward: Annotated[
-        str, typer.Option(help="Column of the reward.", rich_help_panel=LOG)
-    ] = "reward",
+    arm: Annotated[str, typer.Option(help="Arm column.", rich_help_panel=LOG)] = "arm",
+    reward: Annotated[str, typer.Option(help="Reward column.", rich_help_panel=LOG)] = "reward",
     probability: Annotated[
-        str, typer.Option(help="Column of the logging probability.", rich_help_panel=LOG)
+        str,
+        typer.Option(help="Column with the logging probability (propensity).", rich_help_panel=LOG),
     ] = "probability",
     context: Annotated[
         str,
         typer.Option(
-            help="Context columns: their prefix, or their names as a,b,c.", rich_help_panel=LOG
+            help="Context columns: a prefix, or names such as a,b,c.", rich_help_panel=LOG
         ),
     ] = "x_",
     table: Annotated[
         list[str] | None,
         typer.Option(
-            help="More features of a participant, NAME=FILE. May come more than once.",
+            help="Features of another participant, NAME=FILE. Can be repeated.",
             rich_help_panel=LOG,
         ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="Column that finds rows of the tables.", rich_help_panel=LOG),
+        typer.Option(help="Column to join --table on.", rich_help_panel=LOG),
     ] = None,
     arm_table: Annotated[
         Path | None,
-        typer.Option(help="Features of the arms, layout outer.", rich_help_panel=LOG),
+        typer.Option(help="Layout outer: file with the arm features.", rich_help_panel=LOG),
     ] = None,
     policy: Annotated[
-        PolicyName, typer.Option(help="The target.", rich_help_panel=LEARNING)
+        PolicyName,
+        typer.Option(help="Policy to evaluate (target policy).", rich_help_panel=LEARNING),
     ] = PolicyName.linucb,
     layout: Annotated[
-        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+        LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
     ] = LayoutName.disjoint,
     mask: Annotated[
         MaskName | None,
         typer.Option(
-            help="Evaluate a federation behind masks.",
+            help="Evaluate a federation with these masks.",
             show_default="none",
             rich_help_panel=LEARNING,
         ),
     ] = None,
     ridge: Annotated[
-        float, typer.Option(help="The target's prior weight λ.", rich_help_panel=LEARNING)
+        float, typer.Option(help="Ridge λ of the target policy.", rich_help_panel=LEARNING)
     ] = 1.0,
     discount: Annotated[
-        float, typer.Option(help="The target's forgetting factor.", rich_help_panel=LEARNING)
+        float,
+        typer.Option(
+            help="Discount of the target policy; 1 forgets nothing.", rich_help_panel=LEARNING
+        ),
     ] = 1.0,
     floor: Annotated[
-        float, typer.Option(help="Share of uniform exploration.", rich_help_panel=LEARNING)
+        float, typer.Option(help="Fraction of uniform exploration.", rich_help_panel=LEARNING)
     ] = 0.0,
     intercept: Annotated[
         bool,
-        typer.Option(
-            help="A 1 before the features; not in layout per_arm.", rich_help_panel=LEARNING
-        ),
+        typer.Option(help="Add an intercept (not in layout per_arm).", rich_help_panel=LEARNING),
     ] = True,
     beta: Beta = None,
     posterior_scale: PosteriorScale = None,
@@ -109,49 +110,59 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     scale: Scale = None,
     exponent: Exponent = None,
     estimators: Annotated[
-        str, typer.Option(help="Which, as ips,dr.", rich_help_panel=ESTIMATION)
+        str, typer.Option(help="Estimators to run, such as ips,dr.", rich_help_panel=ESTIMATION)
     ] = ALL_ESTIMATORS,
     train: Annotated[
-        float, typer.Option(help="Share of the log that teaches.", rich_help_panel=ESTIMATION)
+        float, typer.Option(help="Fraction of the log to learn from.", rich_help_panel=ESTIMATION)
     ] = 0.5,
     clip: Annotated[
         float | None,
-        typer.Option(help="Largest importance weight.", rich_help_panel=ESTIMATION),
+        typer.Option(help="Clip importance weights at this value.", rich_help_panel=ESTIMATION),
     ] = None,
     model: Annotated[
-        str, typer.Option(help="dm, dr: shared, arm or auto.", rich_help_panel=ESTIMATION)
+        str,
+        typer.Option(help="dm, dr: reward model, shared, arm or auto.", rich_help_panel=ESTIMATION),
     ] = "auto",
     model_ridge: Annotated[
-        float, typer.Option(help="dm, dr: ridge of the model.", rich_help_panel=ESTIMATION)
+        float, typer.Option(help="dm, dr: ridge of the reward model.", rich_help_panel=ESTIMATION)
     ] = 1.0,
     folds: Annotated[
-        int, typer.Option(help="dm, dr: for cross-fitting.", rich_help_panel=ESTIMATION)
+        int, typer.Option(help="dm, dr: number of cross-fitting folds.", rich_help_panel=ESTIMATION)
     ] = 5,
     interval: Annotated[
-        str, typer.Option(help="percentile, bca or studentised.", rich_help_panel=ESTIMATION)
+        str,
+        typer.Option(
+            help="Bootstrap interval: percentile, bca or studentised.", rich_help_panel=ESTIMATION
+        ),
     ] = "bca",
     confidence: Annotated[
-        float, typer.Option(help="Of the intervals.", rich_help_panel=ESTIMATION)
+        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel=ESTIMATION)
     ] = 0.95,
     resamples: Annotated[
-        int, typer.Option(help="Of the bootstrap.", rich_help_panel=ESTIMATION)
+        int, typer.Option(help="Number of bootstrap resamples.", rich_help_panel=ESTIMATION)
     ] = 1_000,
     seed: Annotated[
-        int, typer.Option(help="Of policy, folds and bootstrap.", rich_help_panel=ESTIMATION)
+        int,
+        typer.Option(
+            help="Random seed of policy, folds and bootstrap.", rich_help_panel=ESTIMATION
+        ),
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for a CSV and a plot.", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(help="Output folder for a CSV file and a plot.", rich_help_panel=OUTPUT),
     ] = None,
     plot_format: Annotated[
         PlotFormat,
-        typer.Option("--format", help="Of the plot; none draws none.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT
+        ),
     ] = PlotFormat.png,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what a policy would have earned per round, from a log of another policy.
+    """Estimate the reward per round that a policy would have earned, from the log of another one.
 
-    ips, snips, dm, dr and sndr judge the policy as it is after learning from the first part of
-    the log, on the rest; replay lets it learn while it walks through the whole log.
+    For ips, snips, dm, dr and sndr the policy learns from the first part of the log and is
+    evaluated, frozen, on the rest.  For replay it keeps learning through the whole log.
     """
     import numpy as np
 
@@ -253,7 +264,7 @@ def as_table(target: "Policy", log: "LoggedBandit", estimates: "Sequence[Estimat
 def _caption(log: "LoggedBandit", estimates: "Sequence[Estimate]") -> str:
     rest = min(one.n_rounds for one in estimates)
     return (
-        f"frozen: taught by the first {len(log) - rest} rounds, judged on the other {rest}. "
+        f"frozen: learnt from the first {len(log) - rest} rounds, evaluated on the other {rest}. "
         "learning: replayed from the first round on. eff. n: effective sample size, matched "
         "rounds for replay. to log: value over the log's own on the same rounds; ▲ ▼ where the "
         "interval of their difference lies above or below 0 and there is no warning."
@@ -322,7 +333,7 @@ def _prepare(out: Path, plot_format: PlotFormat) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingError(f"out must be a folder to write to, got {out}: {error}") from error
+        raise SettingError(f"--out must be a writable folder, got {out}: {error}") from error
 
 
 def _write(
@@ -348,6 +359,6 @@ def _tables(texts: list[str] | None) -> dict[str, Path]:
     for text in texts or []:
         name, mark, path = text.partition("=")
         if not mark or not name or not path or name in tables:
-            raise SettingError(f"--table must be NAME=FILE, each name once, got {text!r}")
+            raise SettingError(f"--table must be NAME=FILE with distinct names, got {text!r}")
         tables[name] = Path(path)
     return tables

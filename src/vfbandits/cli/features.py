@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vfbandits.features.scaling import Scaling
 
 features_app = typer.Typer(
-    name="features", no_args_is_help=True, help="A participant's own features: fit their scaling."
+    name="features", no_args_is_help=True, help="Fit the scaling of a participant's own features."
 )
 
 
@@ -28,26 +28,26 @@ class ScaleName(StrEnum):
 
 @features_app.callback()
 def features() -> None:
-    """A participant's own features: fit their scaling."""
+    """Fit the scaling of a participant's own features."""
 
 
 def fit(
     *,
-    source: Annotated[Path, typer.Option(help="CSV, CSV.gz or Parquet, at this participant.")],
+    source: Annotated[Path, typer.Option(help="The participant's data: CSV, CSV.gz or Parquet.")],
     key: Annotated[str, typer.Option(help="Key columns: user, or user,arm.")],
-    out: Annotated[Path, typer.Option(help="The file to write, for its owner only.")],
-    columns: Annotated[str, typer.Option(help="Number columns, as a,b,c.")] = "",
-    one_hot: Annotated[str, typer.Option(help="Category columns, as d,e.")] = "",
+    out: Annotated[Path, typer.Option(help="Output file (mode 0600).")],
+    columns: Annotated[str, typer.Option(help="Numeric columns, such as a,b,c.")] = "",
+    one_hot: Annotated[str, typer.Option(help="Categorical columns, such as d,e.")] = "",
     scale: Annotated[
         ScaleName,
-        typer.Option(help="standard: mean 0, deviation 1. minmax: to [-1, 1]. none: as it is."),
+        typer.Option(help="standard: mean 0, deviation 1. minmax: to [-1, 1]. none: unchanged."),
     ] = ScaleName.standard,
     as_json: AsJson = False,
 ) -> None:
     """Fit the scaling of a participant's features on its own rows.
 
-    The file holds means and scales, or ranges, and the names of categories: facts about private
-    data, which stay here. The federation is told its digest and its width.
+    The file contains means and scales, or ranges, and the names of categories. These are facts
+    about private data: keep the file here. The federation learns only its digest and width.
     """
     from vfbandits.extras import require_extras
     from vfbandits.features.fit import fit_scaling
@@ -57,7 +57,7 @@ def fit(
 
     numbers, categories = _names(columns), _names(one_hot)
     if not numbers and not categories:
-        raise FeatureError("a scaling needs --columns or --one-hot, got neither")
+        raise FeatureError("wanted --columns, --one-hot or both, got neither")
     table = read_table(source, key=_names(key), numbers=numbers, categories=categories)
     scaling = fit_scaling(table.raw, numbers=numbers, categories=categories, method=scale.value)
     scaling.save(out)

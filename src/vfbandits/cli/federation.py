@@ -1,4 +1,4 @@
-"""``vfb federation``: the files with which one begins, its members, and how it is."""
+"""``vfb federation``: the files of a new federation, its members and its status."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 federation_app = typer.Typer(
     name="federation",
-    help="Begin a federation, change its members while it runs, and see how it is.",
+    help="Create a federation, change its members while it runs, and show its status.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -29,16 +29,20 @@ federation_app = typer.Typer(
 OperatorConfig = Annotated[Path, typer.Option("--config", help="The operator's TOML file.")]
 Envelopes = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Dense masks: what vfb masks deal wrote for the new roster."),
+    typer.Option(
+        metavar="DIR", help="Dense masks: the output of vfb masks deal for the new roster."
+    ),
 ]
 RosterOut = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Only write the next signed roster, and change nothing."),
+    typer.Option(metavar="FILE", help="Only write the next signed roster; change nothing."),
 ]
 
 
 def add(
-    member: Annotated[Path, typer.Argument(metavar="FILE", help="The newcomer's .member.json.")],
+    member: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The .member.json of the new participant.")
+    ],
     *,
     config: OperatorConfig,
     authority: AuthorityFolder,
@@ -46,15 +50,15 @@ def add(
     roster_out: RosterOut = None,
     passphrase_env: PassphraseVariable = None,
 ) -> None:
-    """Let a passive participant into a live federation; nothing that was learnt is lost.
+    """Add a passive participant to a running federation; the model keeps what it has learnt.
 
     With **blockwise** masks this is one step.
 
-    With **dense** masks it is three, since the mask generator deals for the new roster:
+    With **dense** masks it takes three steps, since the mask generator deals for the new roster:
 
-    1. `vfb federation add … --roster-out next.signed` writes the new roster and says its epoch.
+    1. `vfb federation add … --roster-out next.signed` writes the new roster and prints its epoch.
 
-    2. `vfb masks deal --roster next.signed --epoch EPOCH --out DIR …`, where the generator is.
+    2. `vfb masks deal --roster next.signed --epoch EPOCH --out DIR …`, on the generator's machine.
 
     3. `vfb federation add … --envelopes DIR` puts both into force.
     """
@@ -87,7 +91,7 @@ def add(
     put_roster(outcome.signed, home / ROSTER)
     if not (home / f"{newcomer.name}.toml").exists():
         write_config(newcomer, outcome.roster, place.address, home / f"{newcomer.name}.toml")
-    say(f"send {home} to {newcomer.name}: its roster, and a commented configuration")
+    say(f"send {home} to {newcomer.name}: the roster and a commented configuration")
 
 
 def remove(
@@ -99,10 +103,10 @@ def remove(
     roster_out: RosterOut = None,
     passphrase_env: PassphraseVariable = None,
 ) -> None:
-    """Take a passive participant out of a live federation, and what was learnt of its features.
+    """Remove a passive participant from a running federation, and its features from the model.
 
-    All others must be connected.  With **dense** masks it takes the three steps of
-    `vfb federation add`, with this command's name.
+    All other participants must be connected.  With **dense** masks this takes the same three steps
+    as `vfb federation add`.
     """
     from vfbandits.extras import require
 
@@ -123,11 +127,11 @@ def remove(
 def status(
     *,
     config: Annotated[
-        Path, typer.Option(help="The TOML file of an operator, application or active participant.")
+        Path, typer.Option(help="TOML file of an operator, application or active participant.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Ask the active participant how the federation is."""
+    """Show the status of the federation, as the active participant reports it."""
     import asyncio
 
     from vfbandits.cli.status_table import status_table
@@ -165,7 +169,9 @@ def _change(
     from vfbandits.protocol.roster import OPERATOR
 
     if envelopes is not None and roster_out is not None:
-        raise ConfigError("first --roster-out, then, when masks are dealt, --envelopes; got both")
+        raise ConfigError(
+            "wanted --roster-out (before masks are dealt) or --envelopes (after), got both"
+        )
 
     async def run() -> "Outcome":
         async with connect(config, roles=(OPERATOR,)) as session:
@@ -178,19 +184,19 @@ def _change(
         put_roster(outcome.signed, roster_out)
         _say_how_to_deal(outcome, roster_out, organiser)
     else:
-        had = "was in force already" if outcome.was_done else "is in force"
+        had = "was already in force" if outcome.was_done else "is in force"
         say(f"roster number {outcome.roster.number} {had}, mask epoch {outcome.epoch}")
     return outcome
 
 
 def _say_how_to_deal(outcome: "Outcome", roster_out: Path, organiser: "Authority") -> None:
-    say(f"wrote {roster_out}: roster number {outcome.roster.number}, not in force yet")
+    say(f"wrote {roster_out}: roster number {outcome.roster.number}, not yet in force")
     if outcome.roster.terms.mask != "dense":
-        say("blockwise masks need no dealing: run this again without --roster-out")
+        say("blockwise masks are not dealt: run this command again without --roster-out")
         return
-    say("now, where the mask generator is:")
+    say("next, on the mask generator's machine:")
     say(
         f"  vfb masks deal --roster {roster_out} --authority {organiser.certificate_path} "
         f"--key-dir … --epoch {outcome.epoch} --out envelopes"
     )
-    say("then run this again with --envelopes envelopes instead of --roster-out")
+    say("then run this command again with --envelopes envelopes instead of --roster-out")

@@ -27,19 +27,23 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     *,
     authority: AuthorityFolder,
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where others reach the active participant.")
+        str, typer.Option(metavar="HOST:PORT", help="Public address of the active participant.")
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Gets a folder for each member.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Output folder; each member gets a subfolder.")
+    ],
     federation: Annotated[
         str | None,
-        typer.Option("--federation", "--name", help="Its name.", show_default="the authority's"),
+        typer.Option(
+            "--federation", "--name", help="Name of the federation.", show_default="the authority's"
+        ),
     ] = None,
     member: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="An approved member, NAME.member.json. May come more than once.",
-            show_default="all that the authority approved",
+            help="An approved member, NAME.member.json. Can be repeated.",
+            show_default="all approved members",
         ),
     ] = None,
     mask: Annotated[
@@ -55,19 +59,19 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = AggregationName.plain,
     bound: Annotated[
-        float, typer.Option(help="No masked number may be larger.", rich_help_panel=FEDERATION)
+        float, typer.Option(help="Upper limit for masked values.", rich_help_panel=FEDERATION)
     ] = 64.0,
     layout: Annotated[
-        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+        LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
     ] = LayoutName.per_arm,
     arm_dim: Annotated[
-        int, typer.Option(help="Features of an arm, layout outer.", rich_help_panel=LEARNING)
+        int, typer.Option(help="Layout outer: number of arm features.", rich_help_panel=LEARNING)
     ] = 0,
     intercept: Annotated[
         bool,
         typer.Option(
             "--intercept",
-            help="A 1 before the features, outer and disjoint.",
+            help="Layouts outer and disjoint: add an intercept.",
             rich_help_panel=LEARNING,
         ),
     ] = False,
@@ -75,7 +79,7 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the active participant listens, as 0.0.0.0:7443.",
+            help="Listening address of the active participant, such as 0.0.0.0:7443.",
             show_default="--address",
         ),
     ] = None,
@@ -84,8 +88,8 @@ def init(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Sign the first roster, and write a folder with roster and commented TOML for each member.
 
-    Send each folder to its member, who puts the identity folder of `vfb pki request` into it.
-    Nothing in it is secret.
+    Send each folder to its member, who copies the identity folder of `vfb pki request` into it.
+    The folder contains no secrets.
     """
     from vfbandits.admin.federation_files import find_approved, make_roster, write_folders
     from vfbandits.pki.authority import Authority
@@ -98,7 +102,9 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     terms = Terms(mask.value, aggregation.value, layout.value, arm_dim, intercept, bound)
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     if federation not in (None, organiser.federation):
-        raise ConfigError(f"the authority is of {organiser.federation!r}, got {federation!r}")
+        raise ConfigError(
+            f"--federation must be the authority's, {organiser.federation!r}, got {federation!r}"
+        )
     approved = find_approved(organiser, member or ())
     roster = make_roster(approved, terms, federation=organiser.federation)
     generators = [item.claim.name for item in approved if item.claim.generator_key]
@@ -173,16 +179,16 @@ def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
     active = roster.active.name
     lines = [
         "next:",
-        "  send each folder to its member, who puts its identity folder into it",
-        "  participants say where their features are, under [features]",
+        "  send each folder to its member, who copies the identity folder into it",
+        "  each participant fills in [features]: where its features are stored",
     ]
     if roster.terms.mask == "dense":
         lines.append(
             f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
-            f"--key-dir … --epoch 1 --out envelopes, by the generator; {active} gets envelopes"
+            f"--key-dir … --epoch 1 --out envelopes, by the generator; send envelopes to {active}"
         )
     return [
         *lines,
-        "  vfb preflight --config NAME.toml, each",
+        "  vfb preflight --config NAME.toml, by each member",
         f"  vfb serve active --config {active}.toml, then vfb serve passive by the others",
     ]

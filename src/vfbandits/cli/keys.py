@@ -1,4 +1,4 @@
-"""``vfb keys``: who may call the HTTP interface."""
+"""``vfb keys``: API keys for the HTTP interface."""
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,12 +23,12 @@ MOST_DAYS = 36_500
 
 keys_app = typer.Typer(
     name="keys",
-    help="API keys for the HTTP interface: create, list, revoke them.",
+    help="Create, list and revoke API keys for the HTTP interface.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-KeyFile = Annotated[Path, typer.Option("--file", help="The file of keys, 0600.")]
+KeyFile = Annotated[Path, typer.Option("--file", help="The key file (mode 0600).")]
 
 
 class ScopeName(StrEnum):
@@ -43,23 +43,21 @@ class ScopeName(StrEnum):
 def create(
     *,
     file: KeyFile,
-    name: Annotated[str, typer.Option(help="Whose it is, for logs and limits.")],
+    name: Annotated[str, typer.Option(help="Name of the caller, for logs and rate limits.")],
     scope: Annotated[
-        list[ScopeName], typer.Option(help="What it may do; admin: all. May come more than once.")
+        list[ScopeName], typer.Option(help="Permission; admin includes all. Can be repeated.")
     ],
     campaign: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A campaign that it is for. May come more than once.", show_default="all"
-        ),
+        typer.Option(help="A campaign the key is valid for. Can be repeated.", show_default="all"),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(help="How long it is valid.", show_default="until revoked")
+        int | None, typer.Option(help="Validity in days.", show_default="until revoked")
     ] = None,
 ) -> None:
-    """Make a key and print it, this once: the file keeps a hash of it only.
+    """Create a key and print it.  It is printed only once: the file stores only its hash.
 
-    The standard output has the key and nothing else.  A running server takes it within a second.
+    Standard output contains only the key.  A running server accepts it within a second.
     """
     from vfbandits.http.access.key_file import add_key
     from vfbandits.http.access.keys import make_key
@@ -67,12 +65,12 @@ def create(
     key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
     add_key(file, key.record)
     say(key.text)
-    note = f"made key {key.record.id} in {file}; keep what is printed, it is not shown again"
+    note = f"created key {key.record.id} in {file}; save the printed key, it is not shown again"
     typer.echo(note, err=True)
 
 
 def show_all(*, file: KeyFile, as_json: AsJson = False) -> None:
-    """Print which keys there are; the keys themselves nobody knows but their owners."""
+    """List the keys in a file, without the secrets, which the file does not contain."""
     from vfbandits.http.access.key_file import now, read_keys
 
     records, moment = read_keys(file), now()
@@ -81,11 +79,13 @@ def show_all(*, file: KeyFile, as_json: AsJson = False) -> None:
 
 
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As the list has it.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Key id, as vfb keys list prints it.")
+    ],
     *,
     file: KeyFile,
 ) -> None:
-    """Make a key worthless.  A running server knows within a second."""
+    """Revoke a key.  A running server refuses it within a second."""
     from vfbandits.http.access.key_file import remove_key
 
     remove_key(file, key_id)

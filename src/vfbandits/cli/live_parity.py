@@ -83,8 +83,8 @@ def as_table(report: "LiveReport") -> "Table":
         f"aggregation, {served.split.dim} features, {report.n_arms} arms, "
         f"{len(served.split.names)} participants\ntrial {report.trial}, mask epoch {report.epoch}",
         title_justify="left",
-        caption="Public test features and masks, drawn from the trial's number; all else as in "
-        "service. The federation's own model was left alone.",
+        caption="Test features and masks are public, drawn from the trial's number; all else is as "
+        "in production. The federation's own model did not change.",
         caption_justify="left",
     )
     verdict = "green" if report.lossless else "red"

@@ -43,7 +43,9 @@ def vfb(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Vertical federated contextual bandits: learn on masked contexts, decide as on plain ones."""

@@ -1,4 +1,4 @@
-"""``vfb masks``: what the mask generator does, and the operator that puts new masks into force."""
+"""``vfb masks``: the generator deals masks, and the operator puts new ones into force."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -22,28 +22,28 @@ masks_app = typer.Typer(name="masks", no_args_is_help=True, rich_markup_mode="ma
 
 @masks_app.callback()
 def masks() -> None:
-    """Draw masks and seal each participant's share to it; put them into force."""
+    """Draw masks, seal each participant's share, and put new masks into force."""
 
 
 def deal(
     *,
     roster: Annotated[Path, typer.Option(help="The signed roster.")],
     authority: Annotated[Path, typer.Option(help="Certificate of the federation's authority.")],
-    key_dir: Annotated[Path, typer.Option(help="The generator's folder, with its signing key.")],
-    epoch: Annotated[int, typer.Option(min=0, help="Mask epoch; each is dealt once.")],
+    key_dir: Annotated[Path, typer.Option(help="The generator's identity folder.")],
+    epoch: Annotated[int, typer.Option(min=0, help="Mask epoch; each epoch is dealt once.")],
     out: Annotated[Path, typer.Option(help="Folder for the envelopes.")],
     as_json: AsJson = False,
 ) -> None:
     """Draw a dense mask and write one sealed envelope for each participant.
 
-    Run it where the active participant cannot look.  Envelopes may travel any way: only the
-    participant whose name is on one can open it.
+    Run this on a machine that the active participant has no access to.  Envelopes need no secure
+    channel: only the addressed participant can open one.
     """
     from vfbandits.participant.generator import deal_files
     from vfbandits.pki import load_roster
 
     current = load_roster(roster, authority)
-    with progress("steps of dealing", total=1 + len(current.split.names)) as tell:
+    with progress("steps", total=1 + len(current.split.names)) as tell:
         dealt = deal_files(current, key_dir=key_dir, epoch=epoch, out=out, on_step=tell)
     document = {
         "federation": current.federation,
@@ -61,13 +61,13 @@ def rotate(
     config: Annotated[Path, typer.Option(help="The operator's TOML file.")],
     envelopes: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Dense masks: what `deal` wrote for the next epoch."),
+        typer.Option(metavar="DIR", help="Dense masks: the output of `deal` for the next epoch."),
     ] = None,
 ) -> None:
-    """Give every participant of a live federation another mask; nothing that was learnt is lost.
+    """Change the masks of a running federation; the model keeps what it has learnt.
 
     All participants must be connected.  For **dense** masks the generator deals first, with the
-    roster in force and the epoch after the one that `vfb federation status` shows.
+    roster in force and the next epoch: the one that `vfb federation status` shows, plus one.
     """
     import asyncio
 
@@ -98,8 +98,8 @@ def as_table(roster: "Roster", deal: "Deal", *, epoch: int) -> "Table":
         title=f"epoch {epoch} of {roster.federation}, roster {roster.number} "
         f"({roster.digest[:12]}…), deal {deal.name[:12]}…",
         title_justify="left",
-        caption="Sealed: send each to its participant, through the active one if you like. "
-        "The mask itself was not kept.",
+        caption="Each envelope is sealed: send it to its participant over any channel. "
+        "The mask itself was not saved.",
         caption_justify="left",
         box=SIMPLE_HEAD,
     )

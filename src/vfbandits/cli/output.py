@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="One JSON object on stdout, and nothing else.",
+    typer.Option("--json", help="Print one JSON object on stdout and nothing else.",
                  rich_help_panel=OUTPUT),
 ]  # fmt: skip
 

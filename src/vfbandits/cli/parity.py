@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from vfbandits.simulate.trial import ParityTrial
 
 ROTATED = (
-    "LinTS drew in parameter space, as it does with more arms than features. There masked and "
-    "plain are equal in distribution; for this report the masked side's normals were turned by "
-    "the mask, so that decisions can be compared one by one."
+    "LinTS sampled in parameter space, as it does with more arms than features. There the masked "
+    "and the plain bandit are equal in distribution. For this report the masked bandit's normals "
+    "were rotated by the mask, so that decisions can be compared one by one."
 )
 ARM_DIM = 5  # of simulate.world
 LIVE = ("config", "trial", "arms", "rounds", "as_json")
@@ -43,21 +43,21 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     config: Annotated[
         Path | None,
         typer.Option(
-            help="An application's TOML file: ask the running federation, with --rounds, --arms, "
-            "--trial and --json only. The other flags are its own settings there.",
+            help="Test a running federation, with the TOML file of an application. Only --rounds, "
+            "--arms, --trial and --json go with it: the federation has its own settings.",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
     trial: Annotated[
         int | None,
         typer.Option(
-            help="--config: number of the public test data; new ones each time.",
+            help="With --config: number of the public test data.",
             show_default="drawn at random",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
     mask: Annotated[
-        MaskName, typer.Option(help="Family of masks.", rich_help_panel=FEDERATION)
+        MaskName, typer.Option(help="Mask family.", rich_help_panel=FEDERATION)
     ] = MaskName.blockwise,
     aggregation: Annotated[
         AggregationName,
@@ -67,7 +67,9 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     ] = AggregationName.plain,
     participants: Annotated[
         int,
-        typer.Option(help="Participants, the active one included.", rich_help_panel=FEDERATION),
+        typer.Option(
+            help="Number of participants, including the active one.", rich_help_panel=FEDERATION
+        ),
     ] = 5,
     missing: Annotated[
         float,
@@ -77,32 +79,32 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = 0.0,
     dim: Annotated[
-        int, typer.Option(help="Features, all participants together.", rich_help_panel=WORLD)
+        int, typer.Option(help="Number of features of all participants.", rich_help_panel=WORLD)
     ] = 100,
     arms: Annotated[int, typer.Option(help="Arms in each round.", rich_help_panel=WORLD)] = 10,
-    rounds: Annotated[int, typer.Option(help="Rounds to play.", rich_help_panel=WORLD)] = 1_000,
+    rounds: Annotated[int, typer.Option(help="Number of rounds.", rich_help_panel=WORLD)] = 1_000,
     arm_dim: Annotated[
-        int, typer.Option(help="Features of an arm, layout outer.", rich_help_panel=WORLD)
+        int, typer.Option(help="Layout outer: number of arm features.", rich_help_panel=WORLD)
     ] = ARM_DIM,
     noise: Annotated[
-        float, typer.Option(help="Standard deviation of rewards.", rich_help_panel=WORLD)
+        float, typer.Option(help="Standard deviation of the reward noise.", rich_help_panel=WORLD)
     ] = 0.05,
-    seed: Annotated[int, typer.Option(help="Of world, mask and policy.", rich_help_panel=WORLD)] = (
-        0
-    ),
+    seed: Annotated[
+        int, typer.Option(help="Random seed of world, mask and policy.", rich_help_panel=WORLD)
+    ] = (0),
     policy: Annotated[
-        PolicyName, typer.Option(help="How to explore.", rich_help_panel=LEARNING)
+        PolicyName, typer.Option(help="Policy.", rich_help_panel=LEARNING)
     ] = PolicyName.linucb,
     layout: Annotated[
-        LayoutName, typer.Option(help="Where the arm enters.", rich_help_panel=LEARNING)
+        LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
     ] = LayoutName.per_arm,
-    ridge: Annotated[float, typer.Option(help="Prior weight λ.", rich_help_panel=LEARNING)] = 1.0,
+    ridge: Annotated[float, typer.Option(help="Ridge λ.", rich_help_panel=LEARNING)] = 1.0,
     discount: Annotated[
         float,
-        typer.Option(help="Forgetting factor; 1 forgets nothing.", rich_help_panel=LEARNING),
+        typer.Option(help="Discount; 1 forgets nothing.", rich_help_panel=LEARNING),
     ] = 1.0,
     floor: Annotated[
-        float, typer.Option(help="Share of uniform exploration.", rich_help_panel=LEARNING)
+        float, typer.Option(help="Fraction of uniform exploration.", rich_help_panel=LEARNING)
     ] = 0.0,
     beta: Beta = None,
     posterior_scale: PosteriorScale = None,
@@ -114,8 +116,8 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Run a masked federation and a plain bandit side by side and compare every decision.
 
-    Without --config everything is simulated in this process.  With it, public test data go through
-    the running federation; what it has learnt is left alone.  Ends with exit code 1 if a decision
+    Without --config everything is simulated in this process.  With --config, public test data go
+    through the running federation, whose model does not change.  The exit code is 1 if any decision
     differs.
     """
     given = _given(ctx)
@@ -123,14 +125,14 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         refused = [flag for name, flag in given.items() if name not in LIVE]
         if refused:
             raise SettingError(
-                f"with --config the federation itself has these settings, got {', '.join(refused)}"
+                f"--config excludes {', '.join(refused)}: the federation has its own settings"
             )
         asked = arms if "arms" in given else None
         raise typer.Exit(
             compare_live(config, rounds=rounds, trial=trial, arms=asked, as_json=as_json)
         )
     if trial is not None:
-        raise SettingError("--trial goes with --config, got no --config")
+        raise SettingError("--trial needs --config, got no --config")
     from vfbandits.simulate.trial import ParityTrial
     from vfbandits.simulate.world import WorldSettings, even_widths
 

@@ -21,5 +21,5 @@ def passphrase_in(variable: str | None) -> bytes | None:
         return None
     text = os.environ.get(variable, "")
     if not text:
-        raise SettingError(f"wanted a passphrase in the environment as {variable}, got none")
+        raise SettingError(f"wanted a passphrase in environment variable {variable}, got none")
     return text.encode()

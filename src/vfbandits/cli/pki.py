@@ -1,4 +1,4 @@
-"""``vfb pki``: keys that stay with their owners, and the organiser's word on whose they are."""
+"""``vfb pki``: private keys that stay with their owners, and certificates by the organiser."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pki_app = typer.Typer(
     name="pki",
-    help="Keys that stay with their owners, and certificates for them.",
+    help="Create keys, and request, issue and show certificates.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -38,45 +38,47 @@ class RoleName(StrEnum):
 def init(
     *,
     federation: Annotated[str, typer.Option(help="Name of the federation.")],
-    folder: Annotated[Path, typer.Option("--dir", help="Folder for the authority, 0700.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for the authority (mode 0700).")],
     passphrase_env: PassphraseVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the authority of a federation: the organiser's key and certificate."""
+    """Create the certificate authority of a federation: the organiser's key and certificate."""
     from vfbandits.pki import create_authority
 
     output = Output(as_json=as_json)
     authority = create_authority(folder, federation, passphrase=passphrase_in(passphrase_env))
-    output.say(f"made the authority of {federation}: {authority.certificate_path}")
-    output.say("its private key stays here, whoever has it decides who is in the federation")
+    output.say(f"created the authority of {federation}: {authority.certificate_path}")
+    output.say("keep its private key secret: the holder can admit members to the federation")
     _show(authority.certificate_path, output)
 
 
 def request(  # noqa: PLR0913  (one argument for each flag)
     *,
     federation: Annotated[str, typer.Option(help="Name of the federation.")],
-    name: Annotated[str, typer.Option(help="Your name in it.")],
-    role: Annotated[RoleName, typer.Option(help="What you are in it.")],
-    folder: Annotated[Path, typer.Option("--dir", help="Folder for your keys, 0700.")],
+    name: Annotated[str, typer.Option(help="Your name in the federation.")],
+    role: Annotated[RoleName, typer.Option(help="Your role in the federation.")],
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for your keys (mode 0700).")],
     width: Annotated[
         int | None,
-        typer.Option(help="Features of your block, after scaling.", show_default="the scaling's"),
+        typer.Option(help="Number of your features, after scaling.", show_default="from --scaling"),
     ] = None,
     scaling: Annotated[
-        str | None, typer.Option(help="Your fitted scaling: its file, or its digest.")
+        str | None, typer.Option(help="Your fitted scaling: the file or its digest.")
     ] = None,
     reuse_keys: Annotated[
-        bool, typer.Option("--reuse-keys", help="Write the request again for keys you have.")
+        bool, typer.Option("--reuse-keys", help="Write the request again, for existing keys.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make your private keys, which stay here, and a request for the organiser."""
+    """Create your private keys, which stay here, and a certificate request for the organiser."""
     from vfbandits.pki import create_request
 
     output = Output(as_json=as_json)
     digest, columns = _scaling(scaling)
     if width is not None and columns and width != columns:
-        raise SettingError(f"the scaling gives {columns} features, --width says {width}")
+        raise SettingError(
+            f"--width must be {columns}, the number of features of --scaling, got {width}"
+        )
     path = create_request(
         folder,
         federation=federation,
@@ -86,35 +88,39 @@ def request(  # noqa: PLR0913  (one argument for each flag)
         scaling=digest,
         reuse_keys=reuse_keys,
     )
-    output.say(f"wrote {path}: send it to the organiser, and read the fingerprint to them")
+    output.say(f"wrote {path}: send it to the organiser, and read out the fingerprint on the phone")
     _show(path, output)
 
 
 def approve(  # noqa: PLR0913  (one argument for each flag)
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The owner's request.")],
+    request: Annotated[
+        Path, typer.Argument(metavar="REQUEST", help="The request file of the new member.")
+    ],
     *,
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the authority.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The certificate's file or folder.", show_default="beside the request"),
+        typer.Option(
+            help="File or folder for the certificate.", show_default="next to the request"
+        ),
     ] = None,
-    days: Annotated[int, typer.Option(help="How long it is valid.")] = 365,
+    days: Annotated[int, typer.Option(help="Validity in days.")] = 365,
     dns: Annotated[
-        list[str] | None, typer.Option(help="A host name of the member. May come more than once.")
+        list[str] | None, typer.Option(help="A host name of the member. Can be repeated.")
     ] = None,
     ip: Annotated[
-        list[str] | None, typer.Option(help="An address of the member. May come more than once.")
+        list[str] | None, typer.Option(help="An IP address of the member. Can be repeated.")
     ] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Another certificate for a key approved before.")
+        bool, typer.Option("--renew", help="Issue a new certificate for an approved key.")
     ] = False,
     fingerprint: Annotated[
-        str | None, typer.Option(help="What the owner read to you; refuses any other.")
+        str | None, typer.Option(help="Refuse the request unless this is its fingerprint.")
     ] = None,
     passphrase_env: PassphraseVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certify the keys in a request, for the name and role that it states."""
+    """Issue a certificate for the keys, name and role in a request."""
     from vfbandits.pki import Grant
     from vfbandits.pki import approve as approve_request
 
@@ -128,10 +134,8 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
     to_send = (approval.certificate_path, approval.member_path, approval.authority_path)
     _show(approval.certificate_path, output, send=to_send)
     if fingerprint is None and not renew:  # a renewed key was compared before
-        output.say(
-            "compare the fingerprint with the owner's, on the telephone, before you use this"
-        )
-    output.say("send these back to the owner, none is secret:")
+        output.say("before you use this, compare the fingerprint with the owner's on the phone")
+    output.say("send these files to the owner, none is secret:")
     for path in to_send:
         output.say(f"  {path}")
 
@@ -143,7 +147,7 @@ def show(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a public file says."""
+    """Print the contents of a public file."""
     _show(file, Output(as_json=as_json))
 
 
@@ -171,7 +175,7 @@ def _refuse_other(fingerprint: str, path: Path) -> None:
     came = Request.from_bytes(read_file(path, "a request")).key_digest
     if "".join(fingerprint.replace(":", "").split()).lower() != came:
         raise IdentityError(
-            f"the owner read another fingerprint than that of {path}: {spell_digest(came)}"
+            f"--fingerprint must be that of {path}, {spell_digest(came)}, got {fingerprint!r}"
         )
 
 

@@ -19,16 +19,18 @@ Beta = Annotated[
 ]
 PosteriorScale = Annotated[
     float | None,
-    typer.Option(help="lints: scale of the draw.", show_default="0.01", rich_help_panel=POLICY),
+    typer.Option(
+        help="lints: scale of the posterior.", show_default="0.01", rich_help_panel=POLICY
+    ),
 ]
 Space = Annotated[
     SpaceName | None,
-    typer.Option(help="lints: where to draw.", show_default="auto", rich_help_panel=POLICY),
+    typer.Option(help="lints: space to sample in.", show_default="auto", rich_help_panel=POLICY),
 ]
 Epsilon = Annotated[
     float | None,
     typer.Option(
-        help="lingreedy: share of random rounds.", show_default="0", rich_help_panel=POLICY
+        help="lingreedy: fraction of random rounds.", show_default="0", rich_help_panel=POLICY
     ),
 ]
 Scale = Annotated[
@@ -58,9 +60,7 @@ def policies_from(names: Sequence[str], flags: Mapping[str, object]) -> "list[Po
         takers = [name for name, taken in keys.items() if key in taken]
         if not set(takers) & set(names):
             flag = "--" + key.replace("_", "-")
-            raise SettingError(
-                f"{flag} goes with policy {' or '.join(takers)}, got {', '.join(names)}"
-            )
+            raise SettingError(f"{flag} needs policy {' or '.join(takers)}, got {', '.join(names)}")
     return [
         policy_from(name, {key: value for key, value in given.items() if key in keys[name]})
         for name in names

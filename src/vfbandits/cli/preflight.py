@@ -1,4 +1,4 @@
-"""``vfb preflight``: whether everything is in place."""
+"""``vfb preflight``: check a configuration before the start."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,13 +17,13 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 def preflight(
     *,
-    config: Annotated[Path, typer.Option(help="Your TOML file, whatever your role is.")],
+    config: Annotated[Path, typer.Option(help="TOML file of any role.")],
     as_json: AsJson = False,
 ) -> None:
     """Check names, ports, certificates, clock, roster, widths, features and state before a start.
 
-    Each line says ok, or what is wrong and what to do.  Changes nothing.  Ends with exit code 1
-    if there is a problem; warnings do not count.
+    Each line is ok, or names a problem and its fix.  Changes nothing.  The exit code is 1 if there
+    is a problem; warnings do not count.
     """
     from vfbandits.extras import require
 

@@ -1,4 +1,4 @@
-"""``vfb reproduce``: the paper's figures, each beside the paper's claims."""
+"""``vfb reproduce``: the paper's figures, each with the paper's claims."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,58 +39,56 @@ class EngineName(StrEnum):
 def reproduce(  # noqa: PLR0913  (one argument for each flag)
     what: Annotated[
         list[str],
-        typer.Argument(help="all, or names of figures; list shows them.", show_default=False),
+        typer.Argument(
+            help="all, or names of figures, or list to print the names.", show_default=False
+        ),
     ],
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes, about a minute in all.")
+        bool, typer.Option("--quick", help="Small sizes; takes about a minute.")
     ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run finished cells again as well.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Rerun finished cells too.")] = False,
     engine: Annotated[
-        EngineName, typer.Option(help="Where cells are run.", rich_help_panel=COMPUTING)
+        EngineName, typer.Option(help="Engine that runs the cells.", rich_help_panel=COMPUTING)
     ] = EngineName.local,
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Cells at a time.", show_default="all processors", rich_help_panel=COMPUTING
+            help="Number of parallel cells.",
+            show_default="all processors",
+            rich_help_panel=COMPUTING,
         ),
     ] = None,
     ray_address: Annotated[
         str | None,
         typer.Option(
-            help="Of a Ray cluster, host:port.",
-            show_default="one started here",
+            help="Address of a Ray cluster, host:port.",
+            show_default="start a local one",
             rich_help_panel=COMPUTING,
         ),
     ] = None,
     criteo: Annotated[
         Path | None,
-        typer.Option(help="Your copy of Criteo's train file (TSV, gz or Parquet), for criteo."),
+        typer.Option(help="criteo: your copy of the training file (TSV, gz or Parquet)."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with the data sets, for owners.", show_default=False),
+        typer.Option(help="owners: folder with the data sets.", show_default=False),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder of figures.", show_default="the paper's")
+        Path | None, typer.Option(help="Folder of figure definitions.", show_default="the paper's")
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
-    ] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path("out"),
     date: Annotated[
         str | None,
-        typer.Option(
-            help="What the page gives as its date.", show_default="now", rich_help_panel=OUTPUT
-        ),
+        typer.Option(help="Date to print on the page.", show_default="now", rich_help_panel=OUTPUT),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the paper's figures again, and say of each claim whether it holds.
+    """Reproduce the paper's figures, and report for each claim whether it holds.
 
-    Writes rows (CSV), images, and one page, index.html, with all of it. A run that was stopped
-    goes on where it was: finished cells are not run again.
+    Writes rows (CSV), images, and index.html, a page with all results.  An interrupted run resumes:
+    finished cells are not run again.
     """
     from vfbandits.extras import require_extras
     from vfbandits.reproduce.catalogue import choose_figures, experiments_folder, find_figures
@@ -130,7 +128,7 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
             )
     except KeyboardInterrupt:
         kept = f"{last[-1].cells} of {last[-1].of_cells}" if last else "no"
-        stop(f"stopped: {kept} cells are kept in {out}, the same command goes on from there")
+        stop(f"stopped: {kept} cells are kept in {out}, the same command resumes from there")
     write_page(
         outcomes,
         out / "index.html",

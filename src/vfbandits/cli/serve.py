@@ -16,19 +16,21 @@ serve_app = typer.Typer(no_args_is_help=True, help="Run one role of a federation
 
 Config = Annotated[Path, typer.Option(help="The participant's TOML file.")]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Without TLS; on loopback only, for trying things out.")
+    bool, typer.Option("--insecure", help="Disable TLS; on loopback only, for tests.")
 ]
 ProcessRole = Annotated[Role, typer.Option(help="What this process does: rank, learn, or both.")]
 AcceptLoss = Annotated[
     bool,
     typer.Option(
         "--accept-loss",
-        help="Open a journal that has lost acknowledged records all the same, and record that.",
+        help="Open a journal even if acknowledged records are lost, and record the loss in it.",
     ),
 ]
 LeaderAddress = Annotated[
     str,
-    typer.Option(help="Where a ranker finds the trainer, if not at the address in the file."),
+    typer.Option(
+        help="Address of the trainer, for a ranker; the default is the address in the file."
+    ),
 ]
 
 
@@ -44,10 +46,11 @@ def active(
 ) -> None:
     """Decide and learn: listen for passive participants and applications on one port.
 
-    With --role the work is shared: any number of rankers decide, one trainer learns, and others
-    stand by to take over; that needs a journal_target in PostgreSQL, and HTTP.
+    With --role several processes share the work: any number of rankers decide, one trainer learns,
+    and further trainers stand by to take over.  This needs a journal in PostgreSQL and HTTP.
 
-    Logs go to the standard error, one JSON object a line.  SIGTERM finishes the rounds in flight.
+    Logs go to standard error, one JSON object per line.  On SIGTERM the process finishes the
+    rounds in flight and exits.
     """
     from vfbandits.extras import require
 
@@ -96,9 +99,9 @@ def _say_ready(port: int, http_port: int | None = None) -> None:
 @serve_app.command()
 @in_one_line
 def passive(*, config: Config, insecure: Insecure = False) -> None:
-    """Add features behind a mask: dial the active participant and answer it.
+    """Contribute masked features: dial the active participant and answer its requests.
 
-    Needs no port.  Whatever breaks the connection, it dials again by itself.
+    Needs no open port.  Reconnects automatically after any connection loss.
     """
     from vfbandits.extras import require
 

@@ -30,47 +30,51 @@ if TYPE_CHECKING:
 
 def simulate(  # noqa: PLR0913  (one argument for each flag)
     file: Annotated[
-        Path | None, typer.Argument(help="A study as TOML; flags overrule its keys.")
+        Path | None, typer.Argument(help="A study in TOML; flags override its keys.")
     ] = None,
     *,
     rounds: Annotated[
-        int | None, typer.Option(help="In each run.", show_default="5000", rich_help_panel=WORLD)
+        int | None, typer.Option(help="Rounds per run.", show_default="5000", rich_help_panel=WORLD)
     ] = None,
     arms: Annotated[
-        int | None, typer.Option(help="In each round.", show_default="10", rich_help_panel=WORLD)
+        int | None, typer.Option(help="Arms per round.", show_default="10", rich_help_panel=WORLD)
     ] = None,
     dim: Annotated[
         int | None,
-        typer.Option(help="Features, split evenly.", show_default="100", rich_help_panel=WORLD),
+        typer.Option(
+            help="Number of features, split evenly.", show_default="100", rich_help_panel=WORLD
+        ),
     ] = None,
     arm_dim: Annotated[
         int | None,
         typer.Option(
-            help="Features of an arm, layout outer.", show_default="5", rich_help_panel=WORLD
+            help="Layout outer: number of arm features.", show_default="5", rich_help_panel=WORLD
         ),
     ] = None,
     noise: Annotated[
         float | None,
         typer.Option(
-            help="Standard deviation of rewards.", show_default="0.05", rich_help_panel=WORLD
+            help="Standard deviation of the reward noise.",
+            show_default="0.05",
+            rich_help_panel=WORLD,
         ),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="How many, each with a world of its own.",
+            help="Number of seeds; each has its own world.",
             show_default="5",
             rich_help_panel=WORLD,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="The first of them.", show_default="0", rich_help_panel=WORLD),
+        typer.Option(help="The first seed.", show_default="0", rich_help_panel=WORLD),
     ] = None,
     participants: Annotated[
         int | None,
         typer.Option(
-            help="Called p1, p2, …; p1 is the active one.",
+            help="Number of participants p1, p2, …; p1 is the active one.",
             show_default="5",
             rich_help_panel=FEDERATION,
         ),
@@ -78,12 +82,13 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     widths: Annotated[
         str | None,
         typer.Option(
-            help="Instead of --dim and --participants, as 20,30,50.", rich_help_panel=FEDERATION
+            help="Widths, such as 20,30,50, instead of --dim and --participants.",
+            rich_help_panel=FEDERATION,
         ),
     ] = None,
     mask: Annotated[
         MaskName | None,
-        typer.Option(help="Family of masks.", show_default="blockwise", rich_help_panel=FEDERATION),
+        typer.Option(help="Mask family.", show_default="blockwise", rich_help_panel=FEDERATION),
     ] = None,
     aggregation: Annotated[
         AggregationName | None,
@@ -96,7 +101,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     policy: Annotated[
         list[PolicyName] | None,
         typer.Option(
-            help="May come more than once.",
+            help="Policy. Can be repeated.",
             show_default="linucb, lints",
             rich_help_panel=LEARNING,
         ),
@@ -104,8 +109,8 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     partial: Annotated[
         list[str] | None,
         typer.Option(
-            help="A partial bandit for each policy: a ratio, or participants as p1,p2. "
-            "May come more than once.",
+            help="Add a bandit with part of the features to each policy: a fraction, or "
+            "participants such as p1,p2. Can be repeated.",
             show_default="0.2, 0.8",
             rich_help_panel=LEARNING,
         ),
@@ -113,17 +118,17 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     layout: Annotated[
         LayoutName | None,
         typer.Option(
-            help="Where the arm enters.", show_default="per_arm", rich_help_panel=LEARNING
+            help="How contexts depend on the arm.", show_default="per_arm", rich_help_panel=LEARNING
         ),
     ] = None,
     ridge: Annotated[
         float | None,
-        typer.Option(help="Prior weight λ.", show_default="1", rich_help_panel=LEARNING),
+        typer.Option(help="Ridge λ.", show_default="1", rich_help_panel=LEARNING),
     ] = None,
     discount: Annotated[
         float | None,
         typer.Option(
-            help="Forgetting factor; 1 forgets nothing.",
+            help="Discount; 1 forgets nothing.",
             show_default="1",
             rich_help_panel=LEARNING,
         ),
@@ -131,7 +136,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     floor: Annotated[
         float | None,
         typer.Option(
-            help="Share of uniform exploration.", show_default="0", rich_help_panel=LEARNING
+            help="Fraction of uniform exploration.", show_default="0", rich_help_panel=LEARNING
         ),
     ] = None,
     beta: Beta = None,
@@ -142,23 +147,27 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Runs at a time.", show_default="all processors", rich_help_panel=COMPUTING
+            help="Number of parallel runs.",
+            show_default="all processors",
+            rich_help_panel=COMPUTING,
         ),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for what is written.", rich_help_panel=OUTPUT)
-    ] = Path("out/simulate"),
+    out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
+        "out/simulate"
+    ),
     plot_format: Annotated[
         PlotFormat,
-        typer.Option("--format", help="Of the plot; none draws none.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT
+        ),
     ] = PlotFormat.png,
     as_json: AsJson = False,
 ) -> None:
-    """Compare central, masked and partial bandits by regret, with several seeds.
+    """Compare the regret of central, masked and partial bandits over several seeds.
 
-    Writes a plot (bands of confidence from five seeds on, else the runs), a table, all rows as
-    CSV, and a study.toml that makes the same run again. Without a file and without flags it is
-    the paper's synthetic experiment.
+    Writes a plot (confidence bands for five or more seeds, otherwise single runs), a table, all
+    rows as CSV, and a study.toml that repeats the run.  The defaults are the paper's synthetic
+    experiment.
     """
     from vfbandits.settings.table import load_document
     from vfbandits.simulate.study_file import read_study
@@ -219,7 +228,7 @@ def run_and_write(
     except KeyboardInterrupt:
         stop(
             f"stopped after {done[-1]} of {total} runs: nothing was written, and the next run "
-            "begins at the first"
+            "starts from the beginning"
         )
     paths = write_result(result, out, plot_format=plot_format)
     output.show(as_object(result, paths), lambda: [as_table(result)])
@@ -302,4 +311,4 @@ def _whole_numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise SettingError(f"--widths must be whole numbers as 20,30,50, got {text!r}") from error
+        raise SettingError(f"--widths must be integers such as 20,30,50, got {text!r}") from error

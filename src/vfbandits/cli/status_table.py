@@ -39,14 +39,14 @@ def _summaries(document: Mapping[str, object], counts: Mapping[str, object]) -> 
     pending = _number(document.get("waiting_for_reward"))
     lines = [
         f"{_count(counts, 'decisions')} decisions and {_count(counts, 'rewards')} rewards "
-        f"in {_duration(document.get('seconds_up'))}, {pending:,} decisions wait for a reward"
+        f"in {_duration(document.get('seconds_up'))}, {pending:,} decisions pending"
     ]
     campaigns = _part(document, "campaigns")
     for name in campaigns if len(campaigns) > 1 else ():
         facts = _part(campaigns, name)
         words = ("decisions", "rewards", "waiting_for_reward")
         decisions, rewards, waiting = (_count(facts, word) for word in words)
-        lines.append(f"  {name}: {decisions} decisions, {rewards} rewards, {waiting} waiting")
+        lines.append(f"  {name}: {decisions} decisions, {rewards} rewards, {waiting} pending")
     return lines
 
 

@@ -194,7 +194,8 @@ def test_the_metrics_of_the_process_are_named():
 
 def test_the_numbers_of_series_are_those_of_a_scrape():
     told = re.search(
-        r"about (\d+)\s+for a campaign, (\d+) for a participant, (\d+) for a route", PAGE
+        r"about (\d+) for a campaign, (\d+) for a participant, (\d+) for a route",
+        " ".join(PAGE.split()),
     )
     counted = dict.fromkeys(("campaign", "participant", "route"), 0)
     names = {"campaign": "news", "participant": "bank", "route": "/v1/rank"}
@@ -253,7 +254,7 @@ def spans_in_the_source():
 
 
 def test_the_table_of_spans_has_those_that_the_server_makes():
-    section = PAGE.split("| span | inside |")[1]
+    section = PAGE.split("| span | parent |")[1]
     told = re.findall(r"^\| `([a-z ]+)` \|", section, re.MULTILINE)
     assert sorted(told) == sorted(spans_in_the_source())
 

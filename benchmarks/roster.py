@@ -62,14 +62,14 @@ PEERS = (
         "benchmarks.peers.mabwiser_one_arm:build",
         "peer",
         package="mabwiser",
-        note="one arm asked for K rows; LinTS draws θ anew for every row",
+        note="one arm asked for K rows; LinTS draws a new θ for every row",
     ),
     Entry(
         "river",
         "benchmarks.peers.river_regression:build",
         "peer",
         package="river",
-        note="Bayesian regression asked row by row; LinTS draws every arm by itself",
+        note="Bayesian regression asked row by row; LinTS samples each arm independently",
     ),
     Entry(
         "Vowpal Wabbit",

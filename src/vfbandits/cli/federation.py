@@ -64,7 +64,7 @@ def add(
     """
     from vfbandits.extras import require
 
-    require("grpc", extra="rpc", to="asking a federation")
+    require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.federation_files import (
         ROSTER,
         find_approved,
@@ -110,7 +110,7 @@ def remove(
     """
     from vfbandits.extras import require
 
-    require("grpc", extra="rpc", to="asking a federation")
+    require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.federation_files import without_member
     from vfbandits.pki.authority import Authority
 
@@ -138,7 +138,7 @@ def status(
     from vfbandits.extras import require
     from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR
 
-    require("grpc", extra="rpc", to="asking a federation")
+    require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.session import connect
 
     async def ask() -> dict[str, object]:

@@ -30,7 +30,7 @@ async def _run(
 ) -> "LiveReport":
     from vfbandits.extras import require
 
-    require("grpc", extra="rpc", to="asking a federation")
+    require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.parity import live_parity
     from vfbandits.admin.session import connect
     from vfbandits.protocol.roster import ACTIVE, APPLICATION

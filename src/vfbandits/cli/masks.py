@@ -74,7 +74,7 @@ def rotate(
     from vfbandits.extras import require
     from vfbandits.protocol.roster import OPERATOR
 
-    require("grpc", extra="rpc", to="asking a federation")
+    require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.mask_change import rotate as rotate_masks
     from vfbandits.admin.session import connect
 

@@ -27,7 +27,7 @@ def preflight(
     """
     from vfbandits.extras import require
 
-    require("grpc", extra="rpc", to="a federation")
+    require("grpc", extra="rpc", to="preflight")
     from vfbandits.admin.preflight import preflight as check_all
 
     report = check_all(config)

@@ -69,7 +69,7 @@ def test_decide_is_propose_and_apply_to_the_last_bit(policy, layout, seed, named
             value = float(rng.standard_normal())
             assert whole.reward(decision, value)
             assert halves.reward(proposal.decision, value)
-    halves.draw_from(whole._rng)
+    halves.draw_from(whole.draws)
     assert state_of(halves) == state_of(whole)
 
 

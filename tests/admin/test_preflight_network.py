@@ -109,7 +109,7 @@ def test_somebody_with_another_authority_is_told(federation, other):
 
 def test_somebody_that_does_not_accept_our_certificate_is_told(federation, other):
     serve = tls(identity(federation, "shop"), "shop", clients=other)
-    assert "did not accept a TLS 1.3 connection with our certificate" in problem(federation, serve)
+    assert "refused a TLS 1.3 connection with our certificate" in problem(federation, serve)
 
 
 def test_somebody_that_hangs_up_is_told(federation):
@@ -119,12 +119,12 @@ def test_somebody_that_hangs_up_is_told(federation):
 
 def test_an_older_tls_is_told(federation):
     serve = tls(identity(federation, "shop"), "shop", version=ssl.TLSVersion.TLSv1_2)
-    assert "did not accept a TLS 1.3 connection" in problem(federation, serve)
+    assert "refused a TLS 1.3 connection" in problem(federation, serve)
 
 
 def test_somebody_that_does_not_speak_tls_is_told(federation):
     serve = lambda connection: connection.sendall(b"hello, who is there?")  # noqa: E731
-    assert "did not accept a TLS 1.3 connection" in problem(federation, serve)
+    assert "refused a TLS 1.3 connection" in problem(federation, serve)
 
 
 def test_somebody_that_says_nothing_is_told(federation):

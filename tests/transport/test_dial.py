@@ -94,12 +94,19 @@ def test_of_our_own_certificate_that_is_not_valid_yet(folder):
     assert "our own certificate is not valid before 20" in said
 
 
-def test_of_our_own_certificate_that_the_server_does_not_take(folder):
-    """In TLS 1.3 the dialling end is not told; it can only say what that looks like."""
+def test_of_our_own_certificate_of_another_authority(folder):
     mixed = files(folder / "other", "bank")
     ours = TlsFiles(mixed.certificate, mixed.key, files(folder, "bank").authority)
     said = refusal(files(folder, ACTIVE_NAME), ours)
-    assert "does not accept our certificate; the log there says why" in said
+    assert f"our own certificate {ours.certificate} was not issued by the authority in" in said
+
+
+def test_of_a_certificate_in_which_this_end_finds_no_fault(folder):
+    """In TLS 1.3 the dialling end is not told; the error names the command that asks."""
+    shown = files(folder, ACTIVE_NAME)
+    server = TlsFiles(shown.certificate, shown.key, files(folder / "other", "bank").authority)
+    said = refusal(server, files(folder, "bank"))
+    assert "a server does that refuses our certificate; `vfb preflight` shows the reason" in said
 
 
 def test_of_a_port_where_nobody_listens(folder):

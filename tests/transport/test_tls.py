@@ -19,7 +19,7 @@ from vfbandits.transport.rpc.tls import (
     channel_credentials,
     host_name,
     identity_from_certificate,
-    own_dates,
+    own_fault,
     peer_from_certificate,
     server_credentials,
 )
@@ -99,8 +99,18 @@ def test_an_rsa_certificate_is_refused_as_it_would_let_tls_1_2_in(tmp_path, auth
 )
 def test_the_dates_of_our_own_certificate_are_known(tmp_path, authority, dates, says):
     make_leaf(tmp_path, "bank", "passive", authority=authority, **dates)
-    found = own_dates(files(tmp_path, "bank"))
+    found = own_fault(files(tmp_path, "bank"))
     assert says in found if says else not found
+
+
+def test_an_own_certificate_of_another_authority_is_known(tmp_path, authority):
+    make_leaf(tmp_path, "bank", "passive", authority=authority)
+    for other in ("another", "test authority"):
+        make_leaf(tmp_path / "other", "bank", "passive", authority=make_authority(other))
+        held = files(tmp_path / "other", "bank")
+        mixed = tls.TlsFiles(held.certificate, held.key, files(tmp_path, "bank").authority)
+        assert not own_fault(held)
+        assert "was not issued by the authority in" in own_fault(mixed)
 
 
 def test_no_key_shows_in_a_repr(tmp_path, authority):

@@ -1,6 +1,5 @@
 """``vfb serve``: one role of a federation as a process, until a signal ends it."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,7 @@ def active(
 
     require("grpc", extra="rpc", to="serving")
     from vfbandits.settings.services import load_active
-    from vfbandits.telemetry.log import log_refused_peers, start_logging
+    from vfbandits.telemetry.log import start_logging
     from vfbandits.transport.event_loop import run
 
     settings = load_active(config)
@@ -66,18 +65,14 @@ def active(
         settings = replace(settings, place=place, http=http)
     if accept_loss:
         settings = replace(settings, accept_loss=who())
-    with (
-        start_logging(),
-        # A ranker takes no calls: what it would log are the leader's refusals.
-        nullcontext() if role is Role.RANKER else log_refused_peers(settings.place.name),
-    ):
+    with start_logging():
         if role is not Role.BOTH:
             require("uvicorn", extra="http", to="serving over HTTP")
             from vfbandits.http.roles import run_role
 
             run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
         elif settings.http is None:
-            from vfbandits.serving.build import run_active  # not before the log
+            from vfbandits.serving.build import run_active
 
             run(run_active(settings, on_ready=_say_ready))
         else:

@@ -8,9 +8,7 @@ from typing import TextIO
 import structlog
 
 from vfbandits.protocol.instructions import Facts
-from vfbandits.protocol.roster import ACTIVE
 from vfbandits.telemetry.log_throttle import EVERY_S, SparseEvents
-from vfbandits.transport.rpc.core_log import CoreLog
 
 Logger = structlog.stdlib.BoundLogger
 WARNINGS = frozenset(
@@ -28,7 +26,6 @@ WARNINGS = frozenset(
         "participant_left",
         "secure_round_incomplete",
         "secure_sum_refused",
-        "tls_refused",
         "refused",
         "round_not_kept",
     }
@@ -53,7 +50,6 @@ SPARSE = {
     "refused": ("participant",),
     "secure_round_incomplete": ("participant", "missing"),
     "secure_sum_refused": ("participant",),
-    "tls_refused": ("participant", "reason"),
 }
 
 
@@ -106,12 +102,6 @@ def logger_for(name: str, role: str) -> Logger:
     """A logger whose every line names the participant."""
     bound: Logger = structlog.get_logger().bind(participant=name, role=role)
     return bound
-
-
-def log_refused_peers(name: str) -> CoreLog:
-    """Log each peer that TLS turned away, with the reason, while this context is open."""
-    log = logger_for(name, ACTIVE)
-    return CoreLog(lambda reason, address: log.warning("tls_refused", peer=address, reason=reason))
 
 
 def note(log: Logger, event: str, facts: Facts) -> None:

@@ -142,8 +142,8 @@ def _tls_context(place: Place) -> ssl.SSLContext:
 
 def _refusal(place: Place, reason: str) -> str:
     return (
-        f"{place.address} did not accept a TLS 1.3 connection with our certificate ({reason}).  "
-        "Look at the certificate above, and at the log there"
+        f"{place.address} refused a TLS 1.3 connection with our certificate ({reason}).  "
+        "Compare the certificate above, and the clocks of both machines"
     )
 
 

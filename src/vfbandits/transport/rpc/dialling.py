@@ -9,7 +9,7 @@ from vfbandits.transport.rpc.caller import Metadata, introduction
 from vfbandits.transport.rpc.options import channel_options, refuse_plain
 from vfbandits.transport.rpc.refusal import connection_reason
 from vfbandits.transport.rpc.status import error_of, is_told
-from vfbandits.transport.rpc.tls import TlsFiles, channel_credentials, own_dates
+from vfbandits.transport.rpc.tls import TlsFiles, channel_credentials, own_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Route:
         """In TLS 1.3 the end that dials is not told why its certificate is not accepted."""
         if self.tls is None:
             return "it hung up"
-        return own_dates(self.tls) or (
-            "it hung up, as one does that does not accept our certificate; the log there says why"
+        return own_fault(self.tls) or (
+            "it closed the connection, as a server does that refuses our certificate; "
+            "`vfb preflight` shows the reason that it gives"
         )

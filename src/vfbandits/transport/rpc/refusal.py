@@ -30,20 +30,12 @@ _CONNECTION: Final = (
 )
 
 
-def handshake_reason(said: str) -> str:
-    """Why a TLS handshake failed, of what the core ``said``.
+def connection_reason(said: str) -> str:
+    """Why a dialled connection failed; empty if the core did not say.
 
-    >>> handshake_reason("SSL_ERROR_SSL: … CERTIFICATE_VERIFY_FAILED: certificate has expired: OK")
+    >>> connection_reason("SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED: certificate has expired: OK")
     'its certificate has expired'
     """
-    for part, reason in _HANDSHAKE:
-        if part in said:
-            return reason
-    return "it ended the handshake, as one does that does not accept our certificate"
-
-
-def connection_reason(said: str) -> str:
-    """Why a dialled connection failed; empty if the core did not say."""
     for part, reason in _HANDSHAKE + _CONNECTION:
         if part in said:
             return reason

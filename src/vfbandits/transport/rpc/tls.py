@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -90,14 +91,27 @@ def own_identity(files: TlsFiles) -> Identity:
     return identity_from_certificate(_read(files.certificate))
 
 
-def own_dates(files: TlsFiles) -> str:
-    """Why our certificate would not be accepted today; empty if its dates are in order."""
-    certificate, now = _parse(_read(files.certificate), str(files.certificate)), datetime.now(UTC)
+def own_fault(files: TlsFiles) -> str:
+    """Why a server of our authority would refuse our certificate; empty if nothing is wrong here.
+
+    In TLS 1.3 the end that dials has finished before the server refuses it, and gRPC does not pass
+    on the server's reason, so a failed dial looks for the reason in our own files.
+    """
+    certificate = _parse(_read(files.certificate), str(files.certificate))
+    authority = _parse(_read(files.authority), str(files.authority))
+    now = datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
         return f"our own certificate expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
     if now < certificate.not_valid_before_utc:
         return (
             f"our own certificate is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
+        )
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return (
+            f"our own certificate {files.certificate} was not issued by the authority in "
+            f"{files.authority}"
         )
     return ""
 

@@ -32,6 +32,7 @@ from vfbandits.protocol.messages import Answer, Ask, Declined, Hello
 from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.protocol.trial import trial_block, trial_shares
+from vfbandits.protocol.version import SPOKEN
 
 WIDTHS = {"shop": 3, "bank": 2, "news": 4}
 MODES = (("blockwise", "plain"), ("dense", "plain"), ("dense", "secure"))
@@ -58,7 +59,7 @@ class PureFederation(Organiser):
     a test may look into ``up`` and ``down``, lists of (participant, stream, message), before.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each differs in some test)
         self,
         widths=WIDTHS,
         *,
@@ -68,9 +69,11 @@ class PureFederation(Organiser):
         bound=64.0,
         patience=None,
         start=True,
+        spoken=None,
     ):
         super().__init__(mask=mask, aggregation=aggregation, layout=layout, bound=bound)
         self.patience = patience or Patience()
+        self.spoken = spoken or {}  # versions of the protocol, by participant
         self.roster = self.make_roster(widths, number=1)
         self.signed = sign_roster(self.roster, self.ca)
         self.now = 0.0
@@ -86,7 +89,13 @@ class PureFederation(Organiser):
         self.gathered, self.notes, self.changes, self.failures = {}, [], [], []
         self.under_pads = defaultdict(set)  # all bytes sent by a participant under one stamp
         share, envelopes = self.deal(self.roster, 1)
-        self.active = ActiveParticipant(self.roster, share, epoch=1, patience=self.patience)
+        self.active = ActiveParticipant(
+            self.roster,
+            share,
+            epoch=1,
+            patience=self.patience,
+            spoken=self.spoken.get(self.roster.active.name, SPOKEN),
+        )
         self.active.envelopes = envelopes
         for name in self.disks if start else ():
             self.start(name)
@@ -121,6 +130,7 @@ class PureFederation(Organiser):
             Secrets(self.sealing[name], os.urandom),
             held=disk.held,
             next_round=disk.next_round,
+            spoken=self.spoken.get(name, SPOKEN),
         )
         self.dial(name)
 
@@ -136,6 +146,7 @@ class PureFederation(Organiser):
             patience=old.patience,
             has_share=sorted(old.has_share),
             first_round=first_round,
+            spoken=old.spoken,
         )
         self.active.envelopes = old.envelopes
         self.gathered = {}

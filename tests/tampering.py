@@ -62,7 +62,7 @@ def foreign(direction):
     """Messages of the other role, or of nobody."""
     to_active = st.sampled_from(
         [
-            Hello(1, "acme", "", "bank", 1, 2, "per_arm", "dense", "plain", "", "<f8", (), 1),
+            Hello(1, 1, "acme", "", "bank", 1, 2, "per_arm", "dense", "plain", "", "<f8", (), 1),
             Answer(1, 0, 1, b"", 1, 1, bytes(8)),
             Declined(1, 0, "lost_bytes", "made up"),
             Declined(2, 0, "features", "made up"),

@@ -47,7 +47,8 @@ def answers(draw):
 
 HELLOS = st.builds(
     messages.Hello,
-    protocol=SMALL,
+    lowest_protocol=SMALL,
+    highest_protocol=SMALL,
     federation=TEXT,
     roster=TEXT,
     name=TEXT,
@@ -68,7 +69,7 @@ TO_ACTIVE = st.one_of(
     st.builds(messages.Pong, COUNT),
 )
 TO_PASSIVE = st.one_of(
-    st.builds(messages.Welcome, COUNT, BYTES),
+    st.builds(messages.Welcome, COUNT, BYTES, SMALL),
     st.builds(messages.Refused, TEXT, REASON),
     asks(),
     st.builds(messages.Ping, COUNT),

@@ -15,10 +15,9 @@ from vfbandits.protocol.handshake import (
     refuse_unless_allowed,
 )
 from vfbandits.protocol.instructions import Close, Note, Send
-from vfbandits.protocol.messages import PROTOCOL, Refused, Welcome
+from vfbandits.protocol.messages import Refused, Welcome
 
 OTHER = {
-    "protocol": PROTOCOL + 1,
     "federation": "acne",
     "roster": "00" * 32,
     "width": 7,
@@ -61,13 +60,19 @@ def test_a_hello_with_other_terms_is_refused_with_both_values(federation, what):
 
 def test_the_most_telling_difference_is_said_first(federation):
     hello = replace(hello_of(federation), **OTHER)
-    with pytest.raises(HandshakeError, match=r"^protocol: "):
+    with pytest.raises(HandshakeError, match=r"^federation: "):
         refuse_unless_agreed(hello, federation.roster, sender="bank", epoch=1)
 
 
 def test_every_term_of_a_hello_is_compared(federation):
     fields = set(hello_of(federation).__dataclass_fields__)
-    assert fields - set(OTHER) == {"name", "epochs", "next_round"}
+    assert fields - set(OTHER) == {
+        "lowest_protocol",
+        "highest_protocol",
+        "name",
+        "epochs",
+        "next_round",
+    }
 
 
 def test_nobody_speaks_for_another(federation):
@@ -90,7 +95,7 @@ def test_an_empty_roster_digest_is_not_a_roster(federation):
 def test_a_hello_that_agrees_is_welcomed(federation):
     welcome, note = federation.active.join("bank", hello_of(federation), 0.0)
     assert welcome == Send("bank", Welcome(1))
-    assert note == Note("participant_joined", {"participant": "bank", "epoch": 1})
+    assert note == Note("participant_joined", {"participant": "bank", "epoch": 1, "protocol": 1})
     assert list(federation.active.seats) == ["bank"]
 
 
@@ -148,7 +153,7 @@ def test_one_that_was_cut_off_in_a_change_may_come_with_the_roster_before(federa
         refuse_unless_agreed(replace(hello, epochs=(2,)), after, sender="bank", epoch=2)
     both = replace(hello, epochs=(1, 2))
     refuse_unless_agreed(both, after, sender="bank", epoch=2)
-    for what in ("protocol", "federation", "width", "layout", "mask", "aggregation", "dtype"):
+    for what in ("federation", "width", "layout", "mask", "aggregation", "dtype"):
         wrong = replace(both, **{what: OTHER[what]})
         with pytest.raises(HandshakeError, match=f"^{what}: "):
             refuse_unless_agreed(wrong, after, sender="bank", epoch=2)

@@ -27,7 +27,7 @@ from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.codec import decode_to_active, decode_to_passive, encode
 
 DIGEST = bytes(range(16))
-HELLO = Hello(1, "fair", "ab", "bank", 2, 5, "per_arm", "dense", "plain", "", "<f8", (1, 2), 9)
+HELLO = Hello(1, 1, "fair", "ab", "bank", 2, 5, "per_arm", "dense", "plain", "", "<f8", (1, 2), 9)
 
 
 @given(message=TO_ACTIVE)

@@ -23,7 +23,9 @@ D = bytes(range(16))
 SEEDS = [
     encode(message)
     for message in (
-        msg.Hello(1, "fair", "ab", "bank", 2, 5, "per_arm", "dense", "plain", "", "<f8", (1, 2), 9),
+        msg.Hello(
+            1, 1, "fair", "ab", "bank", 2, 5, "per_arm", "dense", "plain", "", "<f8", (1, 2), 9
+        ),
         msg.Answer(7, 1, 2, D, 3, 4, bytes(range(96)), 1),
         msg.Answer(2**62, 0, 1, D, 0, 0, b""),
         msg.Declined(3, 1, "busy", "später"),

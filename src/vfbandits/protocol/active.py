@@ -15,11 +15,17 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.errors import HandshakeError, LinkError, MaskError, SecureSumError, WireError
 from vfbandits.protocol.change import Change
 from vfbandits.protocol.circuit import Circuit
-from vfbandits.protocol.handshake import MAX_ROUND_STEP, envelope_for, refuse_unless_agreed
+from vfbandits.protocol.handshake import (
+    MAX_ROUND_STEP,
+    agree_on_version,
+    envelope_for,
+    refuse_unless_agreed,
+)
 from vfbandits.protocol.instructions import (
     ActiveInstruction,
     ChangeFailed,
     Close,
+    Facts,
     Note,
     Send,
 )
@@ -36,6 +42,7 @@ from vfbandits.protocol.messages import (
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.rounds import Rounds
 from vfbandits.protocol.seat import Seat
+from vfbandits.protocol.version import SPOKEN, Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class ActiveParticipant:
     ``first_round`` comes after all rounds that it has asked for before, as far as it knows.  What
     passive participants say in their hellos moves it on, each by ``MAX_ROUND_STEP`` in all: more
     than an honest one needs, and too little to use the numbers up.
+
+    ``spoken`` are the versions of the protocol that it speaks; each seat has the one of its stream.
     """
 
     def __init__(
@@ -68,7 +77,9 @@ class ActiveParticipant:
         patience: Patience | None = None,
         has_share: Sequence[str] = (),
         first_round: int = 1,
+        spoken: Versions = SPOKEN,
     ) -> None:
+        self.spoken = spoken
         self.patience = patience or Patience()
         self.envelopes: dict[str, bytes] = {}
         self.seats: dict[str, Seat] = {}
@@ -126,15 +137,17 @@ class ActiveParticipant:
         """A passive participant whose certificate says ``sender`` brings its terms."""
         done = self.leave(sender, now)  # a new stream takes the place of an old one
         try:
+            protocol = agree_on_version(hello, sender=sender, spoken=self.spoken)
             envelope = self._admit(sender, hello)
         except (HandshakeError, LinkError) as error:
             code = "handshake" if isinstance(error, HandshakeError) else "busy"
             note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
             return [*done, Send(sender, Refused(code, str(error))), Close(sender), note]
         circuit = Circuit(self.patience.failures_to_open)
-        self.seats[sender] = Seat(sender, circuit, pinged_at=now)
-        note = Note("participant_joined", {"participant": sender, "epoch": self.epoch})
-        welcome = Send(sender, Welcome(self.epoch, envelope))
+        self.seats[sender] = Seat(sender, circuit, pinged_at=now, protocol=protocol)
+        facts: Facts = {"participant": sender, "epoch": self.epoch, "protocol": protocol}
+        note = Note("participant_joined", facts)
+        welcome = Send(sender, Welcome(self.epoch, envelope, protocol))
         return [*done, welcome, note, *self._rounds.ask_again(sender)]
 
     def _admit(self, sender: str, hello: Hello) -> bytes:

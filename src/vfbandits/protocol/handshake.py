@@ -1,22 +1,31 @@
 """Whether two participants mean the same federation, with both values in the error."""
 
 from vfbandits.errors import HandshakeError, IdentityError
-from vfbandits.protocol.messages import DTYPE, PROTOCOL, Hello
+from vfbandits.protocol.messages import DTYPE, Hello
 from vfbandits.protocol.roster import PASSIVE, Member, Roster
+from vfbandits.protocol.version import SPOKEN, Versions
 
 # As many rounds as a federation has in thirty years at a thousand a second, so that an active
 # participant that lost its round catches up with one hello; and one of the eight million steps that
 # there are.
 MAX_ROUND_STEP = 1 << 40
 # The most telling difference first.
-ALWAYS = ("protocol", "federation", "width", "layout", "mask", "aggregation", "dtype")
+ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "dtype")
 OF_ONE_ROSTER = ("scaling", "dim", "roster")
 
 
-def hello_of(member: Member, roster: Roster, *, epochs: tuple[int, ...], next_round: int) -> Hello:
+def hello_of(
+    member: Member,
+    roster: Roster,
+    *,
+    epochs: tuple[int, ...],
+    next_round: int,
+    versions: Versions = SPOKEN,
+) -> Hello:
     """The hello of ``member``, as it understands ``roster``."""
     return Hello(
-        protocol=PROTOCOL,
+        lowest_protocol=versions.lowest,
+        highest_protocol=versions.highest,
         federation=roster.federation,
         roster=roster.digest,
         name=member.name,
@@ -50,6 +59,19 @@ def refuse_unless_allowed(
             f"the roster and {role!r} in its certificate"
         )
     return member
+
+
+def agree_on_version(hello: Hello, *, sender: str, spoken: Versions = SPOKEN) -> int:
+    """The highest version of the protocol that both ends speak."""
+    theirs = Versions(hello.lowest_protocol, hello.highest_protocol)
+    version = spoken.common(theirs)
+    if version is None:
+        older = "the active participant" if spoken.highest < theirs.lowest else repr(sender)
+        raise HandshakeError(
+            f"protocol: the active participant speaks {spoken}, {sender!r} speaks {theirs}: "
+            f"upgrade {older}"
+        )
+    return version
 
 
 def refuse_unless_agreed(hello: Hello, roster: Roster, *, sender: str, epoch: int) -> None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import NamedTuple, TypeAlias
 
-PROTOCOL = 3
+from vfbandits.protocol.version import SPOKEN
+
 DTYPE = "<f8"
 MOST_ROWS = 1 << 20
 MOST_BYTES = 64 << 20
@@ -29,11 +30,13 @@ Key: TypeAlias = tuple[str, ...]
 class Hello:
     """A passive participant's first message: the terms it knows.  Seen by the active one.
 
+    It speaks the versions of the protocol from ``lowest_protocol`` to ``highest_protocol``.
     ``epochs`` are the mask epochs it has a share of; ``next_round`` is the first round number
     under which it has certainly sent nothing yet.
     """
 
-    protocol: int
+    lowest_protocol: int
+    highest_protocol: int
     federation: str
     roster: str
     name: str
@@ -53,11 +56,13 @@ class Welcome:
     """The active participant's answer to a hello it agrees with.
 
     ``envelope`` is the sealed share of ``epoch`` where the newcomer has none and a generator dealt
-    one; the active participant carries it and cannot open it.
+    one; the active participant carries it and cannot open it.  ``protocol`` is the version that
+    this stream speaks from now on: the highest that both ends speak.
     """
 
     epoch: int
     envelope: bytes = field(default=b"", repr=False)
+    protocol: int = SPOKEN.highest
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from vfbandits.protocol.once import OnceOnly
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.trial import trial_block
+from vfbandits.protocol.version import SPOKEN, Versions
 
 __all__ = ["HeldShare", "PassiveParticipant", "Secrets"]
 
@@ -64,7 +65,8 @@ class PassiveParticipant:
     """The role.
 
     ``held`` are the shares it has from before, by epoch; ``next_round`` is the first round under
-    whose number it has certainly sent nothing yet.
+    whose number it has certainly sent nothing yet.  ``spoken`` are the versions of the protocol
+    that it speaks.
     """
 
     def __init__(
@@ -76,8 +78,11 @@ class PassiveParticipant:
         *,
         held: Mapping[int, HeldShare] | None = None,
         next_round: int = 1,
+        spoken: Versions = SPOKEN,
     ) -> None:
         self.name = name
+        self.spoken = spoken
+        self._protocol = 0
         self._authority = authority
         self._secrets = secrets
         self._held = dict(held or {})
@@ -111,6 +116,11 @@ class PassiveParticipant:
         return 0 if self._answers is None else self._answers.epoch
 
     @property
+    def protocol(self) -> int:
+        """The version of the protocol that the stream speaks, or 0 before it is welcomed."""
+        return self._protocol
+
+    @property
     def is_welcome(self) -> bool:
         """Whether the active participant has agreed to its terms."""
         return self._answers is not None
@@ -123,9 +133,16 @@ class PassiveParticipant:
     def hello(self) -> Hello:
         """The first message of a stream."""
         self._answers = None
+        self._protocol = 0
         self._next_change = 0
         place, epochs = self._place, tuple(sorted(self._held))
-        return hello_of(place.member, place.roster, epochs=epochs, next_round=self.next_round)
+        return hello_of(
+            place.member,
+            place.roster,
+            epochs=epochs,
+            next_round=self.next_round,
+            versions=self.spoken,
+        )
 
     def hear(self, message: ToPassive) -> list[PassiveInstruction]:
         """A message of the active participant."""
@@ -174,8 +191,17 @@ class PassiveParticipant:
     # --- epochs -------------------------------------------------------------------------------
 
     def _hear_welcome(self, message: Welcome) -> list[PassiveInstruction]:
-        if self._held:
-            return self._enter(message.epoch)
+        if message.protocol not in self.spoken:
+            raise HandshakeError(
+                f"protocol: {self.name!r} speaks {self.spoken}, the active participant chose "
+                f"{message.protocol}"
+            )
+        done = self._enter(message.epoch) if self._held else self._enter_first(message)
+        self._protocol = message.protocol
+        return done
+
+    def _enter_first(self, message: Welcome) -> list[PassiveInstruction]:
+        """Obtain the share of the first epoch, and go on with it."""
         if message.epoch < 1 or not is_number(message.epoch):
             raise HandshakeError(f"epoch: wanted a number from 1, got {message.epoch}")
         held = self._place.obtain_share(message.epoch, message.envelope, self._secrets)

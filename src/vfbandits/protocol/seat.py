@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from vfbandits.protocol.circuit import Circuit
 from vfbandits.protocol.instructions import ActiveInstruction, Note, Send
 from vfbandits.protocol.messages import Ping
+from vfbandits.protocol.version import SPOKEN
 
 
 @dataclass(slots=True)
 class Seat:
-    """Whether it is asked, and since when it is looked after; only the latest ping counts."""
+    """Whether it is asked, and since when it is looked after; only the latest ping counts.
+
+    ``protocol`` is the version of the protocol that its stream speaks.
+    """
 
     name: str
     circuit: Circuit
     pinged_at: float
+    protocol: int = SPOKEN.highest
     pings: int = 0
     is_pinged: bool = False
 

@@ -56,7 +56,7 @@ class MemoryNetwork:
     ...     await network.stop(grace_s=1.0)
     >>> from vfbandits.protocol.messages import Welcome
     >>> asyncio.run(main())
-    Welcome(epoch=1)
+    Welcome(epoch=1, protocol=1)
     """
 
     def __init__(self, name: str = "shop", *, plan: Plan = as_sent) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from vfbandits.errors import ConfigError, IdentityError, LinkError, VFBanditsError
 from vfbandits.protocol.application import GatherReplies, GatherRequest
-from vfbandits.protocol.messages import PROTOCOL
+from vfbandits.protocol.version import SPOKEN
 from vfbandits.transport.channel import Handler, Peer
 from vfbandits.transport.rpc.application_codec import (
     CHANGE,
@@ -99,7 +99,7 @@ class RpcListener:
             peer = peer_of(context, federation=self._federation)
         except IdentityError as error:
             await _abort(context, _logged(error, context.peer()))
-        await context.send_initial_metadata(((PROTOCOL_KEY, str(PROTOCOL)),))
+        await context.send_initial_metadata(((PROTOCOL_KEY, str(SPOKEN.highest)),))
         link = StreamLink(peer, End(context, decode_to_active))
         handling = asyncio.ensure_future(_handled(handler, link))
         self._handling.add(handling)

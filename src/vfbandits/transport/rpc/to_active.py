@@ -20,7 +20,8 @@ from vfbandits.transport.rpc.checks import (
 def _encode_hello(m: Hello) -> bytes:
     return wire.ToActive(
         hello=wire.Hello(
-            protocol=m.protocol,
+            lowest_protocol=m.lowest_protocol,
+            highest_protocol=m.highest_protocol,
             federation=m.federation,
             roster=m.roster,
             name=m.name,
@@ -40,7 +41,8 @@ def _encode_hello(m: Hello) -> bytes:
 def _hello(m: wire.Hello) -> Hello:
     refuse_more(m.epochs, "epochs", most=MOST_MEMBERS)
     return Hello(
-        protocol=m.protocol,
+        lowest_protocol=m.lowest_protocol,
+        highest_protocol=m.highest_protocol,
         federation=text(m.federation, "federation"),
         roster=text(m.roster, "roster"),
         name=text(m.name, "name"),

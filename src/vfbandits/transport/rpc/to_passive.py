@@ -108,8 +108,12 @@ def _refused(m: wire.Refused) -> Refused:
     return Refused(text(m.code, "code"), text(m.reason, "reason", most=LONGEST_REASON))
 
 
+def _welcome(m: wire.Welcome) -> Welcome:
+    return Welcome(count(m.epoch, "epoch"), m.envelope, m.protocol)
+
+
 def _encode_welcome(m: Welcome) -> bytes:
-    welcome = wire.Welcome(epoch=m.epoch, envelope=m.envelope)
+    welcome = wire.Welcome(epoch=m.epoch, envelope=m.envelope, protocol=m.protocol)
     return wire.ToPassive(welcome=welcome).SerializeToString()
 
 
@@ -123,7 +127,7 @@ ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Abort: lambda m: wire.ToPassive(abort=wire.Abort(epoch=m.epoch)).SerializeToString(),
 }
 DECODERS: Final[dict[str | None, Callable[[wire.ToPassive, int], ToPassive]]] = {
-    "welcome": lambda top, _: Welcome(count(top.welcome.epoch, "epoch"), top.welcome.envelope),
+    "welcome": lambda top, _: _welcome(top.welcome),
     "refused": lambda top, _: _refused(top.refused),
     "ask": lambda top, size: _ask(top.ask, size),
     "ping": lambda top, _: Ping(count(top.ping.number, "number")),

@@ -5,6 +5,7 @@
 * ``append`` into PostgreSQL beside a bare COPY and executemany of the same rows, in batches of two
   sizes; the bar is against the fastest of them.
 * A restart from the last snapshot of a log of a million events, on both.
+* Encoding and decoding one decision, and one reward: figures without a bar.
 
 The server syncs its commits to the disk, as SQLite does.  The exit code is 1 if a bar is missed.
 """
@@ -14,9 +15,12 @@ import os
 import sys
 import tempfile
 import time
+import timeit
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from benchmarks.bare_postgres import OURS, compare
@@ -25,8 +29,10 @@ from benchmarks.durable_load import DIM, events_per_second
 from benchmarks.long_log import make_bandit, write_long_log
 from benchmarks.postgres_server import postgres_url
 from benchmarks.process import ROOT
+from vfbandits.campaign.events import Decided, Rewarded
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.open import open_journal
+from vfbandits.journal.record import decode, encode
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.simulate.threads import one_thread
@@ -51,6 +57,8 @@ def main() -> None:
         postgres_url() as url,
         console.status("") as status,
     ):
+        status.update("records")
+        figures["records, µs"] = record_times()
         status.update("a bandit behind SQLite")
         bars += sqlite_bars(Path(folder), figures)
         status.update("PostgreSQL beside a bare COPY")
@@ -68,8 +76,28 @@ def main() -> None:
             highlight=False,
             soft_wrap=True,
         )
+    console.print(f"records, µs: {figures['records, µs']}", soft_wrap=True)
     console.print(str(path), soft_wrap=True)
     sys.exit(any(bar.verdict != "pass" for bar in bars))
+
+
+def record_times(*, number: int = 20_000, repetitions: int = 5) -> dict[str, float]:
+    """Microseconds for one record without encryption; the fastest of several runs."""
+    decided = Decided(
+        "6b1f3c7a-0001", "arm-3", 3, np.linspace(-1.0, 1.0, DIM), probability=0.25,
+        contributors=("shop", "bank", "news"), epoch=1, user="u-17", at=1.7e9, due=1.7e9 + 60.0,
+        note=bytes(70), seconds=0.001,
+    )  # fmt: skip
+    times: dict[str, float] = {}
+    for event in (decided, Rewarded(decided.decision_id, 1.0, 1.7e9, "r-1")):
+        record, kind = encode(event), type(event).__name__
+        for deed, call in (
+            ("encode", partial(encode, event)),
+            ("decode", partial(decode, record, 1)),
+        ):
+            fastest = min(timeit.repeat(call, number=number, repeat=repetitions))
+            times[f"{deed} {kind}"] = round(fastest / number * 1e6, 2)
+    return times
 
 
 def sqlite_bars(folder: Path, figures: dict[str, object], *, seconds: float = 5.0) -> list[Bar]:

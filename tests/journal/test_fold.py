@@ -82,7 +82,6 @@ def test_a_snapshot_does_not_change_with_the_model():
         (Rewarded(0, 1.0), "has its reward already"),
         (Rewarded(0, 2.0), "already has the reward 1.0"),
         (Rewarded(2, 1.0), "needs an open decision"),
-        (Rewarded("b", float("nan")), "finite number"),
         (Forgotten("a"), "no open decision 'a'"),
         (Moved(1, np.eye(2)), "an epoch after 1, got 1"),
         (Moved(2, np.eye(3)), r"a finite matrix of 2 columns, got \(3, 3\)"),

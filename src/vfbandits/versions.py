@@ -4,7 +4,7 @@ Only the newest version of a format is written.  For every older version that wa
 (an *upcaster*) turns what was read into what the next version would have had.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
 from vfbandits.errors import VFBanditsError
@@ -30,13 +30,26 @@ def upcast(
     Traceback (most recent call last):
     vfbandits.errors.VFBanditsError: a note must have a version from 1 to 2, got 3: it was written by a newer vfbandits, upgrade this one
     """  # noqa: E501  (an error is one line)
-    if version != newest and version not in upcasters:
-        oldest = newest
-        while oldest - 1 in upcasters:
-            oldest -= 1
-        known = f"version {newest}" if oldest == newest else f"a version from {oldest} to {newest}"
-        newer = ": it was written by a newer vfbandits, upgrade this one"
-        raise error(f"{what} must have {known}, got {version}{newer if version > newest else ''}")
+    refuse_unknown_version(version, newest=newest, upcasters=upcasters, what=what, error=error)
     for number in range(version, newest):
         value = upcasters[number](value)
     return value
+
+
+def refuse_unknown_version(
+    version: int,
+    *,
+    newest: int,
+    upcasters: Container[int],
+    what: str,
+    error: type[VFBanditsError],
+) -> None:
+    """Raise for a version that cannot be read; the message names those that can."""
+    if version == newest or (version < newest and version in upcasters):
+        return
+    oldest = newest
+    while oldest - 1 in upcasters:
+        oldest -= 1
+    known = f"version {newest}" if oldest == newest else f"a version from {oldest} to {newest}"
+    newer = ": it was written by a newer vfbandits, upgrade this one"
+    raise error(f"{what} must have {known}, got {version}{newer if version > newest else ''}")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from worlds import MORE, cases
 
 import vfbandits as vfb
+from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import SnapshotError
 from vfbandits.journal import snapshot as snapshot_module
 from vfbandits.journal.snapshot import json_in_pieces, open_sealed, seal_snapshot
@@ -116,7 +117,9 @@ def rewrite(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, m: h.update(version=2), "version 1, got .* of version 2"),
+        (lambda h, m: h.update(version=2), "must have version 1, got 2: it was written by a newer"),
+        (lambda h, m: h.update(version=0), r"must have version 1, got 0$"),
+        (lambda h, m: h.update(version="1"), "a whole number at 'version', got str"),
         (lambda h, m: h.update(format="zip"), "must be a vfbandits snapshot"),
         (lambda h, m: h.pop("object"), "a record at 'object', got nothing"),
         (lambda h, m: h["object"].update(kind="tree"), "a bandit or a federation, got 'tree'"),
@@ -133,6 +136,31 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(tmp_path, change, messa
     rewrite(path, change)
     with pytest.raises(SnapshotError, match=message):
         vfb.load(path)
+
+
+def test_a_snapshot_of_an_older_version_is_read_through_upcasters(tmp_path, monkeypatch):
+    """As if version 1 had called the dimension by another name."""
+
+    def rename(read):
+        header = dict(read.header)
+        header["dim"] = header.pop("width")
+        return Snapshot(header, read.arrays, secret=read.secret)
+
+    bandit = taught_bandit()
+    path = vfb.save(bandit, tmp_path / "b.vfb")
+    rewrite(path, lambda header, _: header["object"].update(width=header["object"].pop("dim")))
+    monkeypatch.setattr(snapshot_module, "VERSION", 2)
+    monkeypatch.setattr(snapshot_module, "UPCASTERS", {1: rename})
+    again = vfb.load(path)
+    assert fields_of(again) == fields_of(bandit)
+    path = vfb.save(again, tmp_path / "again.vfb")
+    with zipfile.ZipFile(path) as archive:  # only the newest is written
+        assert json.loads(archive.read("header.json"))["version"] == 2
+
+
+def fields_of(bandit):
+    made = bandit.snapshot()
+    return made.header, {name: array.tobytes() for name, array in made.arrays.items()}
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty"])

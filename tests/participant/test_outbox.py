@@ -22,6 +22,7 @@ OTHER_PROCESS = """
 import json, sys
 from pathlib import Path
 from vfbandits.core.pads import Stamp
+
 from vfbandits.participant.outbox import Outbox
 outbox = Outbox(Path(sys.argv[1]))
 print(json.dumps(outbox.next_round), flush=True)
@@ -179,27 +180,56 @@ def test_the_largest_round_can_be_kept(path):
     outbox.close()
 
 
-def test_an_older_outbox_keeps_its_reservation(path):
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(
-            "CREATE TABLE reserved (round INTEGER NOT NULL); INSERT INTO reserved VALUES (1234);"
-            "CREATE TABLE sent (place INTEGER PRIMARY KEY AUTOINCREMENT, epoch INTEGER NOT NULL, "
-            "round INTEGER NOT NULL, attempt INTEGER NOT NULL, senders TEXT NOT NULL, message "
-            "BLOB NOT NULL, UNIQUE (epoch, round, attempt));"
-            "INSERT INTO sent VALUES (1, 1, 1000, 0, 'bank', x'00');"
-        )
+def test_an_outbox_of_an_older_version_is_brought_to_the_newest_and_keeps_all(path, monkeypatch):
+    outbox = Outbox(path)
+    keep(outbox, 7)
+    outbox.close()
+    monkeypatch.setattr(module, "VERSION", 3)
+    steps = {
+        1: "ALTER TABLE reservation ADD COLUMN note TEXT;",
+        2: "ALTER TABLE reservation ADD COLUMN at REAL;",
+    }
+    monkeypatch.setattr(module, "UPCASTERS", steps)
     for _ in range(2):
         outbox = Outbox(path)
-        assert outbox.next_round == 1235
-        assert outbox.find(Stamp(1, 1000)) is None
+        assert outbox.next_round == 8 + RESERVE
+        assert outbox.find(Stamp(1, 7)) is not None
         outbox.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+        assert db.execute("SELECT note, at FROM reservation").fetchall() == [(None, None)]
+
+
+def test_an_outbox_whose_upgrade_fails_is_left_as_it_was(path, monkeypatch):
+    Outbox(path).close()
+    monkeypatch.setattr(module, "VERSION", 2)
+    wrong = "ALTER TABLE reservation ADD COLUMN note TEXT; DROP TABLE nowhere;"
+    monkeypatch.setattr(module, "UPCASTERS", {1: wrong})
+    with pytest.raises(JournalError, match="cannot be opened: no such table: nowhere"):
+        Outbox(path)
+    monkeypatch.undo()
+    Outbox(path).close()
+
+
+def test_an_outbox_without_a_version_is_refused_and_its_reservation_stays(path):
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            "CREATE TABLE sent (round INTEGER); CREATE TABLE reserved (round INTEGER);"
+            "INSERT INTO reserved VALUES (1234);"
+        )
+    with pytest.raises(JournalError, match="cannot be opened: table sent already exists"):
+        Outbox(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT round FROM reserved").fetchall() == [(1234,)]
 
 
 def test_an_outbox_of_a_later_version_is_refused(path):
     Outbox(path).close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match="version 99"):
+    with pytest.raises(
+        JournalError, match="it must have version 1, got 99: it was written by a newer"
+    ):
         Outbox(path)
 
 

@@ -152,7 +152,10 @@ def bad_prepares(federation):
         "wider": (sign_roster(wider, federation.ca), ""),
         "without": (sign_roster(without, federation.ca), "wanted 'bank' as a passive participant"),
         "unsigned": (b"a roster", "signed roster"),
-        "unreadable": (TITLE + signature + b"\n" + document, "of version 1, got something else"),
+        "unreadable": (
+            TITLE + signature + b"\n" + document,
+            "must have version 1, got 2: it was written by a newer",
+        ),
     }
 
 

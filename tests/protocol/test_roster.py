@@ -1,5 +1,6 @@
 """Rosters: one document, one digest, and refusals of all that no round could be run with."""
 
+import hashlib
 import json
 from dataclasses import asdict, replace
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfbandits.errors import ConfigError
+from vfbandits.protocol import roster as roster_module
 from vfbandits.protocol.roster import LONGEST_NAME, Member, Roster, Terms, is_name
 
 A, B, C = ("0" * 63 + digit for digit in "abc")
@@ -163,6 +165,11 @@ def change(**values):
         b"[" * 100_000,
         change(format="other"),
         change(version=2),
+        change(version=0),
+        change(version=True),
+        change(version=1.0),
+        change(version=None),
+        change(_read_digest="00" * 32),
         change(extra=1),
         change(members={}),
         change(members=[1]),
@@ -179,6 +186,34 @@ def change(**values):
 def test_a_document_that_is_no_roster_is_refused(document):
     with pytest.raises(ConfigError):
         Roster.from_bytes(document)
+
+
+def test_a_roster_of_a_future_version_names_both_versions():
+    message = "a 'vfbandits roster' must have version 1, got 2: it was written by a newer vfbandits"
+    with pytest.raises(ConfigError, match=message):
+        Roster.from_bytes(change(version=2))
+
+
+def test_a_roster_of_an_older_version_is_read_through_upcasters_and_keeps_its_digest(monkeypatch):
+    """As if version 1 had called the session by another name; peers of version 1 hold it still."""
+    older = json.loads(ROSTER.to_bytes())
+    older["salt"] = older.pop("session")
+    document = json.dumps(older).encode()
+
+    def rename(top):
+        return {**{key: value for key, value in top.items() if key != "salt"},
+                "session": top["salt"]}  # fmt: skip
+
+    monkeypatch.setattr(roster_module, "VERSION", 2)
+    monkeypatch.setattr(roster_module, "UPCASTERS", {1: rename})
+    read = Roster.from_bytes(document)
+    assert read == replace(ROSTER)
+    assert read.digest == hashlib.sha256(document).hexdigest()
+    # A roster that is made of it is written in the newest version, and has the digest of that.
+    after = replace(read, number=read.number + 1)
+    assert json.loads(after.to_bytes())["version"] == 2
+    assert after.digest == hashlib.sha256(after.to_bytes()).hexdigest() != read.digest
+    assert Roster.from_bytes(after.to_bytes()) == after
 
 
 @given(place=st.integers(0, len(ROSTER.to_bytes()) - 1), byte=st.integers(0, 255))

@@ -66,3 +66,10 @@ def test_a_signed_document_that_is_no_roster_says_so():
     signature = KEY.sign(TITLE + document, ECDSA(SHA256())).hex().encode()
     with pytest.raises(ConfigError, match="vfbandits roster"):
         open_roster(TITLE + signature + b"\n" + document, KEY.public_key())
+
+
+def test_a_signed_roster_of_a_future_version_is_named():
+    later = TITLE.replace(b"1", b"2") + SIGNED[len(TITLE) :]
+    message = "wanted a 'vfbandits signed roster 1', got 'vfbandits signed roster 2'"
+    with pytest.raises(IdentityError, match=message):
+        open_roster(later, KEY.public_key())

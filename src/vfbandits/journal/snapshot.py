@@ -4,6 +4,9 @@ A file is a ZIP archive.  ``header.json`` holds ``format`` ("vfbandits snapshot"
 ``secret`` and the header of the object; each array is a member ``arrays/<name>.npy`` in NumPy's
 own format, float64.  A member's checksum is checked when it is read.  Nothing in it is executed.
 
+Only ``VERSION`` is written; a file of an earlier version goes through ``UPCASTERS``.  The version
+is that of the file and of the object in it, whatever its kind.
+
 A snapshot of a federation holds its masks: its file is readable by its owner only.
 """
 
@@ -12,7 +15,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -24,9 +27,11 @@ from vfbandits.core.round import Federation
 from vfbandits.core.snapshot import AnyArray, Record, Snapshot
 from vfbandits.errors import SnapshotError
 from vfbandits.files import write_whole
+from vfbandits.versions import refuse_unknown_version, upcast
 
 FORMAT = "vfbandits snapshot"
 VERSION = 1
+UPCASTERS: dict[int, Callable[[Snapshot], Snapshot]] = {}
 ITEMS_AT_ONCE = 1_000
 _HEADER = "header.json"
 _FOLDER = "arrays/"
@@ -134,11 +139,17 @@ def _read(file: IO[bytes], path: str) -> Snapshot:
     try:
         with zipfile.ZipFile(file) as archive:
             top = Record(json.loads(archive.read(_HEADER)))
-            if top.text("format") != FORMAT or top.integer("version") != VERSION:
-                raise SnapshotError(
-                    f"{path} must be a {FORMAT} of version {VERSION}, got "
-                    f"{top.text('format')!r} of version {top.integer('version')}"
-                )
+            if top.text("format") != FORMAT:
+                raise SnapshotError(f"{path} must be a {FORMAT}, got {top.text('format')!r}")
+            version = top.integer("version")
+            # Before the arrays: a later version may keep them otherwise.
+            refuse_unknown_version(
+                version,
+                newest=VERSION,
+                upcasters=UPCASTERS,
+                what=f"{path}, a {FORMAT},",
+                error=SnapshotError,
+            )
             arrays = {
                 name.removeprefix(_FOLDER).removesuffix(".npy"): _array(archive, name)
                 for name in archive.namelist()
@@ -148,7 +159,15 @@ def _read(file: IO[bytes], path: str) -> Snapshot:
         if isinstance(error, SnapshotError):
             raise
         raise SnapshotError(f"{path} is not a whole snapshot: {error}") from error
-    return Snapshot(top.plain("object"), arrays, secret=bool(top.values.get("secret")))
+    snapshot = Snapshot(top.plain("object"), arrays, secret=bool(top.values.get("secret")))
+    return upcast(
+        snapshot,
+        version,
+        newest=VERSION,
+        upcasters=UPCASTERS,
+        what=f"{path}, a {FORMAT},",
+        error=SnapshotError,
+    )
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> AnyArray:

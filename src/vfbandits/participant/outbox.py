@@ -19,13 +19,16 @@ from pathlib import Path
 
 from vfbandits.core.pads import Stamp
 from vfbandits.errors import ConfigError, JournalError
+from vfbandits.versions import refuse_unknown_version
 
 OUTBOX = "outbox.db"
 RESERVE = 1_000
 MAX_KEPT = 256
 MAX_KEPT_BYTES = 256 << 20
 MAX_ROUND = (1 << 63) - 1
-VERSION = 2
+VERSION = 1
+# Statements that turn the tables of an earlier version into those of the next one.
+UPCASTERS: dict[int, str] = {}
 
 # A reservation and the last stamp never decrease, whichever program writes to the file.
 _TABLES = """
@@ -115,7 +118,7 @@ class Outbox:
                 "SELECT count(*), coalesce(sum(length(message)), 0) FROM sent"
             ).fetchone()
             self._reserved = self._reservation()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, JournalError) as error:
             raise JournalError(f"the outbox {path} cannot be opened: {error}") from error
         if self._reserved < noted:
             self._db.close()
@@ -123,22 +126,22 @@ class Outbox:
         self.next_round = self._reserved + 1
 
     def _make_tables(self) -> None:
+        """Make the tables, or bring older ones to the newest version: all of it or nothing."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > VERSION:
-            raise sqlite3.DatabaseError(f"it is of version {version}, wanted {VERSION}")
         if version == VERSION:
             return
-        self._db.execute("PRAGMA synchronous = FULL")
-        old = self._db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'reserved'").fetchone()
-        # Messages of an older protocol are of no use to anybody; its reservation holds.
-        self._db.executescript(f"BEGIN IMMEDIATE; DROP TABLE IF EXISTS sent; {_TABLES}")
-        if old is not None:
-            self._db.execute(
-                "UPDATE reservation SET round = (SELECT coalesce(max(round), 0) FROM reserved)"
+        if version:
+            refuse_unknown_version(
+                version, newest=VERSION, upcasters=UPCASTERS, what="it", error=JournalError
             )
-            self._db.execute("DROP TABLE reserved")
-        self._db.execute(f"PRAGMA user_version = {VERSION}")
-        self._db.execute("COMMIT")
+        made = [UPCASTERS[number] for number in range(version, VERSION)] if version else [_TABLES]
+        self._db.execute("PRAGMA synchronous = FULL")
+        script = "\n".join(("BEGIN IMMEDIATE;", *made, f"PRAGMA user_version = {VERSION};"))
+        try:
+            self._db.executescript(f"{script}\nCOMMIT;")
+        except sqlite3.Error:
+            self._db.close()  # which takes all of it back
+            raise
         self._db.execute("PRAGMA synchronous = NORMAL")
 
     def keep(self, stamp: Stamp, senders: tuple[str, ...], message: bytes, *, asked: bytes) -> None:

@@ -1,24 +1,29 @@
 """Who is in a federation, and on what terms: the one document that everybody holds.
 
 The organiser signs it.  Its digest is pinned by every handshake and bound into every sealed mask
-share, so two participants that talk have the same document in hand.
+share, so two participants that talk have the same document in hand.  A document of an earlier
+version goes through ``UPCASTERS`` and keeps its digest: participants of several versions hold the
+same document.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
 
 from vfbandits.core.context import Split
 from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination
 from vfbandits.errors import ConfigError, SettingError
+from vfbandits.versions import upcast
 
 ACTIVE, PASSIVE, APPLICATION, OPERATOR = "active", "passive", "application", "operator"
 ROLES = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
 LAYOUTS = ("per_arm", "outer", "disjoint")
 FORMAT = "vfbandits roster"
 VERSION = 1
+# What an earlier version's document becomes in the next one; without "format" and "version".
+UPCASTERS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 LONGEST_NAME = 64
 
 T = TypeVar("T")
@@ -119,6 +124,8 @@ class Roster:
     members: tuple[Member, ...]
     generator_key: str = ""
     session: str = ""
+    # Of a document of an earlier version; another roster that is made of this one has none.
+    _read_digest: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse a roster with which no round could be run."""
@@ -169,8 +176,8 @@ class Roster:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the document, hex."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        """SHA-256 of the document that was read or will be written, hex."""
+        return self._read_digest or hashlib.sha256(self.to_bytes()).hexdigest()
 
     def find(self, name: str) -> Member | None:
         """The member of that name."""
@@ -187,6 +194,7 @@ class Roster:
     def to_bytes(self) -> bytes:
         """The document: canonical JSON, the same bytes for the same roster."""
         top = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        del top["_read_digest"]
         return json.dumps(top, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -196,17 +204,29 @@ class Roster:
             top = json.loads(document)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"a roster is a JSON document, got {len(document)} bytes") from error
-        if not isinstance(top, dict) or (top.pop("format", ""), top.pop("version", 0)) != (
-            FORMAT,
-            VERSION,
-        ):
+        if not isinstance(top, dict) or top.pop("format", "") != FORMAT:
             raise ConfigError(f"wanted a {FORMAT!r} of version {VERSION}, got something else")
+        version = top.pop("version", None)
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise ConfigError(f"the version of a {FORMAT!r} is a number, got {version!r}"[:200])
+        top = upcast(
+            top,
+            version,
+            newest=VERSION,
+            upcasters=UPCASTERS,
+            what=f"a {FORMAT!r}",
+            error=ConfigError,
+        )
         members = top.pop("members", None)
         if not isinstance(members, list):
             raise ConfigError("a roster needs a list of members")
         terms = _build(Terms, top.pop("terms", None))
         parts = tuple(_build(Member, member) for member in members)
-        return _build(cls, {**top, "terms": terms, "members": parts})
+        roster = _build(cls, {**top, "terms": terms, "members": parts})
+        if version != VERSION:
+            digest = hashlib.sha256(document).hexdigest()
+            object.__setattr__(roster, "_read_digest", digest)
+        return roster
 
 
 def is_name(text: str) -> bool:
@@ -230,7 +250,7 @@ def _build(kind: type[T], values: object) -> T:
     what = kind.__name__.lower()
     if not isinstance(values, dict):
         raise ConfigError(f"wanted a table for {what}, got {type(values).__name__}")
-    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+    known = {part.name: part.type for part in fields(kind) if part.init}  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"{what} has no {key[:64]!r}; known: {', '.join(known)}")

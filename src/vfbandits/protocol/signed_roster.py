@@ -1,8 +1,11 @@
 """A roster under the organiser's signature, as it travels and lies in files.
 
 Three parts: a line that says what it is, a line with the signature in hex, and the roster's own
-document.  The signature (ECDSA, SHA-256) covers the first and the last.
+document.  The signature (ECDSA, SHA-256) covers the first and the last.  The first line has the
+version of this envelope; the document has one of its own.
 """
+
+import re
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -17,6 +20,7 @@ from vfbandits.protocol.roster import Roster
 
 TITLE = b"vfbandits signed roster 1\n"
 MOST_BYTES = 4 << 20
+_ANY_TITLE = re.compile(rb"vfbandits signed roster [0-9]{1,9}")
 _LONGEST_SIGNATURE = 2 * 80  # hex digits; P-256 needs at most 144
 
 
@@ -45,7 +49,9 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
     if len(data) > MOST_BYTES:
         raise IdentityError(f"a signed roster has at most {MOST_BYTES} bytes, got {len(data)}")
     if not data.startswith(TITLE):
-        raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got something else")
+        other = _ANY_TITLE.match(data)
+        came = other[0].decode() if other else "something else"
+        raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got {came!r}")
     spelt, newline, document = data[len(TITLE) :].partition(b"\n")
     signature = _from_hex(spelt)
     if not newline or signature is None:

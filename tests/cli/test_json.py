@@ -121,9 +121,9 @@ CASES = {
     ),
     ("preflight",): (["--config", "{}/members/shop/shop.toml"], 1, "findings"),
     ("keys", "list"): (["--file", "{}/keys.json"], 0, "keys"),
-    ("log", "verify"): (["{}/log.db"], 0, "is_whole"),
-    ("log", "repair"): (["{}/log.db"], 0, "faults"),
-    ("log", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
+    ("journal", "verify"): (["{}/log.db"], 0, "is_whole"),
+    ("journal", "repair"): (["{}/log.db"], 0, "faults"),
+    ("journal", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
 }
 
 

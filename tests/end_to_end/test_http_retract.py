@@ -64,7 +64,7 @@ def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path)
         assert norm(client) > 100 * before
         done = vfb("masks", "rotate", "--config", world.local.config("operator"))
         assert done.returncode == 0, done.stderr
-        done = vfb("log", "retract", "wrong", "--url", world.url, "--json")
+        done = vfb("journal", "retract", "wrong", "--url", world.url, "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == {"event_id": "wrong", "reward": 1e5}
         assert norm(client) == pytest.approx(before, abs=1e-9)
@@ -73,7 +73,7 @@ def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path)
         again = client.post("/v1/events/wrong/retract")
         assert again.status_code == 409
         assert client.post("/v1/events/never/retract").status_code == 404
-        done = vfb("log", "retract", "wrong", "--url", world.url)
+        done = vfb("journal", "retract", "wrong", "--url", world.url)
         assert done.returncode == 2
         assert "retracted" in done.stderr
 
@@ -92,9 +92,9 @@ def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path)
         page = world.local.log_path("shop").read_text(encoding="utf-8")
         assert page.count("1 records of the log cannot be read and are left out") == 1
         world.local.stop("shop")
-        assert vfb("log", "verify", state / "journal.db").returncode == 1
-        assert vfb("log", "repair", state / "journal.db", "--apply").returncode == 0
-        assert vfb("log", "verify", state / "journal.db").returncode == 0
+        assert vfb("journal", "verify", state / "journal.db").returncode == 1
+        assert vfb("journal", "repair", state / "journal.db", "--apply").returncode == 0
+        assert vfb("journal", "verify", state / "journal.db").returncode == 0
 
 
 def newer_snapshots(state):

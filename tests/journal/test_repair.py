@@ -158,7 +158,7 @@ def shared(request, tmp_path):
 def vfb_log(place, command, *flags):
     name = ["--name", place.name] if hasattr(place, "name") else []
     target = place.target if hasattr(place, "target") else place.url
-    return CliRunner().invoke(app, ["log", command, target, *name, *flags])
+    return CliRunner().invoke(app, ["journal", command, target, *name, *flags])
 
 
 def test_the_command_says_first_and_does_it_when_asked(shared):

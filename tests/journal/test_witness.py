@@ -85,11 +85,11 @@ def test_verify_tells_of_the_loss_and_changes_nothing(tmp_path):
     wal = killed(path)
     flip_bit(wal, 0.7)
     before = wal.read_bytes()
-    done = CliRunner().invoke(app, ["log", "verify", str(path)])
+    done = CliRunner().invoke(app, ["journal", "verify", str(path)])
     assert done.exit_code == 1
     assert "problem: the log was acknowledged up to 40, got an end at" in done.stdout
     assert wal.read_bytes() == before
-    done = CliRunner().invoke(app, ["log", "compact", str(path)])
+    done = CliRunner().invoke(app, ["journal", "compact", str(path)])
     assert done.exit_code == 2
     assert "acknowledged up to 40" in done.stderr
 

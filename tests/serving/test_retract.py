@@ -256,7 +256,7 @@ def test_the_command_takes_back_in_a_journal_that_no_server_has_open(kind, tmp_p
     flags = ["--journal", target, *(["--name", place.name] if kind == "OnPostgres" else [])]
 
     def vfb_log(*words):
-        return CliRunner().invoke(app, ["log", *words])
+        return CliRunner().invoke(app, ["journal", *words])
 
     done = vfb_log("retract", "b", *flags, "--json")
     assert done.exit_code == 0, done.output
@@ -277,12 +277,12 @@ def test_the_command_takes_back_in_a_journal_that_no_server_has_open(kind, tmp_p
 
 def test_the_command_makes_no_journal_and_is_refused_while_one_is_open(tmp_path):
     missing = tmp_path / "none.db"
-    done = CliRunner().invoke(app, ["log", "retract", "b", "--journal", str(missing)])
+    done = CliRunner().invoke(app, ["journal", "retract", "b", "--journal", str(missing)])
     assert done.exit_code == 2
     assert not missing.exists()
     place = OnSqlite(tmp_path)
     journal = place.open()
-    done = CliRunner().invoke(app, ["log", "retract", "b", "--journal", place.target])
+    done = CliRunner().invoke(app, ["journal", "retract", "b", "--journal", place.target])
     journal.close()
     assert done.exit_code == 2
     assert "one writer" in done.stderr

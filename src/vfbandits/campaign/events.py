@@ -200,7 +200,7 @@ class LossAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Stands where a damaged or missing record was before ``vfb log repair``.
+    """Stands where a damaged or missing record was before ``vfb journal repair``.
 
     ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
     if there was none: then what the record taught is lost, and the fold goes on without it.

@@ -10,8 +10,8 @@ from vfbandits.cli.evaluate import evaluate
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.features import features_app
 from vfbandits.cli.federation import federation_app
+from vfbandits.cli.journal import journal_app
 from vfbandits.cli.keys import keys_app
-from vfbandits.cli.log import log_app
 from vfbandits.cli.masks import masks_app
 from vfbandits.cli.panels import EXPERIMENTS, LOOK_AFTER, RUN, TRY
 from vfbandits.cli.parity import parity
@@ -67,7 +67,7 @@ app.add_typer(masks_app, name="masks", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(in_one_line(preflight))
 app.add_typer(serve_app, name="serve", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=LOOK_AFTER)
-app.add_typer(log_app, name="log", rich_help_panel=LOOK_AFTER)
+app.add_typer(journal_app, name="journal", rich_help_panel=LOOK_AFTER)
 
 if __name__ == "__main__":
     app()

@@ -129,7 +129,7 @@ def _context_columns(table: Table, columns: LogFormat) -> list[str]:
 
 
 def _way_out(table: Table) -> str:
-    """What to do about a file of ``vfb log export`` that has no contexts for us."""
+    """What to do about a file of ``vfb journal export`` that has no contexts for us."""
     if not {"decision_id", "contributors"} <= set(table.names):
         return ""
     if any(name.startswith("chosen_") for name in table.names):
@@ -138,7 +138,7 @@ def _way_out(table: Table) -> str:
             "your own: --table NAME=FILE --key user"
         )
     return (
-        "; export it again with vfb log export --contexts, or give features of your own: "
+        "; export it again with vfb journal export --contexts, or give features of your own: "
         "--table NAME=FILE --key user"
     )
 

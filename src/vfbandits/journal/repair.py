@@ -105,7 +105,7 @@ def readable(
     if errors:
         _log.warning(
             "%d records of the log cannot be read and are left out, the first because %s; see "
-            "vfb log verify and vfb log repair", len(errors), errors[0]
+            "vfb journal verify and vfb journal repair", len(errors), errors[0]
         )  # fmt: skip
     return events
 

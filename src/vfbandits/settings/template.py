@@ -67,7 +67,7 @@ _ADDRESS = {
 _ACTIVE = """\
 journal = true                   # every decision and reward survives a restart
 # journal_target = "env:JOURNAL"  # a PostgreSQL url in the environment, instead of a file in state
-# journal_key = "journal.key"    # encrypts it at rest; vfb log keygen makes one
+# journal_key = "journal.key"    # encrypts it at rest; vfb journal keygen makes one
 
 [model]
 policy = "linucb"                # or lints, lingreedy, inverse_gap; its parameters follow

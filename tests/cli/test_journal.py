@@ -1,4 +1,4 @@
-"""``vfb log``: verify, export, compact and keygen, on a file and on PostgreSQL."""
+"""``vfb journal``: verify, export, compact and keygen, on a file and on PostgreSQL."""
 
 import json
 
@@ -8,7 +8,7 @@ from journals import KEY, OnPostgres, OnSqlite, harm
 from logged_runs import Run
 from typer.testing import CliRunner
 
-from vfbandits.cli.log import log_app
+from vfbandits.cli.journal import journal_app
 from vfbandits.cli.main import app
 from vfbandits.journal.crypto import read_key, write_key
 
@@ -18,7 +18,7 @@ def place(request, tmp_path):
     return request.param(tmp_path)
 
 
-def vfb_log(place, command, *words, **env):
+def vfb_journal(place, command, *words, **env):
     """The command on this place, its address and key as an operator would give them."""
     if isinstance(place, OnPostgres):
         target, name = "env:THE_LOG", ["--name", place.name]
@@ -26,14 +26,14 @@ def vfb_log(place, command, *words, **env):
     else:
         target, name = str(place.path), []
     words = [command, target, *name, *map(str, words)]
-    return CliRunner().invoke(log_app, words, env={"COLUMNS": "200", **env})
+    return CliRunner().invoke(journal_app, words, env={"COLUMNS": "200", **env})
 
 
 def test_verify_tells_what_is_there_while_the_writer_is_at_work(place):
     run = Run(place)
     run.visit(10, "save", "move", 10)
     journal = place.open()
-    done = vfb_log(place, "verify")
+    done = vfb_journal(place, "verify")
     journal.close()
     assert done.exit_code == 0, done.output
     assert "20 decided, 2 forgotten, 1 moved, 14 rewarded" in done.stdout
@@ -44,11 +44,11 @@ def test_verify_tells_what_is_there_while_the_writer_is_at_work(place):
 def test_verify_exits_with_1_on_a_problem(place):
     Run(place).visit(10, "save", 5)
     harm(place, 7)
-    done = vfb_log(place, "verify")
+    done = vfb_journal(place, "verify")
     assert done.exit_code == 1
     assert "problem: record 7 of the log is damaged: its checksum is wrong\n" in done.stdout
     assert done.stdout.endswith("\n1 problem\n")
-    done = vfb_log(place, "verify", "--json")
+    done = vfb_journal(place, "verify", "--json")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["is_whole"]) == (1, False)
     assert found["problems"] == ["record 7 of the log is damaged: its checksum is wrong"]
@@ -60,7 +60,7 @@ def test_verify_counts_acknowledged_events_that_are_missing(place):
     last = journal.last_position
     journal.close()
     place.remove_record(last)
-    done = vfb_log(place, "verify")
+    done = vfb_journal(place, "verify")
     assert done.exit_code == 1
     assert (
         f"problem: the log was acknowledged up to {last}, got an end at {last - 1}" in done.stdout
@@ -71,14 +71,14 @@ def test_export_writes_a_table_while_the_writer_is_at_work(place, tmp_path):
     run = Run(place)
     run.visit(20, "save")
     journal = place.open()
-    done = vfb_log(place, "export", "--out", tmp_path / "log.parquet", "--contexts")
+    done = vfb_journal(place, "export", "--out", tmp_path / "log.parquet", "--contexts")
     journal.close()
     assert done.exit_code == 0, done.output
     table = pl.read_parquet(tmp_path / "log.parquet")
     assert {"arm", "reward", "probability", "x_0"} <= set(table.columns)
     assert f"wrote {len(run.rewards)} decisions to {tmp_path}/log.parquet" in done.stdout
     assert "5 decisions have no reward and were left out" in done.stdout
-    done = vfb_log(place, "export", "--out", tmp_path / "all.parquet", "--unrewarded", "0")
+    done = vfb_journal(place, "export", "--out", tmp_path / "all.parquet", "--unrewarded", "0")
     assert "wrote 20 decisions" in done.stdout
     assert "left out" not in done.stdout
 
@@ -91,7 +91,7 @@ def vfb_evaluate(path, *words):
 def test_what_export_writes_is_what_evaluate_reads(place, tmp_path):
     Run(place).visit(60, "save")
     path = tmp_path / "log.parquet"
-    assert vfb_log(place, "export", "--out", path).exit_code == 0
+    assert vfb_journal(place, "export", "--out", path).exit_code == 0
     done = vfb_evaluate(path)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -102,11 +102,11 @@ def test_what_export_writes_is_what_evaluate_reads(place, tmp_path):
 def test_without_contexts_evaluate_says_what_to_do_and_takes_features_from_a_table(tmp_path):
     place, path = OnSqlite(tmp_path), tmp_path / "log.parquet"
     Run(place).visit(60, "save")
-    done = vfb_log(place, "export", "--out", path, "--no-contexts")
+    done = vfb_journal(place, "export", "--out", path, "--no-contexts")
     assert "there are no contexts in it: vfb evaluate needs them" in done.stdout
     done = vfb_evaluate(path)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "export it again with vfb log export --contexts, or give features" in done.stderr
+    assert "export it again with vfb journal export --contexts, or give features" in done.stderr
     ids = pl.read_parquet(path)["decision_id"].unique().to_list()
     table = {"decision_id": ids, "f": [float(n % 3) for n in range(len(ids))]}
     pl.DataFrame(table).write_parquet(tmp_path / "shop.parquet")
@@ -117,26 +117,26 @@ def test_without_contexts_evaluate_says_what_to_do_and_takes_features_from_a_tab
 def test_a_log_of_chosen_contexts_only_says_why_it_cannot_be_judged(tmp_path):
     place, path = OnSqlite(tmp_path), tmp_path / "log.parquet"
     Run(place, "per_arm").visit(30, "save")
-    done = vfb_log(place, "export", "--out", path)
+    done = vfb_journal(place, "export", "--out", path)
     assert "x_0" not in pl.read_parquet(path).columns
     assert "there are no contexts in it" in done.stdout
-    assert vfb_log(place, "export", "--out", path, "--contexts").exit_code == 0
+    assert vfb_journal(place, "export", "--out", path, "--contexts").exit_code == 0
     assert "has the chosen arm's context only" in vfb_evaluate(path).stderr
 
 
 def test_compact_is_refused_while_the_writer_has_it_open_and_works_afterwards(place):
     Run(place).visit(20, "save", 10, "save")
     journal = place.open()
-    done = vfb_log(place, "compact")
+    done = vfb_journal(place, "compact")
     assert done.exit_code == 2
     assert "error: a log has one writer, got a second" in done.stderr
     journal.close()
-    done = vfb_log(place, "compact")
+    done = vfb_journal(place, "compact")
     assert done.exit_code == 0, done.output
     assert "compacted up to 37: " in done.stdout
-    done = vfb_log(place, "compact")
+    done = vfb_journal(place, "compact")
     assert "nothing to drop: that needs two snapshots" in done.stdout
-    done = vfb_log(place, "verify")
+    done = vfb_journal(place, "verify")
     assert (done.exit_code, "compacted up to 37" in done.stdout) == (0, True)
 
 
@@ -145,18 +145,18 @@ def test_an_encrypted_log_needs_its_key_from_a_file_or_the_environment(place, tm
     Run(place).visit(8, "save")
     path = tmp_path / "log.key"
     write_key(path, KEY)
-    assert vfb_log(place, "verify", "--key-file", path).exit_code == 0
+    assert vfb_journal(place, "verify", "--key-file", path).exit_code == 0
     digits = KEY.secret.hex()
-    assert vfb_log(place, "verify", "--key-env", "THE_KEY", THE_KEY=digits).exit_code == 0
+    assert vfb_journal(place, "verify", "--key-env", "THE_KEY", THE_KEY=digits).exit_code == 0
     out = tmp_path / "log.parquet"
-    assert vfb_log(place, "export", "--out", out, "--key-file", path).exit_code == 0
+    assert vfb_journal(place, "export", "--out", out, "--key-file", path).exit_code == 0
     for words, message in (
         ((), "is encrypted: wanted its key, got none"),
         (("--key-env", "THE_KEY"), "wanted the key that it was made with, got another"),
         (("--key-env", "THE_KEY", "--key-file", path), "got both"),
     ):
         for command in ("verify", "compact"):
-            done = vfb_log(place, command, *words, THE_KEY="0" * 64)
+            done = vfb_journal(place, command, *words, THE_KEY="0" * 64)
             assert done.exit_code == 2
             assert message in done.stderr
             assert done.stderr.count("\n") == 1
@@ -165,7 +165,7 @@ def test_an_encrypted_log_needs_its_key_from_a_file_or_the_environment(place, tm
 
 def test_a_log_that_is_not_there_is_said_in_one_line_and_not_made(place, tmp_path):
     for words in (("verify",), ("compact",), ("export", "--out", tmp_path / "log.parquet")):
-        done = vfb_log(place, *words)
+        done = vfb_journal(place, *words)
         assert done.exit_code == 2
         assert done.stderr.count("\n") == 1
         assert "No such file" in done.stderr or "has none of this name" in done.stderr
@@ -174,7 +174,7 @@ def test_a_log_that_is_not_there_is_said_in_one_line_and_not_made(place, tmp_pat
 
 def test_an_empty_log_is_whole(place):
     place.open().close()
-    done = vfb_log(place, "verify")
+    done = vfb_journal(place, "verify")
     assert done.exit_code == 0
     assert "0 events up to position 0" in done.stdout
     assert "no snapshot to begin with" in done.stdout
@@ -182,11 +182,11 @@ def test_an_empty_log_is_whole(place):
 
 def test_keygen_makes_a_key_and_never_overwrites_one(tmp_path):
     path = tmp_path / "log.key"
-    done = CliRunner().invoke(log_app, ["keygen", "--out", str(path)])
+    done = CliRunner().invoke(journal_app, ["keygen", "--out", str(path)])
     assert done.exit_code == 0
     secret = read_key(path).secret
     assert secret.hex() not in done.output
-    done = CliRunner().invoke(log_app, ["keygen", "--out", str(path)])
+    done = CliRunner().invoke(journal_app, ["keygen", "--out", str(path)])
     assert done.exit_code == 2
     assert "File exists" in done.stderr
     assert read_key(path).secret == secret
@@ -195,5 +195,5 @@ def test_keygen_makes_a_key_and_never_overwrites_one(tmp_path):
 def test_the_chosen_contexts_of_other_layouts_come_with_a_remark(tmp_path):
     place = OnSqlite(tmp_path)
     Run(place, "per_arm").visit(5, "save")
-    done = vfb_log(place, "export", "--out", tmp_path / "log.parquet", "--contexts")
+    done = vfb_journal(place, "export", "--out", tmp_path / "log.parquet", "--contexts")
     assert "the chosen arm's context only, in columns chosen_*" in done.stdout

@@ -1,4 +1,4 @@
-"""``vfb log``: look after the journal of a model."""
+"""``vfb journal``: look after the journal of a model."""
 
 import os
 from contextlib import closing
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from vfbandits.journal.repair import Fault
     from vfbandits.journal.verify import Verification
 
-log_app = typer.Typer(
-    name="log",
+journal_app = typer.Typer(
+    name="journal",
     help="The journal of a model: verify, export, compact, repair it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
 
-@log_app.callback()
-def log() -> None:
+@journal_app.callback()
+def journal() -> None:
     """The journal of a model: verify, export, compact, repair it."""
 
 
@@ -278,7 +278,7 @@ def keygen(
 
 
 for command in (verify, export, compact, repair, retract, keygen):
-    log_app.command()(in_one_line(command))
+    journal_app.command()(in_one_line(command))
 
 
 def _lines(found: "Verification") -> list[str]:

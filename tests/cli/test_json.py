@@ -123,6 +123,7 @@ CASES = {
     ("keys", "list"): (["--file", "{}/keys.json"], 0, "keys"),
     ("journal", "verify"): (["{}/log.db"], 0, "is_whole"),
     ("journal", "repair"): (["{}/log.db"], 0, "faults"),
+    ("journal", "migrate"): (["{}/log.db"], 0, "tables"),
     ("journal", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
 }
 

@@ -27,12 +27,13 @@ from vfbandits.errors import JournalError, SettingError
 if TYPE_CHECKING:
     from vfbandits.evaluate.export import Export
     from vfbandits.journal.base import Journal
+    from vfbandits.journal.migration import Migration
     from vfbandits.journal.repair import Fault
     from vfbandits.journal.verify import Verification
 
 journal_app = typer.Typer(
     name="journal",
-    help="The journal of a model: verify, export, compact, repair it.",
+    help="The journal of a model: verify, export, compact, repair, migrate it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -40,7 +41,7 @@ journal_app = typer.Typer(
 
 @journal_app.callback()
 def journal() -> None:
-    """The journal of a model: verify, export, compact, repair it."""
+    """The journal of a model: verify, export, compact, repair, migrate it."""
 
 
 def verify(
@@ -266,6 +267,43 @@ async def retract_offline(journal: "Journal", event: str) -> float:
         await bandit.close()
 
 
+def migrate(
+    journal: Target,
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise it is only said what would be done.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the tables of a journal to the version that this vfbandits writes.
+
+    Records are not changed: older ones are readable as they are.  In a database the tables of all
+    journals are migrated.  Without --apply nothing is changed and a server may be running; the exit
+    code is 1 if there is something to migrate.  With it all steps are done, or none; no server may
+    have a journal open.  A migrated journal cannot be opened by the vfbandits before: back it up.
+    """
+    from vfbandits.journal.open import migrate as migrate_tables
+    from vfbandits.journal.open import plan_migration
+
+    found = migrate_tables(journal) if apply else plan_migration(journal)
+    output = Output(as_json=as_json)
+    output.show({"migrated": apply, "tables": found}, list)
+    for migration in found:
+        output.say(_migration_line(migration, done=apply))
+        for does in migration.steps:
+            output.say(f"  {does}")
+    if any(migration.steps for migration in found) and not apply:
+        output.say("nothing was changed, --apply does it")
+        raise typer.Exit(1)
+
+
+def _migration_line(migration: "Migration", *, done: bool) -> str:
+    now = f"tables of the {migration.tables}: version {migration.found}"
+    if not migration.steps:
+        return f"{now}, the newest: nothing to migrate"
+    return f"{now} {'was' if done else 'would be'} migrated to {migration.newest}:"
+
+
 def keygen(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
@@ -277,7 +315,7 @@ def keygen(
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
 
-for command in (verify, export, compact, repair, retract, keygen):
+for command in (verify, export, compact, repair, migrate, retract, keygen):
     journal_app.command()(in_one_line(command))
 
 

@@ -18,7 +18,9 @@ from pathlib import Path
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import Journal, JournalReader
 from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.migration import Migration
 from vfbandits.journal.sqlite.journal import SqliteJournal
+from vfbandits.journal.sqlite.migrate import migrate_sqlite, plan_sqlite
 from vfbandits.journal.sqlite.reader import SqliteReader
 
 DEFAULT_NAME = "default"
@@ -73,6 +75,31 @@ def open_reader(
     from vfbandits.journal.postgres.reader import PostgresReader  # noqa: PLC0415
 
     return PostgresReader(place, name=name, key=key)
+
+
+def plan_migration(target: str | os.PathLike[str]) -> list[Migration]:
+    """What ``migrate`` would do to the tables of the journal at ``target``."""
+    place = _resolve(target)
+    if isinstance(place, Path):
+        return plan_sqlite(place)
+    _require_psycopg()
+    from vfbandits.journal.postgres.migrate import plan_postgres  # noqa: PLC0415
+
+    return plan_postgres(place)
+
+
+def migrate(target: str | os.PathLike[str]) -> list[Migration]:
+    """Bring the tables of the journal at ``target`` to the newest version.
+
+    In a database these are the tables of all its journals.
+    """
+    place = _resolve(target)
+    if isinstance(place, Path):
+        return migrate_sqlite(place)
+    _require_psycopg()
+    from vfbandits.journal.postgres.migrate import migrate_postgres  # noqa: PLC0415
+
+    return migrate_postgres(place)
 
 
 def is_database(target: str | os.PathLike[str]) -> bool:

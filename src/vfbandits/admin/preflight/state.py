@@ -18,8 +18,8 @@ from vfbandits.journal.base import JournalReader
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.journal.open import open_reader
-from vfbandits.journal.sqlite.journal import APPLICATION, VERSION
 from vfbandits.journal.sqlite.reader import SqliteReader
+from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
 from vfbandits.journal.witness import Head, lock_path, noted_in
 from vfbandits.participant.outbox import OUTBOX
 from vfbandits.participant.run import missing_outbox
@@ -224,13 +224,9 @@ def _refuse_if_locked(lock: Path) -> None:
 
 
 def _refuse_other_database(path: Path) -> None:
-    application, version, schema = _pragmas(
-        path, "application_id", "user_version", "schema_version"
-    )
-    if schema and (application, version) != (APPLICATION, VERSION):
-        raise JournalError(
-            f"{path} must be a log of version {VERSION}, got another database or version {version}"
-        )
+    application, version, schema = _pragmas(path, *PRAGMAS)
+    if schema:
+        refuse_other_database(path, application, version)
 
 
 def _pragmas(path: Path, *names: str) -> list[int]:

@@ -20,13 +20,16 @@ from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.inbox.base import Arrival, Waiting
 from vfbandits.journal.inbox.codec import InboxCodec
 from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.migration import Step, newest, refuse_other_version
 from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+from vfbandits.journal.postgres.rows import find_log, version_of
 
-VERSION = 1
+STEPS: dict[int, Step] = {}
+TABLES = "inbox"
 TIMEOUT_S = 10.0
 _MAKING = 0x76666232  # one process makes the table
-_TABLES = (
+_TABLES: tuple[LiteralString, ...] = (
     "CREATE SEQUENCE vfb_inbox_id",
     """CREATE TABLE vfb_inbox (
         id bigint PRIMARY KEY,
@@ -38,7 +41,6 @@ _TABLES = (
     )""",
     "CREATE INDEX vfb_inbox_waiting ON vfb_inbox (journal, id) WHERE taken IS NULL",
     "ALTER TABLE vfb_inbox ALTER COLUMN record SET STORAGE EXTERNAL",
-    f"COMMENT ON TABLE vfb_inbox IS 'vfbandits inbox {VERSION}'",
 )
 # A server that does not wait for its disk is told to, for this statement.
 _PUT = """
@@ -97,7 +99,7 @@ class PostgresInbox:
         with ExitStack() as stack:
             link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
             stack.callback(link.close)
-            self._journal, identity, check = _find_log(link, name)
+            self._journal, identity, check = find_log(link, name)
             refuse_other_key(key, identity=identity, check=check, log=log)
             with link.used("opened") as connection:
                 _make_tables(connection, log)
@@ -199,16 +201,6 @@ class PostgresInbox:
             return self._finder
 
 
-def _find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
-    """Number, identity and check of the key of a log."""
-    has_tables = link.rows("SELECT to_regclass('vfb_journal') IS NOT NULL") == [(True,)]
-    sql = "SELECT id, identity, key_check FROM vfb_journal WHERE name = %s"
-    found = link.rows(sql, name) if has_tables else []
-    if not found:
-        raise JournalError(f"wanted the log {link.log}, got a database that has none of this name")
-    return cast("tuple[int, bytes, bytes | None]", found[0])
-
-
 def _make_tables(connection: TimedConnection, log: str) -> None:
     if not _has_tables(connection):
         with connection.transaction():
@@ -216,11 +208,9 @@ def _make_tables(connection: TimedConnection, log: str) -> None:
             if not _has_tables(connection):  # while we waited, another made them
                 for statement in _TABLES:
                     connection.execute(statement)
-    sql = "SELECT obj_description('vfb_inbox'::regclass, 'pg_class')"
-    if connection.execute(sql).fetchall() != [(f"vfbandits inbox {VERSION}",)]:
-        raise JournalError(
-            f"the inbox of the log {log} needs a table of version {VERSION}, got another"
-        )
+                sql = "INSERT INTO vfb_version VALUES (%s, %s)"
+                connection.execute(sql, (TABLES, newest(STEPS)))
+    refuse_other_version(version_of(connection, TABLES), STEPS, journal=f"{log} (its inbox)")
 
 
 def _has_tables(connection: TimedConnection) -> bool:

@@ -26,10 +26,17 @@ from vfbandits.journal.base import (
     refuse_unknown,
 )
 from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.migration import refuse_other_version
 from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink
 from vfbandits.journal.postgres.reader import TIMEOUT_S
-from vfbandits.journal.postgres.rows import SNAPSHOT_PATIENCE, PostgresRows
+from vfbandits.journal.postgres.rows import (
+    SNAPSHOT_PATIENCE,
+    STEPS,
+    TABLES,
+    PostgresRows,
+    version_of,
+)
 from vfbandits.journal.postgres.tables import FEW, Batch, Writer, make_log
 from vfbandits.journal.record import encode
 from vfbandits.journal.witness import Head, Loss, Witness, check_of, loss_after, lost
@@ -103,6 +110,9 @@ class PostgresJournal:
             stack.callback(finder.close)
             self._rows = PostgresRows(side, finder, name, key)
             self._writer = _lead(self._link, self._rows.id, wait_s)
+            with self._link.used("opened") as connection:
+                # Again, now that nobody can migrate the tables: it may have happened meanwhile.
+                refuse_other_version(version_of(connection, TABLES), STEPS, journal=log)
             self._witness = None if witness is None else Witness(witness)
             if self._witness is not None:
                 stack.callback(self._witness.close)

@@ -2,6 +2,8 @@
 
 ::
 
+    vfb_version         which version the tables have: one row for those of the journal, and one
+                        for those of the inbox
     vfb_journal         one row for each log: name, identity, check of the key, where it ends,
                         how far it was compacted, and the term of its writer
     vfb_event           one row for each event, and by which number it is found
@@ -22,7 +24,8 @@ from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.journal.base import newest_whole
 from vfbandits.journal.codec import Codec, refuse_other_key
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.postgres.link import PostgresLink
+from vfbandits.journal.migration import Step, refuse_other_version
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.record import LOSS_ACCEPTED
 from vfbandits.journal.rows import (
     ROWS_AT_ONCE,
@@ -34,7 +37,8 @@ from vfbandits.journal.rows import (
     unbroken,
 )
 
-VERSION = 2
+STEPS: dict[int, Step] = {}
+TABLES = "journal"
 SNAPSHOT_PATIENCE = 20.0
 
 # The offset keeps the planner from anything but one search of the index for each number, even
@@ -75,9 +79,7 @@ class PostgresRows:
         self.link = link
         self._finder = finder
         self.n_damaged = 0
-        self.id, version, identity, check = _find(link, name)
-        if version != VERSION:
-            raise JournalError(f"the log {link.log} must have version {VERSION}, got {version}")
+        self.id, identity, check = find_log(link, name)
         refuse_other_key(key, identity=identity, check=check, log=link.log)
         self.codec = Codec(identity + name.encode(), key)
 
@@ -162,10 +164,23 @@ class PostgresRows:
         return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_AT_ONCE))
 
 
-def _find(link: PostgresLink, name: str) -> tuple[int, int, bytes, bytes | None]:
-    sql = "SELECT id, version, identity, key_check FROM vfb_journal WHERE name = %s"
+def find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
+    """Number, identity and check of the key of a log; its tables are of the newest version."""
     has_tables = link.rows("SELECT to_regclass('vfb_journal') IS NOT NULL") == [(True,)]
+    if has_tables:
+        with link.used("opened") as connection:
+            refuse_other_version(version_of(connection, TABLES), STEPS, journal=link.log)
+    sql = "SELECT id, identity, key_check FROM vfb_journal WHERE name = %s"
     found = link.rows(sql, name) if has_tables else []
     if not found:
         raise JournalError(f"wanted the log {link.log}, got a database that has none of this name")
-    return cast("tuple[int, int, bytes, bytes | None]", found[0])
+    return cast("tuple[int, bytes, bytes | None]", found[0])
+
+
+def version_of(connection: TimedConnection, tables: str) -> int:
+    """The version of the tables that are called ``tables``; 0 if none is known."""
+    if connection.execute("SELECT to_regclass('vfb_version') IS NULL").fetchall() == [(True,)]:
+        return 0
+    sql = "SELECT version FROM vfb_version WHERE tables = %s"
+    found = connection.execute(sql, (tables,)).fetchall()
+    return cast("int", found[0][0]) if found else 0

@@ -8,24 +8,25 @@ import os
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import LiteralString, NamedTuple, cast
 
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import superfluous
 from vfbandits.journal.codec import IDENTITY_BYTES
 from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.migration import newest, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
-from vfbandits.journal.postgres.rows import VERSION
+from vfbandits.journal.postgres.rows import STEPS, TABLES, version_of
 
 FEW = 50  # up to so many events one statement is faster, being one journey
 FEW_BYTES = 1 << 20
 PART_BYTES = 8 << 20
-_MAKING = 0x76666231  # one process makes the tables
-_TABLES = (
+MAKING = 0x76666231  # one process makes the tables
+_TABLES: tuple[LiteralString, ...] = (
+    "CREATE TABLE vfb_version (tables text PRIMARY KEY, version integer NOT NULL)",
     """CREATE TABLE vfb_journal (
         id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         name text NOT NULL UNIQUE,
-        version integer NOT NULL,
         identity bytea NOT NULL,
         key_check bytea,
         last_position bigint NOT NULL DEFAULT 0,
@@ -55,7 +56,6 @@ _TABLES = (
     # Neither floats nor what is encrypted can be compressed.
     "ALTER TABLE vfb_event ALTER COLUMN record SET STORAGE EXTERNAL",
     "ALTER TABLE vfb_snapshot ALTER COLUMN data SET STORAGE EXTERNAL",
-    f"COMMENT ON TABLE vfb_journal IS 'vfbandits {VERSION}'",
 )
 _FENCE = """
     UPDATE vfb_journal SET last_position = last_position + %s
@@ -222,20 +222,22 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
     with link.used("opened") as connection:
         if not _has_tables(connection):
             _make_tables(connection)
-        _refuse_other_tables(connection, link.log)
+        refuse_other_version(version_of(connection, TABLES), STEPS, journal=link.log)
         connection.execute(
-            "INSERT INTO vfb_journal (name, version, identity, key_check) VALUES (%s, %s, %s, %s) "
+            "INSERT INTO vfb_journal (name, identity, key_check) VALUES (%s, %s, %s) "
             "ON CONFLICT DO NOTHING",
-            (name, VERSION, identity, None if key is None else key.check(identity)),
+            (name, identity, None if key is None else key.check(identity)),
         )
 
 
 def _make_tables(connection: TimedConnection) -> None:
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
         if not _has_tables(connection):  # while we waited, another made them
             for statement in _TABLES:
                 connection.execute(statement)
+            sql = "INSERT INTO vfb_version VALUES (%s, %s)"
+            connection.execute(sql, (TABLES, newest(STEPS)))
 
 
 def _has_tables(connection: TimedConnection) -> bool:
@@ -245,15 +247,6 @@ def _has_tables(connection: TimedConnection) -> bool:
         "WHERE relname = 'vfb_lost_snapshot' AND pg_table_is_visible(oid)"
     )
     return connection.execute(sql).rowcount > 0
-
-
-def _refuse_other_tables(connection: TimedConnection, log: str) -> None:
-    sql = "SELECT obj_description('vfb_journal'::regclass, 'pg_class')"
-    if connection.execute(sql).fetchall() != [(f"vfbandits {VERSION}",)]:
-        raise JournalError(
-            f"the log {log} needs tables of version {VERSION}, got those of another version: "
-            "use another schema or database, or drop the tables that begin with vfb_"
-        )
 
 
 def _event_rows(journal: int, batch: Batch, after: int) -> bytes:

@@ -39,9 +39,7 @@ from vfbandits.journal.record import encode
 from vfbandits.journal.snapshot_files import SnapshotFiles
 from vfbandits.journal.sqlite.names import NAMES_AT_ONCE, waiting_in
 from vfbandits.journal.sqlite.rows import (
-    APPLICATION,
     BUSY_TIMEOUT_S,
-    VERSION,
     SqliteRows,
     connect_reader,
     is_empty,
@@ -50,7 +48,6 @@ from vfbandits.journal.sqlite.rows import (
 )
 from vfbandits.journal.witness import Head, Loss, Witness, check_of, lock_path, loss_after, lost
 
-__all__ = ["APPLICATION", "VERSION", "SqliteJournal"]
 CHECKPOINT_PAGES = 4_000
 ROWS_AT_ONCE = 250
 _FILES = "the file, its -wal and its .lock, from the disk or a backup,"

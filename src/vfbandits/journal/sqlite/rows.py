@@ -22,6 +22,7 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import IDENTITY_BYTES, Codec, refuse_other_key
 from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.migration import Step, newest, refuse_other_version
 from vfbandits.journal.rows import (
     ROWS_AT_ONCE,
     NamedRow,
@@ -34,10 +35,11 @@ from vfbandits.journal.rows import (
 from vfbandits.journal.sqlite.names import FIND, FIND_UNAIDED, WaitingNames, as_json
 
 APPLICATION = 0x76666231  # "vfb1", as `file` shows it
-VERSION = 2
+STEPS: dict[int, Step] = {}
 BUSY_TIMEOUT_S = 5.0
+PRAGMAS = ("application_id", "user_version", "schema_version")
 
-_SCHEMA = f"""
+_SCHEMA = """
     CREATE TABLE event (
         position INTEGER PRIMARY KEY, name INTEGER, record BLOB NOT NULL
     ) STRICT;
@@ -51,9 +53,7 @@ _SCHEMA = f"""
         key_check BLOB,
         compacted_to INTEGER NOT NULL DEFAULT 0,
         indexed_to INTEGER NOT NULL DEFAULT 0
-    ) STRICT;
-    PRAGMA application_id = {APPLICATION};
-    PRAGMA user_version = {VERSION}
+    ) STRICT
 """
 # A name that is missing where it would be looked for is none.
 _FORWARDS = """
@@ -179,16 +179,27 @@ def _open(uri: str) -> sqlite3.Connection:
 
 
 def is_empty(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has no tables yet; refuses one that is not a log of this version."""
+    """Whether the file has no tables yet; refuses one that is not a journal of this version."""
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
-    known = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id",
-             "user_version", "schema_version")]  # fmt: skip
-    if known[2] and known[:2] != [APPLICATION, VERSION]:
-        raise JournalError(
-            f"{path} must be a log of version {VERSION}, got another database or version {known[1]}"
-        )
-    return not known[2]
+    application, version, schema = (
+        int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in PRAGMAS
+    )
+    if schema:
+        refuse_other_database(path, application, version)
+    return not schema
+
+
+def refuse_other_database(path: Path, application: int, version: int) -> None:
+    """Raise unless a file with these marks is a journal of the newest version."""
+    refuse_unless_journal(path, application)
+    refuse_other_version(version, STEPS, journal=str(path))
+
+
+def refuse_unless_journal(path: Path, application: int) -> None:
+    """Raise unless the file is marked as a journal, of whatever version."""
+    if application != APPLICATION:
+        raise JournalError(f"{path} must be a journal, got another database")
 
 
 def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:
@@ -198,5 +209,7 @@ def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:
     db.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA.split(";\n"):
         db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA user_version = {newest(STEPS)}")
     db.execute("INSERT INTO log (id, identity, key_check) VALUES (1, ?, ?)", (identity, check))
     db.execute("COMMIT")

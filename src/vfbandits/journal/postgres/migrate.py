@@ -1,0 +1,82 @@
+"""Brings the tables of a PostgreSQL journal to the newest version, in one transaction.
+
+The tables are shared by all journals of a database, so none of them may have a writer.
+"""
+
+from contextlib import closing
+from typing import cast
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.inbox import postgres as inbox
+from vfbandits.journal.migration import Migration, Steps, plan
+from vfbandits.journal.postgres import rows
+from vfbandits.journal.postgres.address import PostgresAddress
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+from vfbandits.journal.postgres.reader import TIMEOUT_S
+from vfbandits.journal.postgres.tables import MAKING
+
+PATIENCE = 1_000.0  # a table of many rows may have to be written again
+_WRITER = "SELECT pg_try_advisory_xact_lock('vfb_journal'::regclass::oid::int, %s)"
+
+
+def plan_postgres(url: str) -> list[Migration]:
+    """What ``migrate_postgres`` would do; writers may be at work."""
+    with closing(_link(url)) as link, link.used("opened") as connection:
+        return _plans(connection, link.log)
+
+
+def migrate_postgres(url: str) -> list[Migration]:
+    """Do it, if no journal has a writer; nothing is changed unless all steps succeed."""
+    with (
+        closing(_link(url)) as link,
+        link.used("migrated", patience=PATIENCE) as connection,
+        connection.transaction(),
+    ):
+        connection.execute("SET LOCAL statement_timeout = 0")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
+        _plans(connection, link.log)
+        # Processes that open a journal wait here, and then see the version that is in force.
+        connection.execute("LOCK TABLE vfb_version IN ACCESS EXCLUSIVE MODE")
+        _refuse_writers(connection, link.log)
+        migrations = _plans(connection, link.log)
+        for migration in migrations:
+            steps = _known()[migration.tables]
+            for version in range(migration.found, migration.newest):
+                for statement in steps[version].statements:
+                    connection.execute(statement)
+            connection.execute(
+                "UPDATE vfb_version SET version = %s WHERE tables = %s",
+                (migration.newest, migration.tables),
+            )
+        return migrations
+
+
+def _link(url: str) -> PostgresLink:
+    address = PostgresAddress.of(url)
+    return PostgresLink(address, log=f"at {address.place}", timeout_s=TIMEOUT_S)
+
+
+def _known() -> dict[str, Steps]:
+    return {rows.TABLES: rows.STEPS, inbox.TABLES: inbox.STEPS}
+
+
+def _plans(connection: TimedConnection, log: str) -> list[Migration]:
+    """One for the journals, and one for their inbox if there is one."""
+    found = {tables: rows.version_of(connection, tables) for tables in _known()}
+    if not found[rows.TABLES]:
+        raise JournalError(f"wanted the journal {log}, got a database without one of this program")
+    return [
+        plan(version, _known()[tables], tables=tables, journal=log)
+        for tables, version in found.items()
+        if version
+    ]
+
+
+def _refuse_writers(connection: TimedConnection, log: str) -> None:
+    journals = connection.execute("SELECT id, name FROM vfb_journal ORDER BY id").fetchall()
+    for number, name in cast("list[tuple[int, str]]", journals):
+        if connection.execute(_WRITER, (number,)).fetchall() != [(True,)]:
+            raise JournalError(
+                f"tables are migrated while no journal has a writer, got one: {name!r} {log} is "
+                "locked by another process"
+            )

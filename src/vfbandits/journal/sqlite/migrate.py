@@ -1,0 +1,66 @@
+"""Brings the tables of an SQLite journal to the newest version, in one transaction."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.migration import Migration, plan
+from vfbandits.journal.sqlite.rows import (
+    BUSY_TIMEOUT_S,
+    PRAGMAS,
+    STEPS,
+    connect_reader,
+    refuse_unless_journal,
+    translated,
+)
+from vfbandits.journal.witness import Witness, lock_path
+
+TABLES = "journal"
+
+
+def plan_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
+    """What ``migrate_sqlite`` would do; a writer may be at work."""
+    file = Path(path)
+    with translated(file, "opened"), closing(connect_reader(file)) as db:
+        return [_plan(db, file)]
+
+
+def migrate_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
+    """Do it, if no writer has the journal; nothing is changed unless all steps succeed."""
+    file = Path(path)
+    plan_sqlite(file)  # to migrate a journal that is not there must not make one
+    with translated(file, "migrated"), closing(Witness(lock_path(file))) as witness:
+        witness.lock()
+        with closing(_connect(file)) as db:
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                migration = _plan(db, file)
+                for version in range(migration.found, migration.newest):
+                    for statement in STEPS[version].statements:
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {migration.newest}")
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+    return [migration]
+
+
+def _plan(db: sqlite3.Connection, path: Path) -> Migration:
+    application, version, schema = (
+        int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in PRAGMAS
+    )
+    if not schema:
+        raise JournalError(f"{path} must be a journal, got an empty file")
+    refuse_unless_journal(path, application)
+    return plan(version, STEPS, tables=TABLES, journal=str(path))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    real = path.resolve(strict=True)
+    return sqlite3.connect(
+        f"{real.as_uri()}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
+    )

@@ -44,8 +44,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import JournalError, RecordError
 from vfbandits.versions import upcast
 
-VERSION: Final = 1
-MAX_VERSION: Final = 127  # above are the marks of encrypted records (codec.py)
+VERSION: Final = 1  # at most 127: above are the marks of encrypted records (codec.py)
 # Kind and fields of a record, as one version has them and as the next one does.
 Fields: TypeAlias = tuple[int, list[object]]
 UPCASTERS: dict[int, Callable[[Fields], Fields]] = {}
@@ -67,7 +66,7 @@ def encode(event: Event) -> bytes:
     try:
         if form is None:
             raise TypeError("an event is one of those in events.py")
-        body = form.head + form.pack(event)
+        body = bytes((VERSION, form.kind)) + form.pack(event)
     except _UNWRITABLE as error:
         raise JournalError(f"a {type(event).__name__} cannot be written: {error}") from error
     return body + _CHECKSUM.pack(zlib.crc32(body))
@@ -102,7 +101,7 @@ def decode(record: object, position: int) -> Event:
         return _form_of(older[0]).unpack(older[1])
     except JournalError:
         raise
-    except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise JournalError(f"record {position} of the log is not an event: {error}") from error
 
 
@@ -125,7 +124,7 @@ class _Form:
         hints = type_hints(event)
         kept_as = [packed[name].kept_as if name in packed else _finite(hints[name])
                    for name in names]  # fmt: skip
-        self.head = bytes((VERSION, kind))
+        self.kind = kind
         self._event: Callable[..., Event] = event
         self._values = attrgetter(*names) if len(names) > 1 else lambda made: (
             getattr(made, names[0]),
@@ -254,7 +253,15 @@ def _form_of(kind: int) -> _Form:
 
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
 _ANY_FIELDS: Final = msgspec.msgpack.Decoder(ext_hook=_from_extension)
-_UNWRITABLE: Final = (AttributeError, TypeError, ValueError, msgspec.MsgspecError)
+_UNWRITABLE: Final = (AttributeError, OverflowError, TypeError, ValueError, msgspec.MsgspecError)
+_UNREADABLE: Final = (
+    LookupError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
 _VECTOR: Final = _Packing(bytes, _pack_vector, _unpack_vector)
 _MATRIX: Final = _Packing(tuple[int, int, bytes], _pack_matrix, _unpack_matrix)
 _RECALLED: Final = _Packing(
@@ -276,4 +283,4 @@ _FORMS: Final[dict[type, _Form]] = {
     ArmsDropped: _Form(11, ArmsDropped),
     Resized: _Form(12, Resized),
 }
-_BY_KIND: Final = {form.head[1]: form for form in _FORMS.values()}
+_BY_KIND: Final = {form.kind: form for form in _FORMS.values()}

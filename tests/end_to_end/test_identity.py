@@ -6,6 +6,7 @@ refused handshake to the server.
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -44,7 +45,7 @@ def admitted(federation, folder, name, role, *, ca=None, now=None, width=2):
     return Identity.load(home, name)
 
 
-async def knock(federation, identity, *, says=None):
+async def knock(federation, identity, *, says=None, **terms):
     """Dial with an identity and say hello as ``says``; returns what comes back."""
     roster = federation.roster
     dialer = RpcDialer(
@@ -57,22 +58,22 @@ async def knock(federation, identity, *, says=None):
     link = await dialer.dial(timeout_s=30.0)
     try:
         member = roster.find(says or "bank")
-        await link.send(hello_of(member, roster, epochs=(), next_round=1))
+        await link.send(replace(hello_of(member, roster, epochs=(), next_round=1), **terms))
         return await asyncio.wait_for(link.receive(), 30.0), link
     finally:
         if says is None:
             await link.close()
 
 
-def logged(federation, event, words, *, timeout_s=10.0):
-    """Wait for a line of the active participant's log."""
+def logged(federation, event, words, *, name="shop", timeout_s=10.0):
+    """Wait for a line of a participant's log."""
     limit = time.monotonic() + timeout_s
     while time.monotonic() < limit:
-        for line in federation.events("shop"):
+        for line in federation.events(name):
             if line["event"] == event and words in line.get("reason", ""):
                 return line
         time.sleep(0.05)
-    raise AssertionError(f"no {event} with {words!r} in {federation.log_path('shop').read_text()}")
+    raise AssertionError(f"no {event} with {words!r} in {federation.log_path(name).read_text()}")
 
 
 def test_an_expired_certificate_is_refused(federation, tmp_path):
@@ -80,6 +81,24 @@ def test_an_expired_certificate_is_refused(federation, tmp_path):
     identity = admitted(federation, tmp_path, "late", "passive", now=old)
     with pytest.raises(LinkError, match="our own certificate expired on 2020"):
         asyncio.run(knock(federation, identity))
+
+
+def test_a_participant_whose_certificate_has_expired_logs_that_itself(federation):
+    """The one that dials says it: gRPC does not report the refused handshake to the server."""
+    old, renewed = datetime(2020, 1, 1, tzinfo=UTC), Grant(days=30, renew=True)
+    request = federation.folder / "news" / "identity" / "news.request.json"
+    certificate = request.with_name("news.crt")
+    valid = certificate.read_bytes()
+    approve(request, federation.folder / "organiser", now=old, grant=renewed)
+    try:
+        federation.start("news")
+        logged(federation, "link_lost", "our own certificate expired on 2020", name="news")
+        federation.stop("news")
+    finally:
+        certificate.write_bytes(valid)
+    for name in ("shop", "news"):  # and gRPC's core adds nothing of its own
+        lines = federation.log_path(name).read_text().splitlines()
+        assert [line for line in lines if not line.startswith("{")] == []
 
 
 def test_a_certificate_of_another_authority_is_refused(federation, tmp_path):
@@ -126,6 +145,22 @@ def test_a_participant_may_not_speak_for_another(federation):
     assert isinstance(message, Refused)
     assert "wanted the hello of 'bank', got one that says 'news'" in message.reason
     logged(federation, "handshake_refused", "'news'")
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "reason"),
+    [
+        (2, 5, "the active participant speaks version 1, 'bank' speaks versions 2 to 5: upgrade"),
+        (3, 2, "a highest one that is not below it, got 3 and 2"),
+        (0, 0, "got 0 and 0"),
+    ],
+)
+def test_a_participant_without_a_common_version_is_refused(federation, lowest, highest, reason):
+    identity = federation.identity("bank")
+    terms = {"lowest_protocol": lowest, "highest_protocol": highest}
+    message, _ = asyncio.run(knock(federation, identity, **terms))
+    assert isinstance(message, Refused)
+    assert reason in message.reason
 
 
 def test_an_answer_before_the_hello_is_refused(federation):

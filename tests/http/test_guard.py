@@ -1,7 +1,7 @@
 """The guard before the application: who gets in, what the others are told, and what is logged."""
 
 import asyncio
-import socket
+import gc
 import threading
 import time
 from functools import partial
@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import httpx2
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
@@ -23,6 +22,8 @@ from vfbandits.http.access.limits import Buckets, Limits, Rate
 from vfbandits.http.problems import MEDIA_TYPE
 from vfbandits.http.refusals import Forbidden, Unauthorized
 from vfbandits.http.refuse import ERROR_HANDLERS
+from vfbandits.http.server import HttpServer
+from vfbandits.settings.http import HttpSettings
 from vfbandits.telemetry.log_throttle import LogThrottle
 
 
@@ -343,17 +344,27 @@ def test_websockets_are_closed_and_lifespan_passes(keys):
 @pytest.fixture
 def live(keys):
     """Base address of a real server, and a key."""
-    key = keys()
-    server = uvicorn.Server(
-        uvicorn.Config(guarded(KeyRing.load(keys.path)), log_config=None, ws="none", lifespan="off")
-    )
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}", key
-        server.should_exit = True
-        thread.join(10)
+    key, started, stop = keys(), threading.Event(), threading.Event()
+    ports = []
+
+    async def serve():
+        settings = HttpSettings("127.0.0.1:0")
+        server = HttpServer(guarded(KeyRing.load(keys.path)), settings)
+        ports.append(await server.start())
+        started.set()
+        await asyncio.to_thread(stop.wait)
+        await server.stop()
+
+    thresholds = gc.get_threshold()
+    thread = threading.Thread(target=asyncio.run, args=[serve()])
+    thread.start()
+    assert started.wait(10)
+    yield f"http://127.0.0.1:{ports[0]}", key
+    stop.set()
+    thread.join(10)
     assert not thread.is_alive()
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 def test_a_real_server_refuses_large_bodies_however_they_come_and_goes_on(live):

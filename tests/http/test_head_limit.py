@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from vfbandits.http.head_limit import MAX_HEAD_BYTES
+from vfbandits.http.connection import MAX_HEAD_BYTES
 from vfbandits.http.server import HttpServer
 from vfbandits.settings.http import HttpSettings
 

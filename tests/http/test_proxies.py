@@ -140,7 +140,7 @@ def test_where_tls_ends_at_a_proxy_plain_http_before_it_is_refused(scheme, statu
     assert answer.status_code == status
 
 
-def test_the_server_forgets_uvicorns_own_list_of_proxies(monkeypatch):
+def test_only_the_settings_say_which_proxies_are_trusted(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     (answer,) = ask(settings(), ("/whence", FORWARDED))
     assert answer.json()["client"] == "127.0.0.1"

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from starlette.requests import Request
 from structlog.testing import capture_logs
 
 from vfbandits.http.access.caller import CALLER, Caller
@@ -13,6 +12,7 @@ from vfbandits.http.access.key_file import add_key
 from vfbandits.http.access.keys import KeyRing, make_key
 from vfbandits.http.access.limits import Limits
 from vfbandits.http.handlers import NOT_READY, Handlers
+from vfbandits.http.request import BufferedRequest
 
 READER = Caller("grafana", frozenset({"read"}))
 BROKEN = "campaign 'default': cannot write /srv/shop/state/journal.db: disk full"
@@ -32,7 +32,7 @@ def handlers_of(campaigns, **more):
 
 def readiness(handlers, caller=READER):
     scope = {"type": "http"} | ({} if caller is None else {CALLER: caller})
-    answer = asyncio.run(handlers.readyz(Request(scope)))
+    answer = asyncio.run(handlers.readyz(BufferedRequest(scope)))
     return answer.status_code, json.loads(answer.body).get("reasons", [])
 
 
@@ -73,7 +73,7 @@ def test_a_probe_may_show_a_key_and_need_not(tmp_path, scopes, is_told):
     handlers, sent = handlers_of(Campaigns(BROKEN)), []
 
     async def app(scope, receive, send):
-        await (await handlers.readyz(Request(scope)))(scope, receive, send)
+        await (await handlers.readyz(BufferedRequest(scope)))(scope, receive, send)
 
     async def send(message):
         sent.append(message)

@@ -1,4 +1,8 @@
-"""The application behind HTTP: routes by the table of operations, errors as problems."""
+"""The application behind HTTP: operations by their table, pages by routes, errors as problems.
+
+Every request takes one way: the router finds the operation, its body is read in full, its handler
+answers.  Starlette serves the pages, which are not operations.
+"""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -8,21 +12,23 @@ from typing import TypeAlias
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vfbandits.http.access.guard import require
 from vfbandits.http.handlers import Handlers
-from vfbandits.http.hot import HotCalls
 from vfbandits.http.openapi.document import openapi_document
 from vfbandits.http.openapi.paths import OPERATIONS, Operation
-from vfbandits.http.refuse import ERROR_HANDLERS, on_error
+from vfbandits.http.refuse import ERROR_HANDLERS, problem_for
+from vfbandits.http.request import JSON, BufferedRequest, read_body
+from vfbandits.http.router import Match, Router
 from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.tracer import NoTracer, Tracer
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Handler: TypeAlias = Callable[[BufferedRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,65 +41,73 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
-    """All routes; ``hot`` are those that can be called without them, if there are any."""
+class Endpoint:
+    """An operation and its handler."""
 
-    routes: ASGIApp
-    hot: HotCalls | None
+    operation: Operation
+    handler: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An ASGI application: all operations, and pages."""
+
+    router: Router[Endpoint]
+    pages: ASGIApp
+    metrics: Metrics
+    tracer: Tracer
+    is_traced: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by the routes."""
-        await self.routes(scope, receive, send)
+        """Answer a request."""
+        try:
+            match = self.router.find(scope["method"], scope["path"])
+        except HTTPException as error:
+            await problem_for(scope, error)(scope, receive, send)
+            return
+        app = self.pages if match is None else await self._answer(match, scope, receive)
+        await app(scope, receive, send)
+
+    async def _answer(self, match: Match[Endpoint], scope: Scope, receive: Receive) -> Response:
+        """The handler's answer, timed and counted; its error as a problem."""
+        started = time.perf_counter()
+        operation = match.found.operation
+        try:
+            request = BufferedRequest(scope, await read_body(receive), match.params)
+            if self.is_traced:
+                with self.tracer.incoming(Headers(scope=scope)):
+                    response = await match.found.handler(request)
+            else:
+                response = await match.found.handler(request)
+        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+            response = problem_for(scope, error)
+        seconds = time.perf_counter() - started
+        self.metrics.http(operation.path, operation.method, response.status_code, seconds)
+        return response
 
 
 def build_app(handlers: Handlers, parts: Parts) -> Application:
-    """All routes, without a guard before them."""
-    deeds = _deeds(handlers, parts)
-    by_path: dict[str, dict[str, Handler]] = {}
-    for operation in sorted(OPERATIONS, key=_first_the_longer):
-        path = operation.path.replace("{event_id}", "{event_id:path}")
-        endpoint = _endpoint(operation, deeds[operation.deed], parts)
-        by_path.setdefault(path, {})[operation.method] = endpoint
-    routes: list[BaseRoute] = [
-        Route(path, _by_method(endpoints), methods=list(endpoints))
-        for path, endpoints in by_path.items()
-    ]
-    app = Starlette(routes=[*routes, *parts.pages], exception_handlers=ERROR_HANDLERS)
-    # A trace begins with the headers that a route sees; without one there is a shorter way.
-    hot = HotCalls(handlers, parts.metrics) if isinstance(parts.tracer, NoTracer) else None
-    return Application(app, hot)
+    """All operations and pages, without a guard before them."""
+    is_traced = not isinstance(parts.tracer, NoTracer)
+    by_name = _handlers(handlers, parts, is_traced=is_traced)
+    table = [(each.method, each.path, Endpoint(each, by_name[each.deed])) for each in OPERATIONS]
+    pages = Starlette(routes=[*parts.pages], exception_handlers=ERROR_HANDLERS)
+    return Application(Router(table), pages, parts.metrics, parts.tracer, is_traced)
 
 
-def _by_method(endpoints: Mapping[str, Handler]) -> Handler:
-    """One route for a path: a method that it does not know is answered with all that it does."""
-    if len(endpoints) == 1:
-        return next(iter(endpoints.values()))
-
-    async def endpoint(request: Request) -> Response:
-        method = "GET" if request.method == "HEAD" else request.method
-        return await endpoints[method](request)
-
-    return endpoint
-
-
-def _first_the_longer(operation: Operation) -> int:
-    """``/v1/events/x/reward`` would fit ``/v1/events/{event_id}`` as well."""
-    return -operation.path.count("/")
-
-
-def _deeds(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
+def _handlers(handlers: Handlers, parts: Parts, *, is_traced: bool) -> Mapping[str, Handler]:
     document = msgspec.json.encode(openapi_document(version("vfbandits")))
 
-    async def metrics(request: Request) -> Response:
+    async def metrics(request: BufferedRequest) -> Response:
         require(request.scope, "read")
         return Response(parts.metrics.render(), media_type=parts.metrics.content_type)
 
-    async def openapi(request: Request) -> Response:
+    async def openapi(request: BufferedRequest) -> Response:
         del request
-        return Response(document, media_type="application/json")
+        return Response(document, media_type=JSON)
 
     return {
-        "rank": handlers.rank,
+        "rank": handlers.rank_alone if is_traced else handlers.rank,
         "rank_batch": handlers.rank_batch,
         "reward": handlers.reward,
         "reward_batch": handlers.reward_batch,
@@ -109,20 +123,3 @@ def _deeds(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
         "metrics": metrics,
         "openapi": openapi,
     }
-
-
-def _endpoint(operation: Operation, handler: Handler, parts: Parts) -> Handler:
-    """The handler, timed, counted, and with its errors told as problems."""
-    path, method, metrics, tracer = operation.path, operation.method, parts.metrics, parts.tracer
-
-    async def endpoint(request: Request) -> Response:
-        started = time.perf_counter()
-        try:
-            with tracer.incoming(request.headers):
-                response = await handler(request)
-        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
-            response = await on_error(request, error)
-        metrics.http(path, method, response.status_code, time.perf_counter() - started)
-        return response
-
-    return endpoint

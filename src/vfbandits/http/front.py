@@ -1,14 +1,11 @@
 """A port that is there before what stands behind it: probes are answered from the start."""
 
-from collections.abc import Sequence
-
 from starlette.types import Receive, Scope, Send
 
 from vfbandits.http.access.gate import guarded, limits_of
 from vfbandits.http.access.guard import Guard
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.handlers import Handlers, ModelFacts
-from vfbandits.http.hot import Answer, Whole
 from vfbandits.http.refusals import Unavailable
 from vfbandits.http.server import HttpServer
 from vfbandits.serving.served import Served
@@ -40,10 +37,7 @@ class Nothing:
 
 
 class Front:
-    """An HTTP server whose application may be another one from one request to the next.
-
-    It implements ``short_way.Shortcut``, so that rank and reward pass no route here either.
-    """
+    """An HTTP server whose application may be another one from one request to the next."""
 
     def __init__(self, http: HttpSettings, *, reason: str, supervisor: Supervisor) -> None:
         self._http = http
@@ -55,24 +49,6 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         await self.app(scope, receive, send)
-
-    @property
-    def shortcut(self) -> "Front":
-        """The short way to the application of the moment."""
-        return self
-
-    @property
-    def most_bytes(self) -> int:
-        """The largest body."""
-        return self.app.most_bytes
-
-    async def reward(self, event_id: str, call: Whole) -> Answer:
-        """Pass a reward on."""
-        return await self.app.reward(event_id, call)
-
-    async def rank_all(self, calls: Sequence[Whole]) -> list[Answer]:
-        """Pass calls of rank on."""
-        return await self.app.rank_all(calls)
 
     async def start(self) -> int:
         """Listen; returns the port."""

@@ -1,13 +1,11 @@
 """What each route does: a request is read, a campaign asked, an answer written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import structlog
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
 from vfbandits.campaign.history import History
 from vfbandits.campaign.query import Query
@@ -18,8 +16,10 @@ from vfbandits.http.access.caller import CALLER, Caller, Right
 from vfbandits.http.access.guard import caller_of, require
 from vfbandits.http.access.limits import Limits
 from vfbandits.http.asking import query_of
+from vfbandits.http.batching import RankBatcher
 from vfbandits.http.problems import problem_of
-from vfbandits.http.refusals import Unavailable, Unsupported
+from vfbandits.http.refusals import Unavailable
+from vfbandits.http.request import JSON, BufferedRequest
 from vfbandits.http.unique_keys import (
     count_rank,
     count_ranks,
@@ -32,7 +32,6 @@ from vfbandits.http.unique_keys import (
 from vfbandits.serving.concurrency import Told
 from vfbandits.serving.served import Served, ServedCampaigns
 
-JSON = "application/json"
 # Reasons that tell a stranger nothing: they are given to everybody.
 PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the log"})
 NOT_READY = "not ready: the log of the process, or a key that may read, gives the reason"
@@ -70,92 +69,87 @@ class Handlers:
         self._decides = decides
         self._limits = limits
         self._model_facts = model_facts
+        self._batcher = RankBatcher()
 
-    async def rank(self, request: Request) -> Response:
-        """POST /v1/rank."""
+    async def rank(self, request: BufferedRequest) -> Response:
+        """POST /v1/rank; requests that arrive in the same turn of the loop are one batch."""
+        campaign, asked = self._asked(request)
+        return _answered(await self._batcher.submit(campaign, asked))
+
+    async def rank_alone(self, request: BufferedRequest) -> Response:
+        """POST /v1/rank, for a server that traces: spans of a batch would belong to no request."""
+        campaign, asked = self._asked(request)
+        return _answered(await campaign.rank(asked))
+
+    def _asked(self, request: BufferedRequest) -> tuple[Served, Query]:
         campaign = self._campaign(request, "rank")
-        return Response(await self.rank_bytes(campaign, await _raw(request)), media_type=JSON)
+        body = request.json()
+        ranked = _rank(body)
+        refuse_repeated_keys(body, texts_of_rank(ranked), count_again=count_rank)
+        return campaign, query_of(ranked, layout=campaign.layout)
 
-    def rank_bytes(self, campaign: Served, body: bytes) -> Awaitable[bytes]:
-        """The answer to a body of ``/v1/rank``."""
-        return campaign.rank(self.query_in(campaign, body))
-
-    def query_in(self, campaign: Served, body: bytes) -> Query:
-        """What a body of ``/v1/rank`` asks."""
-        request = _rank(body)
-        refuse_repeated_keys(body, texts_of_rank(request), count_again=count_rank)
-        return query_of(request, layout=campaign.layout)
-
-    async def rank_batch(self, request: Request) -> Response:
+    async def rank_batch(self, request: BufferedRequest) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
         campaign = self._campaign(request, "rank")
-        body = await _raw(request)
+        body = request.json()
         batch = _ranks(body)
         refuse_repeated_keys(body, texts_of_ranks(batch.requests), count_again=count_ranks)
         self._charge(request, len(batch.requests))
-        answers = await _rank_read(
-            campaign, [_read(one, campaign.layout) for one in batch.requests]
-        )
+        read = [_read(one, campaign.layout) for one in batch.requests]
+        ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Query)]))
+        answers = [next(ranked) if isinstance(one, Query) else one for one in read]
         return _json(schemas.BatchRankResponse([_rank_result(answer) for answer in answers]))
 
-    async def rank_many(self, read: Sequence[Query | Exception]) -> list[Told]:
-        """Answers to several calls of ``/v1/rank``, or errors; those that it was given stay."""
-        return await _rank_read(self._campaigns[DEFAULT], read)
-
-    async def reward(self, request: Request) -> Response:
+    async def reward(self, request: BufferedRequest) -> Response:
         """POST /v1/events/{event_id}/reward."""
         campaign = self._campaign(request, "reward")
-        event_id, body = request.path_params["event_id"], await _raw(request)
-        return Response(await self.reward_bytes(campaign, event_id, body), media_type=JSON)
-
-    async def reward_bytes(self, campaign: Served, event_id: str, body: bytes) -> bytes:
-        """The answer to a body of ``/v1/events/{event_id}/reward``."""
+        event_id, body = request.params["event_id"], request.json()
         reward = _reward(body)
         refuse_repeated_keys(body, texts_of_reward(reward))
         status = await campaign.reward(event_id, reward.value, reward_id=reward.reward_id)
-        return _encode(schemas.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
+        return _json(schemas.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
 
-    async def reward_batch(self, request: Request) -> Response:
+    async def reward_batch(self, request: BufferedRequest) -> Response:
         """POST /v1/rewards/batch: in their order, and durable together."""
         campaign = self._campaign(request, "reward")
-        body = await _raw(request)
+        body = request.json()
         batch = _rewards(body)
         refuse_repeated_keys(body, texts_of_rewards(batch.rewards))
         self._charge(request, len(batch.rewards))
         results = await asyncio.gather(*(_rewarded(campaign, one) for one in batch.rewards))
         return _json(schemas.BatchRewardResponse(results))
 
-    async def activate(self, request: Request) -> Response:
+    async def activate(self, request: BufferedRequest) -> Response:
         """POST /v1/events/{event_id}/activate."""
-        event_id = request.path_params["event_id"]
+        event_id = request.params["event_id"]
         activated = await self._campaign(request, "rank").activate(event_id)
         return _json(schemas.ActivateResponse(event_id, activated))
 
-    async def retract(self, request: Request) -> Response:
+    async def retract(self, request: BufferedRequest) -> Response:
         """POST /v1/events/{event_id}/retract."""
-        event_id, campaign = request.path_params["event_id"], self._campaign(request, "admin")
+        event_id, campaign = request.params["event_id"], self._campaign(request, "admin")
         value = await campaign.retract(event_id, by=caller_of(request.scope).name)
         return _json(schemas.RetractResponse(event_id, value))
 
-    async def event(self, request: Request) -> Response:
+    async def event(self, request: BufferedRequest) -> Response:
         """GET /v1/events/{event_id}."""
         campaign = self._campaign(request, "read")
-        past = await campaign.history(request.path_params["event_id"])
+        past = await campaign.history(request.params["event_id"])
         return _json(event_of(past))
 
-    async def model(self, request: Request) -> Response:
+    async def model(self, request: BufferedRequest) -> Response:
         """GET /v1/model."""
         return _json(self._model_facts().of(self._campaign(request, "read")))
 
-    async def config(self, request: Request) -> Response:
+    async def config(self, request: BufferedRequest) -> Response:
         """GET /v1/config."""
         campaign = self._campaign(request, "read")
         return _json(_config_of(campaign, campaign.settings))
 
-    async def change_config(self, request: Request) -> Response:
+    async def change_config(self, request: BufferedRequest) -> Response:
         """PATCH /v1/config."""
         campaign = self._campaign(request, "admin")
-        body = await _raw(request)
+        body = request.json()
         change = _change(body)
         refuse_repeated_keys(body)
         settings = await campaign.configure(
@@ -164,17 +158,17 @@ class Handlers:
         )  # fmt: skip
         return _json(_config_of(campaign, settings))
 
-    async def list_campaigns(self, request: Request) -> Response:
+    async def list_campaigns(self, request: BufferedRequest) -> Response:
         """GET /v1/campaigns."""
         require(request.scope, "read")
         return _json(schemas.CampaignsResponse(self._campaigns.names))
 
-    async def healthz(self, request: Request) -> Response:
+    async def healthz(self, request: BufferedRequest) -> Response:
         """GET /healthz: the process lives."""
         del request
         return _json(schemas.Health("ok"))
 
-    async def readyz(self, request: Request) -> Response:
+    async def readyz(self, request: BufferedRequest) -> Response:
         """GET /readyz: it may be sent traffic; why not is for callers that may read, and the log.
 
         A reason may name files, hosts and campaigns.
@@ -191,20 +185,17 @@ class Handlers:
             problems = sorted({_public_reason(reason) for reason in problems})
         return _json(schemas.Health("unavailable", problems), status=503)
 
-    def _charge(self, request: Request, n_requests: int) -> None:
+    def _charge(self, request: BufferedRequest, n_requests: int) -> None:
         """A batch counts as many requests as it holds; one was counted when it came in."""
         self._limits.callers.owe(caller_of(request.scope).name, n_requests - 1)
 
-    def campaign(self, scope: Scope, right: Right, name: str = DEFAULT) -> Served:
-        """The campaign of this name, for a caller that has ``right`` in it."""
-        require(scope, right, name)
+    def _campaign(self, request: BufferedRequest, right: Right) -> Served:
+        """The campaign that the path names, for a caller that has ``right`` in it."""
+        name = request.params.get("campaign", DEFAULT)
+        require(request.scope, right, name)
         if right in _DECIDING and not self._decides:
             raise Unavailable("this process trains and does not decide: ask a ranker")
         return self._campaigns[name]
-
-    def _campaign(self, request: Request, right: Right) -> Served:
-        name = request.path_params.get("campaign", DEFAULT)
-        return self.campaign(request.scope, right, name)
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -277,12 +268,6 @@ def _read(one: schemas.RankRequest, layout: str) -> Query | VFBanditsError:
         return error
 
 
-async def _rank_read(campaign: Served, read: Sequence[Query | Exception]) -> list[Told]:
-    """The answers to what could be read, each in its place."""
-    ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Query)]))
-    return [next(ranked) if isinstance(one, Query) else one for one in read]
-
-
 def _rank_result(answer: Told) -> schemas.RankResult:
     if isinstance(answer, bytes):
         return schemas.RankResult(_answer(answer))
@@ -303,16 +288,8 @@ def _public_reason(reason: str) -> str:
     return reason if reason in PLAIN_REASONS else NOT_READY
 
 
-def refuse_unless_json(content_type: str) -> None:
-    """Raise Unsupported unless this is how JSON is announced."""
-    if content_type.split(";", 1)[0].strip().lower() != JSON:
-        got = repr(content_type) if content_type else "none"
-        raise Unsupported(f"wanted a body with the content-type {JSON}, got {got}")
-
-
-async def _raw(request: Request) -> bytes:
-    refuse_unless_json(request.headers.get("content-type", ""))
-    return await request.body()
+def _answered(answer: bytes) -> Response:
+    return Response(answer, media_type=JSON)
 
 
 def _json(answer: msgspec.Struct, *, status: int = 200) -> Response:

@@ -1,16 +1,12 @@
-"""An HTTP server within our event loop."""
+"""The HTTP server of a process, within its event loop: any ASGI application, one per port."""
 
 import asyncio
 import contextlib
 import gc
-import logging
 import socket
 import ssl
-from collections.abc import Iterator
-from functools import partial
-from typing import cast
+from typing import Final
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from vfbandits.errors import ConfigError
@@ -18,26 +14,25 @@ from vfbandits.http.access.acceptor import Acceptor
 from vfbandits.http.access.connection_limits import connection_limits
 from vfbandits.http.access.proxies import proxies_of
 from vfbandits.http.access.slots import Slots
-from vfbandits.http.patience import PatientProtocol, close_stuck
-from vfbandits.http.short_way import protocol_for
+from vfbandits.http.connection import Connection, ConnectionContext, sweep
 from vfbandits.settings.address import split_address
 from vfbandits.settings.http import HttpSettings
 from vfbandits.telemetry.connection_counts import ConnectionCounts
-from vfbandits.telemetry.sparse_log import SparseWarnings
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
-BACKLOG = 2048
-KEEP_ALIVE_S = 60
-READ_S = 30.0
-GRACE_S = 5
-COLLECT_AFTER = (10_000, 20, 50)  # new objects, then how often younger ones were collected
+BACKLOG: Final = 2048
+READ_S: Final = 30.0
+GRACE_S: Final = 5.0
+# New objects, then how often younger ones were collected.
+COLLECT_AFTER: Final = (10_000, 20, 50)
 
 
 class HttpServer:
     """Serves an application until it is stopped; signals are the caller's.
 
-    Whoever has not sent the whole of a request after ``read_s``, or twice that, is hung up on.
-    ``counts`` tells what became of connections; metrics read it.
+    A connection is closed if it has not sent the whole of a request, or read the whole of an
+    answer, after ``read_s`` to twice ``read_s``.  ``counts`` tells what became of connections;
+    metrics read it.
     """
 
     def __init__(
@@ -54,32 +49,13 @@ class HttpServer:
         self._settings = settings
         self._slots = Slots(connection_limits(settings), self.counts)
         self._read_s = read_s
-        with_clients = settings.clients is not None
-        config = uvicorn.Config(
-            app,
-            http=protocol_for(app),
-            loop="none",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=settings.certificate,
-            ssl_keyfile=settings.private_key,
-            ssl_ca_certs=None if settings.clients is None else str(settings.clients),
-            ssl_cert_reqs=ssl.CERT_REQUIRED if with_clients else ssl.CERT_NONE,
-        )
-        self._server = _Server(config)
-        self._task: Supervised | None = None
+        self._context = ConnectionContext(app, self.counts)
         self._accepting: Supervised | None = None
         self._sweeping: Supervised | None = None
 
     async def start(self) -> int:
-        """Listen; returns the port.  ConfigError if the address cannot be had."""
+        """Listen; returns the port.  ConfigError if the address or a certificate cannot be used."""
+        tls = tls_of(self._settings)
         host, port = split_address(self._settings.address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -88,53 +64,64 @@ class HttpServer:
             reason = error.strerror
             raise ConfigError(f"cannot listen on {self._settings.address!r}: {reason}") from None
         port = int(listening.getsockname()[1])
-        serve = partial(self._server.serve, [])  # we accept connections ourselves
-        self._task = self._supervisor.start("http", serve, restart=False)
-        while not self._server.started:
-            if self._task.is_over:
-                listening.close()
-                raise ConfigError(f"cannot listen on {self._settings.address!r}")
-            await asyncio.sleep(0.01)
-        _quieten()
-        accept = self._acceptor(listening).run  # closes the socket at its end
-        self._accepting = self._supervisor.start("http accept", accept, restart=False)
+        acceptor = Acceptor(
+            listening,
+            lambda: Connection(self._context),
+            self._slots,
+            tls=tls,
+            is_trusted=proxies_of(self._settings).trusts,
+        )
+        # It closes the socket at its end.
+        self._accepting = self._supervisor.start("http accept", acceptor.run, restart=False)
         self._sweeping = self._supervisor.start("http connections", self._sweep)
         _settle_memory()
         return port
 
     async def stop(self) -> None:
-        """Take no more requests, and finish those under way."""
+        """Take no more requests, and finish those under way, for ``GRACE_S`` at most."""
         if self._accepting is not None:
             await self._accepting.stop()
         if self._sweeping is not None:
             await self._sweeping.stop()
-        if self._task is not None:
-            self._task.is_expected = True
-            self._server.should_exit = True
-            await self._task.finish()
-
-    def _acceptor(self, listening: socket.socket) -> Acceptor:
-        config, state = self._server.config, self._server.server_state
-        make = cast(type[PatientProtocol], config.http_protocol_class)
-        return Acceptor(
-            listening,
-            lambda: make(config=config, server_state=state, app_state={}),
-            self._slots,
-            tls=config.ssl,
-            is_trusted=proxies_of(self._settings).trusts,
-        )
+        context = self._context
+        context.is_stopping = True
+        for connection in tuple(context.connections):
+            connection.shut_down()
+        if context.tasks:
+            await asyncio.wait(context.tasks, timeout=GRACE_S)
+        for task in context.tasks:
+            task.cancel()
+        for connection in tuple(context.connections):
+            connection.transport.close()  # what is written already goes out first
+        if context.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(context.is_empty.wait(), GRACE_S)
+        for connection in tuple(context.connections):
+            connection.abort()
 
     async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._read_s)
-            close_stuck(tuple(self._server.server_state.connections))
+            sweep(self._context.connections, loop.time())
 
 
-def _quieten() -> None:
-    """Let nobody fill the log of uvicorn with requests that are no HTTP."""
-    logger = logging.getLogger("uvicorn.error")
-    if not any(isinstance(one, SparseWarnings) for one in logger.filters):
-        logger.addFilter(SparseWarnings())
+def tls_of(settings: HttpSettings) -> ssl.SSLContext | None:
+    """How connections are secured; None for plain HTTP."""
+    if settings.certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.certificate, settings.private_key)
+        if settings.clients is not None:
+            context.load_verify_locations(settings.clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:
+        names = [settings.certificate, settings.private_key, settings.clients]
+        given = ", ".join(str(name) for name in names if name is not None)
+        raise ConfigError(f"cannot use the certificates {given}: {error}") from None
+    return context
 
 
 def _settle_memory() -> None:
@@ -145,10 +132,3 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to whoever runs us."""
-        yield

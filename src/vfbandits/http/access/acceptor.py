@@ -13,7 +13,7 @@ import structlog
 
 from vfbandits.http.access.limits import network_of
 from vfbandits.http.access.slots import Slot, Slots
-from vfbandits.http.patience import PatientProtocol
+from vfbandits.http.connection import Connection
 from vfbandits.telemetry.log_throttle import LogThrottle
 
 HANDSHAKE_S: Final = 10.0
@@ -46,7 +46,7 @@ class Acceptor:
     def __init__(
         self,
         listening: socket.socket,
-        make: Callable[[], PatientProtocol],
+        make: Callable[[], Connection],
         slots: Slots,
         *,
         tls: ssl.SSLContext | None,
@@ -108,7 +108,6 @@ class Acceptor:
 
     async def _connect(self, connection: "_Connection", slot: Slot) -> None:
         protocol = self._make()
-        protocol.counts = self._slots.counts
         protocol.on_lost = partial(self._slots.release, slot)
         connection.line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.is_handed_over = True
@@ -119,7 +118,7 @@ class Acceptor:
             ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
         )
         slot.occupant = protocol
-        connection.abort = protocol.transport.abort
+        connection.abort = protocol.abort
 
     def _end_connecting(
         self, connection: "_Connection", slot: Slot, task: "asyncio.Task[None]"

@@ -1,42 +1,20 @@
-"""Who a client certificate speaks for: uvicorn does not tell the application, so its protocol does.
+"""Who a client certificate speaks for.
 
 TLS has checked the chain by then.  The certificate names its bearer as those of a federation do,
 ``vfb://<federation>/<role>/<name>``.
 """
 
-import asyncio
-from ssl import SSLObject
 from typing import Final
 
 import structlog
 from cryptography import x509
 
 from vfbandits.errors import IdentityError
-from vfbandits.http.access.caller import CALLER, Caller, caller_of_certificate
-from vfbandits.http.patience import PatientProtocol
+from vfbandits.http.access.caller import Caller, caller_of_certificate
 from vfbandits.http.refusals import Forbidden, Unauthorized
 from vfbandits.protocol.identity import subject_of
 
 _log: Final = structlog.get_logger(__name__)
-
-
-class CertifiedProtocol(PatientProtocol):
-    """Puts the owner of a client certificate into each request's scope."""
-
-    _caller: Caller | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own type
-        """See who has connected."""
-        super().connection_made(transport)
-        secured = transport.get_extra_info("ssl_object")
-        if isinstance(secured, SSLObject):
-            self._caller = caller_from(secured.getpeercert(binary_form=True))
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
-        if self._caller is not None:
-            self.scope[CALLER] = self._caller  # type: ignore[typeddict-unknown-key]  # ours
 
 
 def caller_from(certificate: bytes | None) -> Caller | None:

@@ -1,7 +1,7 @@
 """Stands before the application: who asks, and how much."""
 
 import contextlib
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,11 +13,6 @@ from vfbandits.http.body_limit import BodyLimit
 from vfbandits.http.refusals import Forbidden, Refusal, Unauthorized
 from vfbandits.http.refuse import address_of, log_refusal, response_to
 from vfbandits.telemetry.log_throttle import LogThrottle
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vfbandits.http.hot import Answer, HotCalls, Whole
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
@@ -67,7 +62,6 @@ class Guard:
         hosts: Hosts | None = None,
     ) -> None:
         self._app = BodyLimit(app, limits.body_bytes, log=self._log)
-        self._hot: HotCalls | None = getattr(app, "hot", None)
         self._ring = ring
         self._limits = limits
         self._public = public
@@ -88,36 +82,6 @@ class Guard:
                 await refused(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-    @property
-    def shortcut(self) -> "Guard | None":
-        """The short way past the routes, for a server that knows one (``short_way.Shortcut``)."""
-        return None if self._hot is None else self
-
-    @property
-    def most_bytes(self) -> int:
-        """The largest body."""
-        return self._limits.body_bytes
-
-    async def reward(self, event_id: str, call: "Whole") -> "Answer":
-        """Let a reward in that came as a whole, or refuse it.
-
-        Bodies over ``most_bytes`` are for the server to keep away, here and below.
-        """
-        refused = self._refused(call.scope)
-        return refused or await self._short_way().reward(event_id, call)
-
-    async def rank_all(self, calls: "Sequence[Whole]") -> "list[Answer]":
-        """Let calls of rank in that came as a whole, or refuse some of them."""
-        refused = [self._refused(call.scope) for call in calls]
-        let_in = [call for call, told in zip(calls, refused, strict=True) if told is None]
-        answers = iter(await self._short_way().rank_all(let_in))
-        return [next(answers) if told is None else told for told in refused]
-
-    def _short_way(self) -> "HotCalls":
-        if self._hot is None:
-            raise RuntimeError("there is a short way only to an application that has one")
-        return self._hot
 
     def _refused(self, scope: Scope) -> Response | None:
         try:

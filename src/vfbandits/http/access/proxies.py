@@ -18,6 +18,7 @@ from vfbandits.settings.http import HttpSettings
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 MAX_CACHED: Final = 10_000
 MAX_HOSTS: Final = 1_000
+MAX_HOP: Final = 100  # letters of an address with its port
 _FOR: Final = b"x-forwarded-for"
 _PROTO: Final = b"x-forwarded-proto"
 
@@ -153,6 +154,12 @@ def host_of(text: str) -> str:
 
 def _address(hop: str) -> str | None:
     """An address as proxies write it, perhaps with a port; None if it is none."""
+    # Longer text is no address, and must not fill the cache.
+    return _read_address(hop) if len(hop) <= MAX_HOP else None
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _read_address(hop: str) -> str | None:
     text = hop.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]

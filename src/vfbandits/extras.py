@@ -12,7 +12,7 @@ MODULES: Final = {
     "experiments": ("matplotlib", "polars", "sklearn"),
     "ray": ("ray",),
     "rpc": ("grpc", "google.protobuf", "polars"),
-    "http": ("httptools", "httpx2", "prometheus_client", "starlette", "uvicorn"),
+    "http": ("httptools", "httpx2", "prometheus_client", "starlette"),
     "otel": ("opentelemetry",),
     "sql": ("psycopg", "sqlalchemy"),
     "redis": ("redis",),

@@ -10,7 +10,7 @@ from command_words import all_commands
 
 HEAVY = (
     *("numpy", "scipy", "numba", "polars", "matplotlib", "sklearn", "grpc", "google.protobuf"),
-    *("cryptography", "structlog", "msgspec", "starlette", "uvicorn", "httpx", "httpx2"),
+    *("cryptography", "structlog", "msgspec", "starlette", "httptools", "httpx", "httpx2"),
     *("sqlalchemy", "prometheus_client", "asyncio", "multiprocessing"),
 )
 HEAVY_BUT_FOR_THE_RUNNER = tuple(name for name in HEAVY if name != "asyncio")

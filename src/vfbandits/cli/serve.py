@@ -67,7 +67,7 @@ def active(
         settings = replace(settings, accept_loss=who())
     with start_logging():
         if role is not Role.BOTH:
-            require("uvicorn", extra="http", to="serving over HTTP")
+            require("httptools", extra="http", to="serving over HTTP")
             from vfbandits.http.roles import run_role
 
             run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
@@ -76,7 +76,7 @@ def active(
 
             run(run_active(settings, on_ready=_say_ready))
         else:
-            require("uvicorn", extra="http", to="serving over HTTP")
+            require("httptools", extra="http", to="serving over HTTP")
             from vfbandits.http.serve import run_served
 
             run(run_served(settings, on_ready=_say_ready))

@@ -24,8 +24,8 @@ class ConnectionCounts:
         "descriptors".
     closed
         By reason: "idle" without a valid key while others needed the place, "unfinished" (the
-        request did not end in time), "head_too_large" (431), "malformed" (400), or "tls" (the
-        handshake failed).
+        request did not end, or its answer was not read, in time), "head_too_large" (431),
+        "malformed" (400), or "tls" (the handshake failed).
     """
 
     open: int = 0

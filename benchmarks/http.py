@@ -3,6 +3,10 @@
 * Nobody but the active participant is there, K = 10 and d = 100: ``rank`` beside a handler on the
   same server, behind the same keys, limits and metrics, that reads the same request and answers a
   word; and beside that handler with nothing before it.
+* ``rank`` behind a proxy that says whom it asks for, and in a campaign that its path names: CPU
+  time of the server's process beside that of direct calls.
+* The server that people would write themselves, FastAPI with MABWiser and one commit to SQLite for
+  each request, in an environment of its own (``.venv-peers``).
 * Four passive participants, as processes over mutual TLS: ``rank`` beside a bare gRPC fan-out of as
   many bytes, which decides nothing and keeps nothing.
 
@@ -28,17 +32,25 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import Bar
+from benchmarks.http_cpu import cpu_s
 from benchmarks.http_federation import served
 from benchmarks.http_line import LineProcess, Turn
 from benchmarks.http_load import Load
 from benchmarks.losslessness import OUT
+from benchmarks.peers.environment import make_environment
 
 N_ARMS, DIM = 10, 100
 CONNECTIONS = 32
+SHOWN = ("p50_us", "p99_us", "one_p50_us", "one_p99_us", "cpu_us")
 LEAST_SHARE = 0.5
+LEAST_OVER_NAIVE = 2.0
+MOST_CPU_OVER_DIRECT = 1.05
 NARROW = {"shop": DIM - 1, "bank": 1}
 WIDE = {"shop": 20, "bank": 20, "news": 20, "post": 20, "gym": 20}
 ALONE, TOGETHER = "rank, dense, alone", "rank, dense, 4 passive"
+BY_PROXY, IN_CAMPAIGN = "rank, dense, behind a proxy", "rank, dense, in a named campaign"
+NAIVE = "FastAPI, MABWiser and SQLite"
+NAIVE_PACKAGES = ("fastapi", "uvicorn", "httptools", "uvloop", "numpy", "scipy", "mabwiser")
 EMPTY, BARE = "empty handler", "empty handler with nothing before it"
 FAN_OUT, BATCHED = "bare fan-out", "bare fan-out in batches"
 
@@ -73,6 +85,12 @@ class Seen:
             ours.per_s / its.per_s for ours, its in zip(self.many, other.many, strict=True)
         )
 
+    def cpu_over(self, other: "Seen") -> float | None:
+        """CPU time of our server for a request over that of the other's, the median turn's."""
+        pairs = zip(self.many, other.many, strict=True)
+        shares = [a.cpu_s / b.cpu_s for a, b in pairs if a.cpu_s is not None and b.cpu_s]
+        return median(shares) if shares else None
+
     def figures(self) -> dict[str, object]:
         """As they are written; times in microseconds."""
         return {
@@ -83,6 +101,7 @@ class Seen:
             "p99_us": 1e6 * median(turn.p99_s for turn in self.many),
             "one_p50_us": 1e6 * median(turn.p50_s for turn in self.one),
             "one_p99_us": 1e6 * median(turn.p99_s for turn in self.one),
+            "cpu_us": 1e6 * median([turn.cpu_s or 0.0 for turn in self.many]),
         }
 
 
@@ -92,8 +111,10 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()
     with tempfile.TemporaryDirectory(dir=OUT) as folder, console.status("") as status:
+        peers = make_environment(status.update, only=NAIVE_PACKAGES)
         status.update("nobody but the active participant")
-        seen = no_passive(Path(folder, "alone"), Plan())
+        python = None if peers.failures else peers.python
+        seen = no_passive(Path(folder, "alone"), Plan(), peers=python)
         status.update("four passive participants")
         seen |= four_passive(Path(folder, "together"), Plan())
     bars, figures = bars_of(seen), {name: each.figures() for name, each in seen.items()}
@@ -108,13 +129,23 @@ def main() -> None:
 
 def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
     """Ours over what it is compared with."""
-    bare, batched = seen[ALONE].share_of(seen[BARE]), seen[TOGETHER].share_of(seen[BATCHED])
+    alone, batched = seen[ALONE], seen[TOGETHER].share_of(seen[BATCHED])
+    naive = alone.share_of(seen[NAIVE]) if NAIVE in seen else None
+    empty, cpu = alone.share_of(seen[EMPTY]), alone.cpu_over(seen[EMPTY])
+    figures = f"share of an {EMPTY} {empty:.2f}, of one with nothing before it "
+    figures += f"{alone.share_of(seen[BARE]):.2f}"
+    if cpu is not None:
+        figures += f"; CPU of {cpu:.1f} {EMPTY}s"
     return [
-        _share(
-            f"{ALONE}: share of an {EMPTY}",
-            seen[ALONE],
-            seen[EMPTY],
-            f"share of an {BARE} {bare:.2f}",
+        Bar(f"{ALONE}: throughput, times {NAIVE}", "≥", LEAST_OVER_NAIVE, naive, figures),
+        *(
+            Bar(
+                f"{name}: CPU of the server, times that of direct calls",
+                "≤",
+                MOST_CPU_OVER_DIRECT,
+                seen[name].cpu_over(alone),
+            )
+            for name in (BY_PROXY, IN_CAMPAIGN)
         ),
         _share(
             f"{TOGETHER}: share of a {FAN_OUT}",
@@ -126,26 +157,40 @@ def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
 
 
 def no_passive(
-    folder: Path, plan: Plan, masks: Sequence[str] = ("dense", "blockwise")
+    folder: Path,
+    plan: Plan,
+    masks: Sequence[str] = ("dense", "blockwise"),
+    *,
+    peers: Path | None = None,
 ) -> dict[str, Seen]:
-    """Ours beside the empty handler."""
+    """Ours beside the empty handler, and beside the peers' server if there is a Python for it."""
     with ExitStack() as stack:
         load = stack.enter_context(LineProcess("benchmarks.http_load"))
         plays: dict[str, Play] = {}
         for mask in masks:
             home = folder / mask
             home.mkdir(parents=True)
-            ours, keys = stack.enter_context(
+            running = stack.enter_context(
                 served(home, NARROW, n_arms=N_ARMS, mask=mask, connected=False)
             )
-            plays[f"rank, {mask}, alone"] = _calls(load, ours)
+            ours, pid = running.load, running.pid
+            plays[f"rank, {mask}, alone"] = _calls(load, ours, pid)
             if EMPTY not in plays:
-                for name, arguments in ((EMPTY, [str(keys)]), (BARE, [])):
-                    empty = LineProcess("benchmarks.http_empty", *arguments)
-                    port = stack.enter_context(empty).port
-                    plays[name] = _calls(load, replace(ours, port=port))
-            plays[f"rank with ids, {mask}, alone"] = _calls(load, replace(ours, named=True))
-            plays[f"rank and reward, {mask}, alone"] = _calls(load, replace(ours, rewards=True))
+                plays[BY_PROXY] = _calls(load, running.by_proxy, pid)
+                plays[IN_CAMPAIGN] = _calls(load, running.in_campaign, pid)
+                others = {EMPTY: LineProcess("benchmarks.http_empty", str(running.keys))}
+                others[BARE] = LineProcess("benchmarks.http_empty")
+                if peers is not None:
+                    database = str(home / "naive.db")
+                    module = "benchmarks.peers.http_server"
+                    others[NAIVE] = LineProcess(module, database, python=str(peers))
+                for name, process in others.items():
+                    port = stack.enter_context(process).port
+                    plays[name] = _calls(load, replace(ours, port=port), process.pid)
+            plays[f"rank with ids, {mask}, alone"] = _calls(load, replace(ours, named=True), pid)
+            plays[f"rank and reward, {mask}, alone"] = _calls(
+                load, replace(ours, rewards=True), pid
+            )
         return race(plays, plan)
 
 
@@ -155,15 +200,16 @@ def four_passive(folder: Path, plan: Plan) -> dict[str, Seen]:
     size = str(8 * DIM * N_ARMS)
     with ExitStack() as stack:
         load = stack.enter_context(LineProcess("benchmarks.http_load"))
-        ours, _ = stack.enter_context(
+        running = stack.enter_context(
             served(folder, WIDE, n_arms=N_ARMS, mask="dense", connected=True)
         )
-        plays: dict[str, Play] = {TOGETHER: _calls(load, ours)}
+        ours, pid = running.load, running.pid
+        plays: dict[str, Play] = {TOGETHER: _calls(load, ours, pid)}
         for name, how in ((FAN_OUT, "one"), (BATCHED, "batched")):
             fan_out = LineProcess("benchmarks.http_fan_out", "4", size, how)
             plays[name] = _rounds(stack.enter_context(fan_out))
         both = f"rank and reward{TOGETHER.removeprefix('rank')}"
-        plays[both] = _calls(load, replace(ours, rewards=True))
+        plays[both] = _calls(load, replace(ours, rewards=True), pid)
         return race(plays, plan)
 
 
@@ -187,10 +233,12 @@ def show(console: Console, bars: list[Bar], figures: Mapping[str, Mapping[str, o
         measured = "" if bar.measured is None else f"{bar.measured:.2f}"
         table.add_row(bar.name, f"{bar.sense} {bar.bound:g}", measured, bar.verdict, bar.detail)
     console.print(table)
-    rates = Table("contestant", "a second", "turns", "p50 µs", "p99 µs", "one client p50", "p99")
+    rates = Table(
+        "contestant", "a second", "turns", "p50 µs", "p99 µs", "one client p50", "p99", "CPU µs"
+    )
     for name, facts in figures.items():
         turns = f"{facts['slowest_turn_per_s']:,.0f} to {facts['fastest_turn_per_s']:,.0f}"
-        cells = [f"{facts[key]:,.0f}" for key in ("p50_us", "p99_us", "one_p50_us", "one_p99_us")]
+        cells = [f"{facts[key]:,.0f}" for key in SHOWN]
         rates.add_row(name, f"{facts['per_s']:,.0f}", turns, *cells)
     console.print(rates)
 
@@ -199,9 +247,19 @@ def _share(name: str, ours: Seen, other: Seen, detail: str = "") -> Bar:
     return Bar(name, "≥", LEAST_SHARE, ours.share_of(other), detail)
 
 
-def _calls(process: LineProcess, load: Load) -> Play:
+def _calls(process: LineProcess, load: Load, pid: int) -> Play:
+    """A turn of calls, with what it took of the CPU of the process ``pid``."""
     asked = asdict(load)
-    return lambda n, seconds: process.play({"load": asked, "in_flight": n, "seconds": seconds})
+
+    def play(n: int, seconds: float) -> Turn:
+        before = cpu_s(pid)
+        turn = process.play({"load": asked, "in_flight": n, "seconds": seconds})
+        after = cpu_s(pid)
+        if before is None or after is None:
+            return turn
+        return replace(turn, cpu_s=(after - before) / turn.count)
+
+    return play
 
 
 def _rounds(process: LineProcess) -> Play:

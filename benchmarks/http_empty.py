@@ -1,6 +1,6 @@
 """The least that an HTTP server of ours could do: one route that reads a request to rank.
 
-``python -m benchmarks.http_empty`` serves it with the same uvicorn, uvloop, Starlette and msgspec,
+``python -m benchmarks.http_empty`` serves it with the same server, uvloop, Starlette and msgspec,
 set up by the same class, and nothing before it.  With a file of API keys as its argument it stands
 behind what stands before every route: keys, limits of rate and size, and metrics.  Neither decides
 anything or keeps a log.  As a program it serves until its input ends.
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -61,6 +62,7 @@ def behind_guard(keys: Path) -> tuple[ASGIApp, HttpSettings]:
 
 async def serve(keys: Path | None) -> None:
     """Serve until nobody listens any more."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     server = HttpServer(*(bare() if keys is None else behind_guard(keys)))
     port = await server.start()
     await answer_lines(_nothing, ready=port)

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
@@ -24,15 +25,29 @@ N_USERS = 64
 CONNECT_S = 60.0
 ACTIVE = "shop"
 KEYS = "keys.jsonl"
+PROXY = "127.0.0.2"  # an address of this machine that is trusted
+CAMPAIGN = "news"
 # One caller sends all of the load, which is more than a caller is let send by default.
 RATE = BURST = 1e6
 
 
 class Served(NamedTuple):
-    """A running federation: how it is called, and the file of the keys that it knows."""
+    """A running federation: how it is called, its keys, and the process that is called."""
 
     load: Load
     keys: Path
+    pid: int
+
+    @property
+    def by_proxy(self) -> Load:
+        """Calls that a proxy passes on."""
+        headers = "x-forwarded-for: 192.0.2.7\r\nx-forwarded-proto: https\r\n"
+        return replace(self.load, headers=headers, source=PROXY)
+
+    @property
+    def in_campaign(self) -> Load:
+        """Calls for a campaign that is named in the path."""
+        return replace(self.load, base=f"/v1/campaigns/{CAMPAIGN}")
 
 
 @contextmanager
@@ -44,7 +59,10 @@ def served(
     town = Town.invent(widths, n_users=N_USERS, n_arms=n_arms, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in widths}
     limits = f"rate = {RATE}\nburst = {BURST}\n"
-    tables = f'[http]\naddress = "{HOST}:{http_port}"\nkeys = "{KEYS}"\n{limits}'
+    tables = (
+        f'[http]\naddress = "{HOST}:{http_port}"\nkeys = "{KEYS}"\n{limits}'
+        f'trusted_proxies = ["{PROXY}/32"]\n[campaigns.{CAMPAIGN}]\n'
+    )
     plan = Plan(
         widths,
         Terms(mask, "plain", "per_arm"),
@@ -61,7 +79,8 @@ def served(
         local.start(*(widths if connected else (ACTIVE,)))
         if connected:
             wait_until_all_contribute(http_port, key.text)
-        yield Served(Load(http_port, town.users, town.arms, key.text), home / ACTIVE / KEYS)
+        load = Load(http_port, town.users, town.arms, key.text)
+        yield Served(load, home / ACTIVE / KEYS, local.processes[ACTIVE].pid)
     finally:
         local.stop_all()
 

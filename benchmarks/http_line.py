@@ -18,12 +18,13 @@ STOP_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of one turn, in requests or rounds."""
+    """What came of one turn, in requests or rounds; ``cpu_s`` is what each took of the server."""
 
     count: int
     elapsed_s: float
     p50_s: float
     p99_s: float
+    cpu_s: float | None = None
 
     @classmethod
     def of(cls, seconds: Sequence[float], elapsed_s: float) -> Self:
@@ -44,12 +45,13 @@ class Turn:
 class LineProcess:
     """``python -m module arguments`` for the length of a ``with``; it ends with its input.
 
-    What it prints first it prints when it is ready: a number, such as a port.
+    What it prints first it prints when it is ready: a number, such as a port.  ``python`` is that
+    of another environment.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, python: str = sys.executable) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [python, "-m", module, *arguments],
             cwd=ROOT,
             env={**os.environ, **ONE_THREAD},
             stdin=subprocess.PIPE,
@@ -57,6 +59,7 @@ class LineProcess:
             text=True,
         )
         self.port = 0
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         """Wait until it is ready."""

@@ -29,6 +29,8 @@ class Load:
     """What is called: ``rewards`` says whether each decision is given a reward at once.
 
     ``named`` gives every event an id of its own, as applications do that may have to ask again.
+    ``base`` is the beginning of every path, ``headers`` are lines that a proxy would add, and
+    ``source`` is the address that is called from.
     """
 
     port: int
@@ -37,12 +39,15 @@ class Load:
     key: str = field(default="", repr=False)
     rewards: bool = False
     named: bool = False
+    base: str = "/v1"
+    headers: str = ""
+    source: str = HOST
 
     def ranks(self) -> Iterator[bytes]:
         """Requests without end, for one user after the other."""
         id_of = {"event_id": PLACE} if self.named else {}
         bodies = [{"user": user, "arms": list(self.arms), **id_of} for user in self.users]
-        requests = cycle([self.request("/v1/rank", body) for body in bodies])
+        requests = cycle([self.request("/rank", body) for body in bodies])
         if not self.named:
             return requests
         names = (b"%032x" % number for number in count(uuid4().int >> 1))
@@ -53,9 +58,11 @@ class Load:
     def request(self, path: str, body: object) -> bytes:
         """A whole request."""
         text = json.dumps(body, separators=(",", ":")).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
+        head = (
+            f"POST {self.base}{path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
+        )
         who = f"authorization: Bearer {self.key}\r\n" if self.key else ""
-        return f"{head}{who}content-length: {len(text)}\r\n\r\n".encode() + text
+        return f"{head}{who}{self.headers}content-length: {len(text)}\r\n\r\n".encode() + text
 
 
 class Visitors:
@@ -68,7 +75,7 @@ class Visitors:
         self.ranks = load.ranks()
         self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open: set[asyncio.Transport] = set()
-        around = load.request("/v1/events/@/reward", {"value": 1.0}).split(b"@")
+        around = load.request("/events/@/reward", {"value": 1.0}).split(b"@")
         self._before, self._after = around
 
     def begin(self, connection: asyncio.Transport) -> None:
@@ -158,7 +165,9 @@ async def play(load: Load, *, connections: int, seconds: float) -> Turn:
     start = time.perf_counter()
     visitors = Visitors(load, end=start + seconds)
     for _ in range(connections):
-        await loop.create_connection(lambda: Visitor(visitors), HOST, load.port)
+        await loop.create_connection(
+            lambda: Visitor(visitors), HOST, load.port, local_addr=(load.source, 0)
+        )
     try:
         async with asyncio.timeout(seconds + END_S):
             await visitors.is_over

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,8 +21,13 @@ class PeerEnvironment:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def make_environment(say: Callable[[str], None]) -> PeerEnvironment:
-    """Install what ``requirements.txt`` pins and is not there yet; minutes at first, then none."""
+def make_environment(
+    say: Callable[[str], None], *, only: Collection[str] | None = None
+) -> PeerEnvironment:
+    """Install what ``requirements.txt`` pins and is not there yet; minutes at first, then none.
+
+    ``only`` names the packages that are needed, if not all are.
+    """
     environment = PeerEnvironment(DIRECTORY / "bin" / "python")
     say("looking into .venv-peers")
     present = _installed(environment.python)
@@ -31,7 +36,7 @@ def make_environment(say: Callable[[str], None]) -> PeerEnvironment:
         venv.create(DIRECTORY, clear=True, with_pip=True)
     for line in REQUIREMENTS.read_text().split():
         package, version = line.split("==")
-        if present.get(package) == version:
+        if present.get(package) == version or (only is not None and package not in only):
             continue
         say(f"installing {line} into .venv-peers")
         done = _pip(environment.python, "install", line)

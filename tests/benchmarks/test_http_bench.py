@@ -13,12 +13,14 @@ def test_ours_and_the_empty_handler_are_timed_with_many_clients_and_with_one(tmp
     plan = http.Plan(turns=1, seconds=0.2, one_s=0.1, connections=4)
     seen = http.no_passive(tmp_path, plan, masks=["dense"])
     more = {"rank with ids, dense, alone", "rank and reward, dense, alone"}
+    more |= {http.BY_PROXY, http.IN_CAMPAIGN}
     assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, *more}
     for contestant in seen.values():
         facts = contestant.figures()
         assert facts["slowest_turn_per_s"] == facts["fastest_turn_per_s"] == facts["per_s"] > 0.0
         assert 0.0 < facts["p50_us"] <= facts["p99_us"]
         assert 0.0 < facts["one_p50_us"] <= facts["one_p99_us"]
+        assert facts["cpu_us"] > 0.0
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -32,23 +34,44 @@ def test_rounds_of_the_bare_fan_out_come_back_whole(batched):
     assert 0.0 < turn.p50_s <= turn.p99_s
 
 
-def test_a_bar_is_the_median_of_the_shares_of_each_turn():
-    def seen(*rates):
-        return http.Seen([Turn(rate, 1.0, 0.001, 0.002) for rate in rates], [])
+def seen(*rates, cpu_us=(None,)):
+    """A contestant of some turns; the last CPU time counts for those without one of their own."""
+    costs = [*cpu_us, *[cpu_us[-1]] * len(rates)]
+    turns = [Turn(rate, 1.0, 0.001, 0.002, cost) for rate, cost in zip(rates, costs, strict=False)]
+    return http.Seen(turns, [])
 
-    contestants = {
-        http.EMPTY: seen(9_000, 10_000, 20_000),
+
+def contestants(**more):
+    return {
+        http.EMPTY: seen(9_000, 10_000, 20_000, cpu_us=[100.0]),
         http.BARE: seen(12_000, 12_000, 20_000),
-        http.ALONE: seen(10, 6_000, 16_000),
+        http.ALONE: seen(10, 6_000, 16_000, cpu_us=[400.0, 200.0, 300.0]),
+        http.BY_PROXY: seen(1, 1, 1, cpu_us=[404.0, 220.0, 312.0]),
+        http.IN_CAMPAIGN: seen(1, 1, 1, cpu_us=[800.0, 400.0, 303.0]),
+        http.NAIVE: seen(10, 2_500, 5_000),
         http.FAN_OUT: seen(1_000),
         http.BATCHED: seen(4_000),
         http.TOGETHER: seen(499),
+        **more,
     }
-    alone, together = http.bars_of(contestants)
-    assert (alone.measured, alone.verdict) == (0.6, "pass")
+
+
+def test_a_bar_is_the_median_of_the_shares_of_each_turn():
+    naive, proxy, campaign, together = http.bars_of(contestants())
+    assert (naive.measured, naive.verdict) == (2.4, "pass")
+    assert (round(proxy.measured, 4), proxy.verdict) == (1.04, "pass")
+    assert (campaign.measured, campaign.verdict) == (2.0, "FAIL")
     assert (together.measured, together.verdict) == (0.499, "FAIL")
-    assert alone.detail.endswith("0.50")
+    assert "empty handler 0.60" in naive.detail
+    assert "CPU of 3.0 empty handlers" in naive.detail
     assert together.detail.endswith("0.12")
+
+
+def test_what_was_not_measured_is_no_pass():
+    known = contestants(**{http.BY_PROXY: seen(1, 1, 1)})
+    del known[http.NAIVE]
+    naive, proxy, *_ = http.bars_of(known)
+    assert naive.verdict == proxy.verdict == "not measured"
 
 
 def test_a_server_that_refuses_fails_the_turn_instead_of_looking_fast():

@@ -318,9 +318,7 @@ class Connection(asyncio.Protocol):
     def _start(self, exchange: Exchange) -> None:
         self._current = exchange
         context = self._context
-        task = self._loop.create_task(exchange.run(context.app))
-        context.tasks.add(task)
-        task.add_done_callback(context.tasks.discard)
+        context.tasks.add(self._loop.create_task(exchange.run(context.app, context.tasks)))
 
     def on_taken(self) -> None:
         """There is room for more of a body."""

@@ -122,8 +122,19 @@ class Exchange:
         """Whether a part of the answer was written."""
         return self._framing is not None
 
-    async def run(self, app: ASGIApp) -> None:
-        """Let the application answer; if it fails, answer 500 or break off."""
+    async def run(self, app: ASGIApp, running: "set[asyncio.Task[None]]") -> None:
+        """Let the application answer; if it fails, answer 500 or break off.
+
+        The task that runs this is taken out of ``running`` at its end.
+        """
+        try:
+            await self._run(app)
+        finally:
+            task: asyncio.Task[None] | None = asyncio.current_task()
+            if task is not None:
+                running.discard(task)
+
+    async def _run(self, app: ASGIApp) -> None:
         try:
             await app(self.scope, self.receive, self.send)
         except Exception as error:  # noqa: BLE001  (logged; the server goes on)

@@ -135,7 +135,7 @@ def test_changes_of_settings_and_links_are_marks_on_every_time_axis(opened, serv
     server.observatory.configured(changed)
     page = opened()
     expect(page.locator("#charts svg .flag.settings")).to_have_count(6)
-    expect(page.locator("#charts svg .flag.participant")).to_have_count(6)
+    expect(page.locator("#charts svg .flag.here, #charts svg .flag.away")).to_have_count(6)
     title = page.locator("#chart-reward .flag.settings title").text_content()
     assert title.endswith("mode: learn → shadow")
     page.locator("#live").click()

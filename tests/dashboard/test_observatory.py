@@ -253,7 +253,7 @@ def test_changes_of_settings_and_links_are_marks_of_the_window():
     marks = sky.view("ads", minutes=5).marks
     assert [(one.kind, one.text) for one in marks] == [
         ("settings", "settings changed"),
-        ("participant", "bank disconnected"),
+        ("away", "bank disconnected"),
         ("settings", "mode: learn → shadow, holdback: 0.0 → 0.1, policy.beta: 1.0 → 0.5"),
     ]
     assert len(sky.view("ads", minutes=60).marks) == 5

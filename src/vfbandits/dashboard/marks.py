@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from vfbandits.campaign.observer import Reconfigured
 from vfbandits.dashboard.view import Mark
 
 MAX_MARKS: Final = 100
-_LINKS: Final = {
-    "participant_joined": "connected",
-    "participant_left": "disconnected",
-    "circuit_opened": "stopped answering in time",
-    "circuit_closed": "answers again",
+_LINKS: Final[Mapping[str, tuple[Literal["here", "away"], str]]] = {
+    "participant_joined": ("here", "connected"),
+    "participant_left": ("away", "disconnected"),
+    "circuit_opened": ("away", "stopped answering in time"),
+    "circuit_closed": ("here", "answers again"),
 }
 
 
@@ -32,9 +32,13 @@ def settings_mark(seen: Reconfigured) -> Mark:
 
 
 def link_marks(changes: Iterable[tuple[float, str, str]]) -> list[Mark]:
-    """Times, participants and events of links, in words."""
+    """Times, participants and events of links, in words.
+
+    >>> [(mark.kind, mark.text) for mark in link_marks([(1.0, "bank", "participant_joined")])]
+    [('here', 'bank connected')]
+    """
     return [
-        Mark(at, "participant", f"{name} {_LINKS[event]}")
+        Mark(at, _LINKS[event][0], f"{name} {_LINKS[event][1]}")
         for at, name, event in changes
         if event in _LINKS
     ]

@@ -128,10 +128,13 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that explains a bend in the charts: settings changed, or a participant's link."""
+    """Something that explains a bend in the charts.
+
+    Settings changed, a participant is "here" (it connected, or answers again), or it is "away".
+    """
 
     at: float
-    kind: Literal["settings", "participant"]
+    kind: Literal["settings", "here", "away"]
     text: str
 
 

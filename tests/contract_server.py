@@ -63,7 +63,7 @@ def problem(status, title, detail=""):
 
 
 class Contract:
-    """The application: one handler for each deed of the table."""
+    """The application: one method for each handler of the table."""
 
     def __init__(self):
         self.seen = []
@@ -79,7 +79,7 @@ class Contract:
                 methods=[each.method],
             )
             for each in OPERATIONS
-            if hasattr(self, each.deed)
+            if hasattr(self, each.handler)
         ]
         self.app = Starlette(routes=routes)
 
@@ -106,7 +106,7 @@ class Contract:
         if isinstance(fault, Slow):
             await asyncio.sleep(fault.delay_s)
         asked = msgspec.json.decode(text, type=operation.request) if operation.request else None
-        status, answer = getattr(self, operation.deed)(asked, request.path_params)
+        status, answer = getattr(self, operation.handler)(asked, request.path_params)
         media = PROBLEM if isinstance(answer, schemas.Problem) else "application/json"
         encoded = msgspec.json.encode(answer)
         # More is promised than sent, so the server has to close the connection.

@@ -31,7 +31,7 @@ aggregation = "sum"
 policy = "linucb"
 """
 # Their twins without a campaign in the path have the same bodies and the same handlers.
-LATER = [f"{deed}_in_campaign" for deed in ("rank", "rank_batch", "reward_batch", "change_config")]
+LATER = [f"{name}_in_campaign" for name in ("rank", "rank_batch", "reward_batch", "change_config")]
 document = schemathesis.openapi.from_dict(RAW)
 
 

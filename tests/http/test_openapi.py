@@ -22,7 +22,7 @@ COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 DOCUMENT = openapi_document("1.0")
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 SENT = [each for each in OPERATIONS if each.request and "{campaign}" not in each.path]
-SINGLE = [each for each in SENT if not each.deed.endswith("batch")]
+SINGLE = [each for each in SENT if not each.handler.endswith("batch")]
 KEYED = {"400", "401", "403", "405", "429", "500", "503"}
 
 
@@ -111,9 +111,9 @@ def test_what_names_an_event_or_a_campaign_may_not_find_it():
 
 
 def test_every_campaign_has_what_the_default_one_has():
-    named = {each.deed: each for each in OPERATIONS if each.path.startswith("/v1/campaigns/")}
-    for deed, operation in named.items():
-        (default,) = [each for each in OPERATIONS if each.operation_id == deed]
+    named = {each.handler: each for each in OPERATIONS if each.path.startswith("/v1/campaigns/")}
+    for name, operation in named.items():
+        (default,) = [each for each in OPERATIONS if each.operation_id == name]
         assert operation.path == default.path.replace("/v1", "/v1/campaigns/{campaign}", 1)
         assert (operation.request, operation.response) == (default.request, default.response)
     assert len(named) == 10

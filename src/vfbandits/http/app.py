@@ -90,7 +90,7 @@ def build_app(handlers: Handlers, parts: Parts) -> Application:
     """All operations and pages, without a guard before them."""
     is_traced = not isinstance(parts.tracer, NoTracer)
     by_name = _handlers(handlers, parts, is_traced=is_traced)
-    table = [(each.method, each.path, Endpoint(each, by_name[each.deed])) for each in OPERATIONS]
+    table = [(each.method, each.path, Endpoint(each, by_name[each.handler])) for each in OPERATIONS]
     pages = Starlette(routes=[*parts.pages], exception_handlers=ERROR_HANDLERS)
     return Application(Router(table), pages, parts.metrics, parts.tracer, is_traced)
 

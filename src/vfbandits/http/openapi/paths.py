@@ -1,7 +1,7 @@
 """The operations of the HTTP interface: the server routes by this table, the document tells it.
 
 What concerns a model stands twice: under ``/v1`` for the campaign "default", and under
-``/v1/campaigns/{campaign}`` for any.  Both have the same ``deed``, so one handler serves both.
+``/v1/campaigns/{campaign}`` for any.  Both have the same ``handler``.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Operation:
         As in the OpenAPI document: ``/v1/events/{event_id}``.
     operation_id
         Unique; client generators name a function after it.
-    deed
+    handler
         What is done; the same with and without a campaign in the path.
     scope
         That a key must have; None if no key is asked for.
@@ -45,7 +45,7 @@ class Operation:
 
     method: Method
     path: str
-    deed: str
+    handler: str
     tag: Tag
     summary: str
     description: str
@@ -245,17 +245,17 @@ _OF_THE_SERVER = (
 
 def _all() -> Iterator[Operation]:
     for each in _OF_A_CAMPAIGN:
-        yield replace(each, path=f"/v1{each.path}", operation_id=each.deed)
+        yield replace(each, path=f"/v1{each.path}", operation_id=each.handler)
     for each in _OF_A_CAMPAIGN:
         yield replace(
             each,
             path=f"{CAMPAIGN_PATH}{each.path}",
-            operation_id=f"{each.deed}_in_campaign",
+            operation_id=f"{each.handler}_in_campaign",
             summary=f"{each.summary}, in a campaign",
             problems=tuple(sorted({*each.problems, 404})),
         )
     for each in _OF_THE_SERVER:
-        yield replace(each, operation_id=each.deed)
+        yield replace(each, operation_id=each.handler)
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(_all())

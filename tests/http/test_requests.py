@@ -15,7 +15,7 @@ from vfbandits.http.access.key_file import add_key
 from vfbandits.http.access.keys import KeyRing, make_key
 from vfbandits.http.access.limits import Buckets, Limits, Rate
 from vfbandits.http.app import Parts, build_app
-from vfbandits.http.front import Front
+from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers
 from vfbandits.http.server import HttpServer
 from vfbandits.serving.campaigns import Campaigns
@@ -323,7 +323,7 @@ def test_a_swappable_app_waits_and_then_hands_on(tmp_path):
     async def run():
         server = Server(tmp_path)
         settings = HttpSettings("127.0.0.1:0", insecure=True)
-        front = Front(settings, reason="waiting for the log", supervisor=Supervisor())
+        front = SwappableApp(settings, reason="waiting for the log", supervisor=Supervisor())
         port = await front.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         caller = Caller(reader, writer)

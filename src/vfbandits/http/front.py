@@ -16,7 +16,7 @@ from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.telemetry.tracer import NoTracer
 
 
-class Nothing:
+class NotReady:
     """Campaigns that are not there yet, and why."""
 
     def __init__(self, reason: str) -> None:
@@ -36,7 +36,7 @@ class Nothing:
         return [self.reason]
 
 
-class Front:
+class SwappableApp:
     """An HTTP server whose application may be another one from one request to the next."""
 
     def __init__(self, http: HttpSettings, *, reason: str, supervisor: Supervisor) -> None:
@@ -61,7 +61,7 @@ class Front:
 
     def wait(self, reason: str) -> None:
         """Answer probes, and refuse everything else for this reason."""
-        nothing, limits = Nothing(reason), limits_of(self._http)
+        not_ready, limits = NotReady(reason), limits_of(self._http)
         readings = Readings(
             list,
             list,
@@ -70,7 +70,7 @@ class Front:
             lambda: self._supervisor.failures,
             self.counts,
         )
-        handlers = Handlers(nothing, model_facts=_no_facts, limits=limits)
+        handlers = Handlers(not_ready, model_facts=_no_facts, limits=limits)
         app = build_app(handlers, Parts(Metrics(readings), NoTracer()))
         self.app: Guard = guarded(app, self._http, limits)
 

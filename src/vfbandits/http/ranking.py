@@ -12,7 +12,7 @@ from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.dashboard import PAGE, dashboard_routes
-from vfbandits.http.front import Front
+from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers, ModelFacts
 from vfbandits.http.serve import EVENTS_REPLAYED, facts_of, model_gauges, require_read
 from vfbandits.serving.replica import Replica
@@ -42,7 +42,7 @@ async def run_ranker(
     """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port as soon as it is there."""
     supervisor = Supervisor(log)
     supervisor.watch_loop()
-    front = Front(http, reason="waiting for the log", supervisor=supervisor)
+    front = SwappableApp(http, reason="waiting for the log", supervisor=supervisor)
     on_ready(await front.start())
     stopping = asyncio.create_task(supervisor.until(signalled()))
     rankers = await _open(settings, address, log, stopping, supervisor)

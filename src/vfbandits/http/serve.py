@@ -16,7 +16,7 @@ from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.dashboard import PAGE, dashboard_routes
-from vfbandits.http.front import Front
+from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers, ModelFacts
 from vfbandits.http.server import HttpServer
 from vfbandits.journal.crypto import JournalKey, read_key
@@ -51,7 +51,7 @@ class ServedActive:
         active: Active,
         log: Logger,
         *,
-        front: Front | None = None,
+        front: SwappableApp | None = None,
     ) -> None:
         self.active = active
         self.service = active.service

@@ -7,7 +7,7 @@ from functools import partial
 
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError, JournalError, JournalLossError
-from vfbandits.http.front import Front
+from vfbandits.http.front import SwappableApp
 from vfbandits.http.serve import ServedActive, journal_key_of
 from vfbandits.journal.inbox.open import open_watch
 from vfbandits.journal.mask_shares import ShareFiles
@@ -44,7 +44,7 @@ class Trainer:
         """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port of the probes."""
         self._supervisor = Supervisor(self._log)
         self._supervisor.watch_loop()
-        self._front = Front(self._http, reason=STANDING_BY, supervisor=self._supervisor)
+        self._front = SwappableApp(self._http, reason=STANDING_BY, supervisor=self._supervisor)
         on_ready(await self._front.start())
         self._stopping = asyncio.create_task(self._supervisor.until(signalled()))
         self._watch = await self._open_watch()

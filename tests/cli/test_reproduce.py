@@ -99,4 +99,4 @@ def test_a_broken_figure_gives_one_line_on_stderr(tmp_path):
     (tmp_path / "figures" / "mine" / "config.toml").write_text("[figure]\n")
     done = call("all", "--figures", str(tmp_path / "figures"), "--out", str(tmp_path / "out"))
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "mine/config.toml must have a table [settings], got None" in done.stderr
+    assert "mine/config.toml: figure.title is missing, wanted text" in done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from live_commands import running
 
+from vfbandits.settings.decode import decode
 from vfbandits.settings.features import FeatureSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -25,7 +26,7 @@ def test_the_program_decides_and_learns_in_a_running_federation(tmp_path):
 
 @pytest.mark.parametrize("text", TABLES, ids=range(len(TABLES)))
 def test_a_features_table_is_one_that_a_participant_can_have(text):
-    settings = FeatureSettings.from_table(tomllib.loads(text)["features"], folder=Path())
+    settings = decode(tomllib.loads(text)["features"], FeatureSettings)
     assert settings.kind in ("file", "sql", "redis")
 
 

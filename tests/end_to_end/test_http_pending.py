@@ -5,9 +5,9 @@ import re
 import pytest
 from http_world import HttpWorld
 
-from vfbandits.errors import SettingError
-from vfbandits.settings.model import MAX_PENDING, model_from
-from vfbandits.settings.table import Table
+from vfbandits.errors import ConfigError
+from vfbandits.settings.decode import decode
+from vfbandits.settings.model import MAX_PENDING, ModelSettings
 
 N_EVENTS = 12
 
@@ -51,8 +51,8 @@ def test_rewards_for_events_out_of_memory_are_learnt_over_http_also_after_a_kill
 
 
 def test_max_pending_is_a_whole_number_from_1():
-    assert model_from(Table({})).max_pending == MAX_PENDING
-    assert model_from(Table({"max_pending": 7})).max_pending == 7
+    assert decode({}, ModelSettings).max_pending == MAX_PENDING
+    assert decode({"max_pending": 7}, ModelSettings).max_pending == 7
     for value in (0, -1, 1.5, "many"):
-        with pytest.raises(SettingError, match="max_pending"):
-            model_from(Table({"max_pending": value}))
+        with pytest.raises(ConfigError, match="max_pending must be a whole number of at least 1"):
+            decode({"max_pending": value}, ModelSettings)

@@ -21,6 +21,7 @@ from vfbandits.features.fit import fit_scaling
 from vfbandits.features.open import clip
 from vfbandits.features.scaling import RawRows
 from vfbandits.features.table_file import read_table
+from vfbandits.settings.decode import decode
 
 ROWS = {("u1",): (30.0, 1.0), ("u2",): (50.0, 3.0)}
 
@@ -33,7 +34,7 @@ def folder(tmp_path):
 
 
 def settings_of(folder, text):
-    return FeatureSettings.from_table(tomllib.loads(text), folder=folder)
+    return decode(tomllib.loads(text), FeatureSettings, folder=folder)
 
 
 FILE = """
@@ -133,21 +134,30 @@ def test_other_columns_than_the_scalings_are_refused(folder):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('kind = "file"', "a list of texts at 'key', got nothing"),
-        ('kind = "oracle"\nkey = ["user"]\ncolumns = ["a"]', "file, sql, redis, got 'oracle'"),
+        ('kind = "file"', "^key is missing, wanted a list"),
+        (
+            'kind = "oracle"\nkey = ["user"]\ncolumns = ["a"]',
+            "kind must be one of file, redis, sql, got 'oracle'",
+        ),
         (FILE, "columns or a scaling, got neither"),
         (FILE.replace('["user"]', "[]") + 'columns = ["a"]', "one or two columns, each once"),
         (FILE.replace('["user"]', '["u", "u"]') + 'columns = ["a"]', "one or two columns"),
-        (FILE.replace('["user"]', '"user"') + 'columns = ["a"]', "a list of texts at 'key'"),
-        (FILE + 'columns = ["a"]\nwidht = 3', "got 'widht'"),
-        (FILE + 'columns = ["a"]\nwidth = 3.0', "a whole number at 'width', got float"),
+        (FILE.replace('["user"]', '"user"') + 'columns = ["a"]', "key must be a list, got text"),
+        (FILE + 'columns = ["a"]\nwidht = 3', r"^widht is not a key, but width is"),
+        (
+            FILE + 'columns = ["a"]\nwidth = 3.0',
+            "width must be a whole number of at least 1, got 3.0",
+        ),
         (FILE + 'columns = ["a"]\ntimeout_s = 0', "timeout_s must be a number above 0, got 0"),
         (FILE + 'columns = ["a"]\nclip_norm = -1', "clip_norm must be a number above 0, got -1"),
-        (FILE + 'columns = ["a"]\ntimeout_s = inf', "a finite number at 'timeout_s', got float"),
+        (FILE + 'columns = ["a"]\ntimeout_s = inf', "timeout_s must be a finite number, got inf"),
         (FILE + 'columns = ["a"]\nurl = "x"', "kind file are found by path, got path and url"),
         ('kind = "sql"\nkey = ["u"]\ncolumns = ["a"]\nurl = "x"', "by url and table, got url"),
         ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]', "by url and prefix, got nothing"),
-        ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = ""', "text at 'prefix'"),
+        (
+            'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = ""',
+            "prefix must be text, not empty, got empty text",
+        ),
         (
             'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = "p"\nurl = "x"\nurl_env = "X"',
             "by url or by url_env, got both",

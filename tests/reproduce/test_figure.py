@@ -31,11 +31,26 @@ def test_a_missing_file_is_named(toy, tmp_path, file):
         ("run", "import os, time", "import os, tyme", "but ModuleNotFoundError: No module named"),
         ("plot", "def draw(", "def draw[", "plot.py of figure fig0_toy must be importable"),
         ("config", 'title = "A toy"', "title = ", "fig0_toy/config.toml must be a TOML file"),
-        ("config", 'title = "A toy"', 'title = " "', "title must be some text, got ' '"),
-        ("config", 'title = "A toy"', 'titel = "x"', "title must be some text, got ''"),
-        ("config", "version = 1", "version = 1\nvershun = 2", "got 'vershun'"),
+        (
+            "config",
+            'title = "A toy"',
+            'title = " "',
+            "figure.title must be some text, got blanks only",
+        ),
+        (
+            "config",
+            'title = "A toy"',
+            'titel = "x"',
+            "figure.titel is not a key, but figure.title is",
+        ),
+        (
+            "config",
+            "version = 1",
+            "version = 1\nvershun = 2",
+            "figure.vershun is not a key, but figure.version is",
+        ),
         ("config", "[quick]\nsizes", "[quick]\nsighs", "must overrule keys of [settings]"),
-        ("config", "[quick]", "[slow]", "must have a table [quick], got None"),
+        ("config", "[quick]", "[slow]", "slow is not a key; wanted figure, settings, quick"),
     ],
 )
 def test_a_broken_file_gives_one_clear_sentence(toy, tmp_path, file, old, new, message):

@@ -12,15 +12,15 @@ import vfbandits as vfb
 from vfbandits.campaign.events import ArmsDropped
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
-from vfbandits.errors import ConfigError, SettingError
+from vfbandits.errors import ConfigError
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.record import decode, encode
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.campaigns import Campaigns
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
-from vfbandits.settings.model import ModelSettings, model_from
-from vfbandits.settings.table import Table
+from vfbandits.settings.decode import decode as read
+from vfbandits.settings.model import ModelSettings
 from vfbandits.telemetry.log import logger_for
 
 DAY_S = 86_400.0
@@ -156,14 +156,14 @@ def test_the_record_is_read_as_it_was_written():
 
 
 def test_settings_are_read_and_refused_where_they_mean_nothing():
-    settings = model_from(Table({"max_arms": 50, "arm_expiry_days": 0.5}, where="[model]"))
+    settings = read({"max_arms": 50, "arm_expiry_days": 0.5}, ModelSettings)
     assert (settings.max_arms, settings.arm_expiry_s) == (50, 43_200.0)
-    assert model_from(Table({}, where="[model]")).arm_expiry_s is None
-    with pytest.raises(SettingError, match="arm_expiry_days must be a number of days above 0"):
-        model_from(Table({"arm_expiry_days": 0}, where="[model]"))
+    assert read({}, ModelSettings).arm_expiry_s is None
+    with pytest.raises(ConfigError, match="arm_expiry_days must be a number above 0"):
+        read({"arm_expiry_days": 0}, ModelSettings)
 
     class PerArm:
         terms = Terms()
 
     with pytest.raises(ConfigError, match="goes with layout 'disjoint'"):
-        ModelSettings(vfb.LinUCB(), arm_expiry_days=1.0).build(PerArm())
+        ModelSettings(arm_expiry_days=1.0).build(PerArm())

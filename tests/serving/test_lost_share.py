@@ -4,22 +4,21 @@ import asyncio
 import json
 import secrets
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from journals import postgres_url, query
 from live_world import LiveWorld
+from msgspec.structs import replace
 from preflights import check, only_problem, says, states
 from served_federation import ServedFederation
 
-from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import ConfigError
 from vfbandits.journal.witness import Head, Witness
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.build import _journal, build_active, open_campaigns
-from vfbandits.settings.http import CampaignPlan
+from vfbandits.settings.http import CampaignTable
 from vfbandits.settings.services import load_active
 from vfbandits.telemetry.log import logger_for
 from vfbandits.transport.channel import Peer
@@ -123,13 +122,12 @@ def test_what_any_campaign_has_learnt_counts(tmp_path, where):
     """Also that of a trainer, whose logs are in a database: the default one may be empty."""
     served = made(tmp_path)
     settings = load_active(served.files.config("shop"))
-    plan = CampaignPlan("mail", settings.model, CampaignSettings(settings.model.policy))
     target = ""
     if where == "database":
         database = f"lost_share_{secrets.token_hex(4)}"
         query(f"CREATE DATABASE {database}")
         target = postgres_url().rsplit("/", 1)[0] + f"/{database}"
-    settings = replace(settings, campaigns=(plan,), journal_target=target)
+    settings = replace(settings, campaign_tables={"mail": CampaignTable()}, journal_target=target)
 
     async def learn_in_campaign():
         log = logger_for("shop", "active")

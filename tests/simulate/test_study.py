@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import vfbandits as vfb
 from vfbandits.core.context import Split
 from vfbandits.errors import SettingError
-from vfbandits.settings.table import load_document
+from vfbandits.settings.decode import load_document
 from vfbandits.simulate.contestant import Contestant, line_up
 from vfbandits.simulate.output import markdown, prepare_folder, write_result
 from vfbandits.simulate.pool import run_study
@@ -186,55 +186,70 @@ def test_participants_mean_their_columns_in_the_worlds_order():
 
 
 BAD_DOCUMENTS = [
-    ("roundz = 5", "got 'roundz'"),
-    ('rounds = "many"', "rounds must be a whole number, got 'many'"),
-    ("rounds = true", "rounds must be a whole number, got True"),
+    ("roundz = 5", "^roundz is not a key, but rounds is"),
+    ('rounds = "many"', "rounds must be a whole number, got text"),
+    ("rounds = true", "rounds must be a whole number, got true"),
     ("rounds = 0", "rounds must be a whole number from 1, got 0"),
     ("arms = 2.5", "arms must be a whole number, got 2.5"),
     ("noise = nan", "noise must be a finite number, got nan"),
     ("noise = -1", "noise must be a number of at least 0"),
     ("ridge = 0", "ridge must be a positive number, got 0"),
-    ("ridge = [1, 2]", r"ridge must be a number, got \[1, 2\]"),
+    ("ridge = [1, 2]", "ridge must be a number, got a list"),
     ("discount = 2", r"discount must be in \(0, 1\], got 2"),
     ("floor = 7", "floor must be between 0 and 1, got 7"),
     ('layout = "round"', "layout must be one of per_arm, outer, disjoint, got 'round'"),
     ("seeds = 0", "seeds must be a whole number from 1, got 0"),
     ("seed = -1", "seed must be a whole number from 0, got -1"),
-    ("widths = 5", "widths must be a list or a table of whole numbers, got 5"),
-    ('widths = [5, "x"]', "width of 'p2' must be a whole number from 1, got 'x'"),
+    ("widths = 5", "widths must be a list or a table, got 5"),
+    ('widths = [5, "x"]', r"widths\[1\] must be a whole number, got text"),
     ("widths = [5]", "an active and a passive participant, got 1"),
     ("widths = [5, 5]\ndim = 10", "widths says it all already, got dim as well"),
     ("dim = 3", "dim must give each of 5 participants a feature, got 3"),
-    ("contestant = 3", r"contestant must be a list of tables, \[\[contestant\]\], got 3"),
-    ("contestant = []", "contestant must be a list of at least one table"),
-    ('[[contestant]]\nname = "a"', "contestant 1: wanted a policy, got none"),
-    ('[[contestant]]\npolicy = "linucb"', "contestant 1: wanted a name, got none"),
-    ('[[contestant]]\nname = ""\npolicy = "linucb"', "contestant 1: name must be printable"),
+    ("contestant = 3", "contestant must be a list of tables, not empty, got 3"),
+    ("contestant = []", "contestant must be a list of tables, not empty, got an empty list"),
+    ('[[contestant]]\nname = "a"', r"contestant\[0\].policy is missing, wanted one of .*linucb"),
+    ('[[contestant]]\npolicy = "linucb"', r"contestant\[0\].name is missing, wanted text"),
+    ('[[contestant]]\nname = ""\npolicy = "linucb"', r"contestant\[0\].name must be printable"),
     (
         '[[contestant]]\nname = "a"\npolicy = "ucb"',
-        "contestant 1: policy must be one of linucb, lin",
+        r"contestant\[0\].policy must be one of .*linucb, got 'ucb'",
     ),
 ]
 BAD_CONTESTANTS = [
-    ("betta = 1", "contestant 1: keys must be .*beta; got 'betta'"),
-    ('beta = "x"', "contestant 1: beta must be a number of at least 0, got 'x'"),
-    ("beta = { delta = 0.1 }", "contestant 1: beta: wanted noise, got none"),
-    ('beta = { noise = 0.1, delta = "x" }', "beta: delta must be a number, got 'x'"),
-    ("beta = { noise = 0.1, delta = 2 }", "contestant 1: delta must be between 0 and 1, got 2"),
-    ("beta = { noise = 0.1, dleta = 0.2 }", "beta: keys must be .* got 'dleta'"),
-    ("posterior_scale = 1", "contestant 1: keys must be .*got 'posterior_scale'"),
-    ("features = 1.5", "contestant 1: features must be 'all', a ratio between 0 and 1.* got 1.5"),
-    ("features = 0", "contestant 1: features must be .* got 0.0"),
-    ('features = "some"', "contestant 1: features must be .* got 'some'"),
-    ("features = []", r"contestant 1: features must be .* got \(\)"),
-    ("features = true", "contestant 1: features must be .* got True"),
+    ("betta = 1", r"contestant\[0\].betta is not a key, but contestant\[0\].beta is"),
+    ('beta = "x"', r"contestant\[0\].beta must be a number or a table, got text"),
+    ("beta = { delta = 0.1 }", r"contestant\[0\].beta.noise is missing, wanted a number"),
+    (
+        'beta = { noise = 0.1, delta = "x" }',
+        r"contestant\[0\].beta.delta must be a number, got text",
+    ),
+    (
+        "beta = { noise = 0.1, delta = 2 }",
+        r"contestant\[0\].beta.delta must be between 0 and 1, got 2",
+    ),
+    (
+        "beta = { noise = 0.1, dleta = 0.2 }",
+        r"\.dleta is not a key, but contestant\[0\].beta.delta is",
+    ),
+    ("posterior_scale = 1", r"\.posterior_scale goes with policy 'lints', got policy 'linucb'"),
+    (
+        "features = 1.5",
+        r"contestant\[0\].features must be 'all', a ratio between 0 and 1.* got 1.5",
+    ),
+    ("features = 0", r"contestant\[0\].features must be .* got 0.0"),
+    ('features = "some"', r"contestant\[0\].features must be .* got 'some'"),
+    ("features = []", r"contestant\[0\].features must be .* got \(\)"),
+    ("features = true", r"contestant\[0\].features must be .* got true"),
     ('features = ["p1", "p1"]', "each once; got"),
     ('features = ["p9"]', "contestant 'a': features must name some of p1, .* got p9"),
-    ('federated = "yes"', "contestant 1: federated must be true or false, got 'yes'"),
-    ("federated = true\nfeatures = 0.5", "contestant 1: .*a ratio may cut a block in two; got 0.5"),
+    ('federated = "yes"', r"contestant\[0\].federated must be true or false, got text"),
+    (
+        "federated = true\nfeatures = 0.5",
+        r"contestant\[0\].features .*a ratio may cut a block in two; got 0.5",
+    ),
     ('federated = true\nfeatures = ["p2", "p3"]', "must hold the active participant 'p1'"),
     ('federated = true\nfeatures = ["p1"]', "contestant 'a': .* passive participant, got 1"),
-    ('mask = "dense"', "contestant 1: mask goes with federated = true"),
+    ('mask = "dense"', r"contestant\[0\].mask goes with federated = true"),
     ('federated = true\nmask = "dens"', "contestant 'a': mask must be one of blockwise, dense"),
     ('federated = true\naggregation = "secure"', "contestant 'a': secure .* needs mask='dense'"),
 ]

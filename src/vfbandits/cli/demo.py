@@ -91,7 +91,6 @@ def demo(
 def _build(
     folder: Path, mask: str, aggregation: str, page: int | None
 ) -> "tuple[LocalFederation, Rehearsal]":
-    from vfbandits.core.policy import LinUCB
     from vfbandits.demo.local import LocalFederation, Plan
     from vfbandits.demo.rehearsal import Rehearsal, Town
     from vfbandits.protocol.roster import Terms
@@ -102,7 +101,7 @@ def _build(
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
     tables = "" if page is None else HTTP.format(port=page)
     plan = Plan(WIDTHS, terms, features, federation="demo", tables=tables)
-    model = ModelSettings(LinUCB(beta=0.5), seed=0)
+    model = ModelSettings(beta=0.5, seed=0)
     federation = LocalFederation(folder, plan, port=_free_port())
     return federation, Rehearsal(town, model, seed=1)
 

@@ -1,6 +1,5 @@
 """``vfb serve``: one role of a federation as a process, until a signal ends it."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +50,8 @@ def active(
     Logs go to standard error, one JSON object per line.  On SIGTERM the process finishes the
     rounds in flight and exits.
     """
+    from msgspec.structs import replace
+
     from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
@@ -60,9 +61,8 @@ def active(
 
     settings = load_active(config)
     if insecure:
-        http = None if settings.http is None else replace(settings.http, insecure=True)
-        place = replace(settings.place, insecure=True)
-        settings = replace(settings, place=place, http=http)
+        http = settings.http and replace(settings.http, insecure=True)
+        settings = replace(settings, insecure=True, http=http)
     if accept_loss:
         settings = replace(settings, accept_loss=who())
     with start_logging():
@@ -98,6 +98,8 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 
     Needs no open port.  Reconnects automatically after any connection loss.
     """
+    from msgspec.structs import replace
+
     from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
@@ -108,7 +110,7 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 
     settings = load_passive(config)
     if insecure:
-        settings = replace(settings, place=replace(settings.place, insecure=True))
+        settings = replace(settings, insecure=True)
     with start_logging():
         run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
 

@@ -169,7 +169,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     rows as CSV, and a study.toml that repeats the run.  The defaults are the paper's synthetic
     experiment.
     """
-    from vfbandits.settings.table import load_document
+    from vfbandits.settings.decode import load_document
     from vfbandits.simulate.study_file import read_study
 
     flags: dict[str, object] = {

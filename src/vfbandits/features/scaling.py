@@ -26,12 +26,12 @@ import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.errors import FeatureError
-from vfbandits.settings.fields import Fields
+from vfbandits.settings.decode import decode
+from vfbandits.settings.values import Settings, Text
 
 FORMAT = "vfbandits scaling"
 VERSION = 1
 METHODS = ("standard", "minmax", "none")
-KEYS = ("format", "version", "method", "fitted_rows", "salt", "numbers", "one_hot")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,26 +195,53 @@ def _as_document(scaling: Scaling) -> dict[str, object]:
     }
 
 
+class NumberColumn(Settings, frozen=True):
+    """A number column, as a file has it."""
+
+    name: Text
+    centre: float
+    spread: float
+
+
+class CategoryColumn(Settings, frozen=True):
+    """A category column, as a file has it."""
+
+    name: Text
+    categories: tuple[str, ...]
+
+
+class ScalingFile(Settings, frozen=True, kw_only=True):
+    """What ``save`` writes."""
+
+    format: str
+    version: int
+    method: str
+    fitted_rows: int
+    salt: str
+    numbers: tuple[NumberColumn, ...]
+    one_hot: tuple[CategoryColumn, ...]
+    digest: str
+
+
 def _from_document(document: object, where: str) -> Scaling:
-    fields = Fields(document if isinstance(document, dict) else {}, where, FeatureError)
-    came = fields.text("format"), fields.integer("version")
+    head = document if isinstance(document, dict) else {}
+    came = head.get("format"), head.get("version")
     if came != (FORMAT, VERSION):
         raise FeatureError(
-            f"{where} must be a {FORMAT} of version {VERSION}, got {came[0]!r} of version {came[1]}"
+            f"{where} must be a {FORMAT} of version {VERSION}, "
+            f"got {came[0]!r:.40} of version {came[1]!r:.40}"
         )
-    fields.only({*KEYS, "digest"})
-    numbers = fields.tables("numbers")
-    salt = "" if fields.values.get("salt") == "" else fields.text("salt")
+    file = decode(document, ScalingFile, where=where, error=FeatureError)
     scaling = Scaling(
-        fields.text("method"),
-        tuple(column.text("name") for column in numbers),
-        np.array([column.number("centre") for column in numbers], dtype=np.float64),
-        np.array([column.number("spread") for column in numbers], dtype=np.float64),
-        {column.text("name"): column.texts("categories") for column in fields.tables("one_hot")},
-        fields.integer("fitted_rows"),
-        salt,
+        file.method,
+        tuple(column.name for column in file.numbers),
+        np.array([column.centre for column in file.numbers], dtype=np.float64),
+        np.array([column.spread for column in file.numbers], dtype=np.float64),
+        {column.name: column.categories for column in file.one_hot},
+        file.fitted_rows,
+        file.salt,
     )
-    if scaling.digest != fields.text("digest"):
+    if scaling.digest != file.digest:
         raise FeatureError(f"{where} must have the digest of what it says: it was changed")
     return scaling
 

@@ -7,11 +7,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from vfbandits.serving.decider import MOST_TOGETHER
-from vfbandits.serving.deciding import Asked
-from vfbandits.serving.served import Served
+from vfbandits.campaign.query import Query
+from vfbandits.serving.served import BATCH_SIZE, Served
 
-_Waiting: TypeAlias = tuple[Asked, "asyncio.Future[bytes]"]
+_Waiting: TypeAlias = tuple[Query, "asyncio.Future[bytes]"]
 
 
 class RankBatcher:
@@ -21,7 +20,7 @@ class RankBatcher:
         self._waiting: dict[Served, list[_Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, campaign: Served, asked: Asked) -> "asyncio.Future[bytes]":
+    def submit(self, campaign: Served, asked: Query) -> "asyncio.Future[bytes]":
         """The answer, once its batch is decided; its error if this request fails."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
@@ -35,8 +34,8 @@ class RankBatcher:
         loop = asyncio.get_running_loop()
         for campaign, requests in waiting.items():
             # A larger batch would save little, and all would wait for its last decision.
-            for start in range(0, len(requests), MOST_TOGETHER):
-                batch = requests[start : start + MOST_TOGETHER]
+            for start in range(0, len(requests), BATCH_SIZE):
+                batch = requests[start : start + BATCH_SIZE]
                 task = loop.create_task(_decide(campaign, batch))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError, JournalError, JournalLossError

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.context import Split
 from vfbandits.core.mask import MaskShare
-from vfbandits.errors import HandshakeError, LinkError, MaskError, SecureSumError, WireError
+from vfbandits.errors import (
+    HandshakeError,
+    LinkError,
+    MaskError,
+    SecureSumError,
+    SettingError,
+    WireError,
+)
 from vfbandits.protocol.change import Change
 from vfbandits.protocol.circuit import Circuit
 from vfbandits.protocol.handshake import (
@@ -47,12 +54,30 @@ from vfbandits.protocol.version import SPOKEN, Versions
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for what, in seconds."""
+    """How long to wait for what, in seconds.
+
+    Attributes
+    ----------
+    deadline_s
+        A participant that takes longer counts as zeros.
+    ping_every_s
+        From one ping to the next.
+    change_s
+        Longest change of masks or members.
+    failures_to_open
+        After so many in a row a participant is not asked, until it answers a ping.
+    """
 
     deadline_s: float = 0.25
     ping_every_s: float = 0.5
     change_s: float = 30.0
     failures_to_open: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse waits that are over before they begin."""
+        for key in ("deadline_s", "ping_every_s", "change_s", "failures_to_open"):
+            if not getattr(self, key) > 0:
+                raise SettingError(f"{key} must be above 0, got {getattr(self, key)!r}")
 
 
 class ActiveParticipant:

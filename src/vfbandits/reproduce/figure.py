@@ -15,10 +15,9 @@ old version are then run again.
 """
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vfbandits.errors import SettingError
 from vfbandits.extras import MODULES
@@ -26,7 +25,8 @@ from vfbandits.reproduce.claim import Claim, ValueTable
 from vfbandits.reproduce.drawing import Drawing
 from vfbandits.reproduce.folder_module import find_function, load_function
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.settings.table import Table
+from vfbandits.settings.decode import decode, load_document
+from vfbandits.settings.values import Settings as Table
 
 CONFIG = "config.toml"
 
@@ -106,57 +106,58 @@ class Figure:
             load_function(self.folder, module, function)
 
 
+class FigureTable(Table, frozen=True, kw_only=True):
+    """The table [figure] of config.toml."""
+
+    title: str
+    paper: str
+    says: str
+    version: int = 1
+    timed: bool = False
+    extras: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse blanks, and extras that do not exist."""
+        for key in ("title", "paper", "says"):
+            if not getattr(self, key).strip():
+                raise SettingError(f"{key} must be some text, got blanks only")
+        if not set(self.extras) <= set(MODULES):
+            wanted, came = ", ".join(MODULES), ", ".join(map(repr, self.extras))
+            raise SettingError(f"extras must be some of {wanted}, got {came}")
+
+
+class FigureFile(Table, frozen=True, kw_only=True):
+    """The whole of config.toml."""
+
+    figure: FigureTable
+    settings: dict[str, Any]
+    quick: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of the quick version that the full one does not have."""
+        for key in self.quick:
+            if key not in self.settings:
+                raise SettingError(f"[quick] must overrule keys of [settings], got {key!r}")
+
+
 def read_figure(folder: Path) -> Figure:
     """The figure of ``folder``; its code is not loaded yet."""
     where = f"{folder.name}/{CONFIG}"
-    try:
-        document = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{where} must be a TOML file, but {error}") from error
-    except OSError as error:
-        raise SettingError(f"{where} must be a file to read, got: {error.strerror}") from error
-    whole = Table(document, where=where)
-    about = Table(_table(whole, "figure", where), where=f"{where}, [figure]")
-    settings, quick = _table(whole, "settings", where), _table(whole, "quick", where)
-    whole.close()
-    for key in quick:
-        if key not in settings:
-            raise SettingError(f"{where}: [quick] must overrule keys of [settings], got {key!r}")
-    figure = Figure(
+    document = load_document(folder / CONFIG)
+    file = decode(document, FigureFile, where=where, error=SettingError)
+    about = file.figure
+    return Figure(
         folder.name,
         folder,
-        title=_text(about, "title"),
-        paper=_text(about, "paper"),
-        says=_text(about, "says"),
-        version=about.whole("version", 1),
-        timed=about.flag("timed", default=False),
-        settings=settings,
-        quick=quick,
-        extras=_extras(about),
+        title=" ".join(about.title.split()),
+        paper=" ".join(about.paper.split()),
+        says=" ".join(about.says.split()),
+        version=about.version,
+        timed=about.timed,
+        settings=file.settings,
+        quick=file.quick,
+        extras=about.extras,
     )
-    about.close()
-    return figure
-
-
-def _table(whole: Table, key: str, where: str) -> Settings:
-    value = whole.take(key, None)
-    if not isinstance(value, dict):
-        raise SettingError(f"{where} must have a table [{key}], got {value!r}")
-    return value
-
-
-def _text(about: Table, key: str) -> str:
-    text = about.text(key, "")
-    if not text.strip():
-        raise about.wrong(key, "some text", text)
-    return " ".join(text.split())
-
-
-def _extras(about: Table) -> tuple[str, ...]:
-    names = about.take("extras", [])
-    if not isinstance(names, list) or not all(name in MODULES for name in names):
-        raise about.wrong("extras", f"a list of some of {', '.join(MODULES)}", names)
-    return tuple(names)
 
 
 def _listed(items: object, kind: type[Kind], name: str) -> list[Kind]:

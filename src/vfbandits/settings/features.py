@@ -1,25 +1,21 @@
 """Where a participant's features are: one table of its configuration file, checked."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from vfbandits.errors import ConfigError
-from vfbandits.settings.fields import Fields
+from vfbandits.settings.values import AtLeastOne, Positive, Secret, Settings, Text
 
-NEEDS: Mapping[str, tuple[str, ...]] = {
+NEEDS: dict[str, tuple[str, ...]] = {
     "file": ("path",),
     "sql": ("url", "table"),
     "redis": ("url", "prefix"),
 }
-TIMEOUT_S = 1.0
-COMMON = ("kind", "key", "columns", "scaling", "width", "clip_norm", "timeout_s")
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureSettings:
-    """What ``open_features`` needs.
+class FeatureSettings(Settings, frozen=True, kw_only=True):
+    """Where a participant's own features are.
 
     Attributes
     ----------
@@ -32,47 +28,44 @@ class FeatureSettings:
         or must be the scaling's.
     path
         Of the file (kind file).
-    url, url_env
-        Where the server is (kinds sql and redis), or the name of the environment variable that
-        says it, so that a password need not stand in a file.
+    url
+        Where the server is (kinds sql and redis).
+    url_env
+        Name of the environment variable that has the url, so that a password need not stand in a
+        file.
     table
         ``name`` or ``schema.name`` (kind sql).
     prefix
         Of the names of the hashes (kind redis).
     scaling
-        The file that ``vfb features fit`` wrote; None takes the columns as they are.
+        The file that ``vfb features fit`` wrote; without it columns are taken as they are.
     width
-        How many numbers the federation expects of this participant; None checks nothing.
+        How many numbers the federation expects of this participant; without it none is checked.
     clip_norm
-        Longest row that may leave, in the Euclidean norm; None shortens nothing.
+        Longest row that may leave, in the Euclidean norm; longer ones are shortened.
     timeout_s
         Longest wait for a server.
     """
 
-    kind: str
-    key: tuple[str, ...]
-    columns: tuple[str, ...] = ()
+    kind: Literal["file", "sql", "redis"]
+    key: tuple[Text, ...]
+    columns: tuple[Text, ...] = ()
     path: Path | None = None
-    url: str | None = field(default=None, repr=False)
-    url_env: str | None = None
-    table: str | None = None
-    prefix: str | None = None
+    url: Secret | None = None
+    url_env: Text | None = None
+    table: Text | None = None
+    prefix: Text | None = None
     scaling: Path | None = None
-    width: int | None = None
-    clip_norm: float | None = None
-    timeout_s: float = TIMEOUT_S
+    width: AtLeastOne | None = None
+    clip_norm: Positive | None = None
+    timeout_s: Positive = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what no store could be opened from."""
-        if self.kind not in NEEDS:
-            raise ConfigError(f"features are of kind {', '.join(NEEDS)}, got {self.kind!r}")
         if len(self.key) not in (1, 2) or len(set(self.key)) != len(self.key):
             raise ConfigError(f"a key has one or two columns, each once, got {len(self.key)}")
         if not self.columns and self.scaling is None:
             raise ConfigError("features need columns or a scaling, got neither")
-        for name, value in (("timeout_s", self.timeout_s), ("clip_norm", self.clip_norm)):
-            if value is not None and not 0.0 < value < float("inf"):
-                raise ConfigError(f"{name} must be a number above 0, got {value}")
         self._refuse_wrong_place()
 
     def _refuse_wrong_place(self) -> None:
@@ -91,36 +84,6 @@ class FeatureSettings:
             )
         if self.url is not None and self.url_env is not None:
             raise ConfigError("a server is found by url or by url_env, got both")
-
-    @classmethod
-    def from_table(
-        cls, table: Mapping[str, object], *, folder: Path, where: str = "[features]"
-    ) -> "FeatureSettings":
-        """Settings from a table of a TOML file; relative paths start at ``folder``.
-
-        >>> FeatureSettings.from_table(
-        ...     {"kind": "file", "path": "bank.parquet", "key": ["user"], "columns": ["age"]},
-        ...     folder=Path("/etc/bank"),
-        ... ).path
-        PosixPath('/etc/bank/bank.parquet')
-        """
-        fields = Fields(table, where, ConfigError)
-        fields.only({*COMMON, "path", "url", "url_env", "table", "prefix"})
-        path, scaling = fields.maybe("path", fields.text), fields.maybe("scaling", fields.text)
-        return cls(
-            fields.text("kind"),
-            fields.texts("key"),
-            fields.maybe("columns", fields.texts) or (),
-            path=None if path is None else folder / path,
-            url=fields.maybe("url", fields.text),
-            url_env=fields.maybe("url_env", fields.text),
-            table=fields.maybe("table", fields.text),
-            prefix=fields.maybe("prefix", fields.text),
-            scaling=None if scaling is None else folder / scaling,
-            width=fields.maybe("width", fields.integer),
-            clip_norm=fields.maybe("clip_norm", fields.number),
-            timeout_s=fields.number("timeout_s") if "timeout_s" in table else TIMEOUT_S,
-        )
 
     def find_url(self) -> str:
         """The url, from the settings or from the environment."""

@@ -3,43 +3,49 @@
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from vfbandits.campaign.settings import DEFAULT, REWARD_WAIT_S, CampaignSettings
+import msgspec
+from msgspec import Meta
+
+from vfbandits.campaign.settings import EARLIEST, LEARN, REWARD_BOUND, CampaignSettings
 from vfbandits.errors import ConfigError
 from vfbandits.settings.address import is_loopback
-from vfbandits.settings.model import ModelSettings, model_from
-from vfbandits.settings.table import Table
+from vfbandits.settings.model import ModelSettings
+from vfbandits.settings.values import AtLeastOne, Count, Fraction, Positive, Settings, Text
 
 Network: TypeAlias = IPv4Network | IPv6Network
-TLS: Final = ("server", "proxy")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(Settings, frozen=True):
     """Where applications call, and who may.
 
     Attributes
     ----------
     address
         ``host:port``; port 0 takes a free one.
-    certificate, private_key
-        Of the server.  Without them the address must be on loopback.
+    certificate
+        Of the server; without it the address must be on loopback, or TLS end at a proxy.
+    private_key
+        Of the certificate.
     clients
         The authority of client certificates, for mutual TLS.
     keys
         The file of API keys; ``vfb keys create`` makes one.
     insecure
         Neither keys nor certificates: on loopback, for trying things out.
-    rate, burst
-        How many requests a second a caller may send on average, and at once.
+    rate
+        How many requests a second a caller may send on average.
+    burst
+        How many requests a caller may send in one go.
     body_limit_bytes
         The largest body that is taken.
     traces
         Where OpenTelemetry traces go; empty for none.
-    max_connections, max_connections_per_address
-        How many connections may be open, in all and from one address; 0 for what fits the
-        process's limit of open files.
+    max_connections
+        How many connections may be open; 0 for what fits the process's limit of open files.
+    max_connections_per_address
+        How many of them may be from one address; 0 for what fits that limit.
     tls
         Where TLS ends: at the "server", or at a trusted "proxy", which then calls in plain.
     trusted_proxies
@@ -49,21 +55,37 @@ class HttpSettings:
         elsewhere.
     """
 
-    address: str
+    address: Text
     certificate: Path | None = None
     private_key: Path | None = None
     clients: Path | None = None
     keys: Path | None = None
     insecure: bool = False
-    rate: float = 10_000.0
-    burst: float = 20_000.0
-    body_limit_bytes: int = 1 << 20
+    rate: Positive = 10_000.0
+    burst: Annotated[float, Meta(ge=1.0)] = 20_000.0
+    body_limit_bytes: AtLeastOne = 1 << 20
     traces: str = ""
-    max_connections: int = 0
-    max_connections_per_address: int = 0
-    tls: str = "server"
-    trusted_proxies: tuple[Network, ...] = ()
-    hosts: tuple[str, ...] = ()
+    max_connections: Count = 0
+    max_connections_per_address: Count = 0
+    tls: Literal["server", "proxy"] = "server"
+    trusted_proxies: tuple[Text, ...] = ()
+    hosts: tuple[Text, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse proxies that are no networks, or everyone."""
+        for network in self.proxy_networks:
+            if not network.prefixlen:
+                raise ConfigError(f"trusted_proxies must be smaller than all, got {network}")
+
+    @property
+    def proxy_networks(self) -> tuple[Network, ...]:
+        """Those of the trusted proxies; an address is a network of one."""
+        try:
+            return tuple(map(ip_network, self.trusted_proxies))
+        except ValueError as error:
+            raise ConfigError(
+                f"trusted_proxies must be networks, such as '10.0.0.0/8', but {error}"
+            ) from None
 
     def refuse_unless_safe(self) -> None:
         """No key, no start; and nothing in plain beyond this machine."""
@@ -100,99 +122,51 @@ class CampaignPlan:
     settings: CampaignSettings
 
 
-def http_from(table: Table, folder: Path) -> HttpSettings:
-    """The table [http]."""
-    if not table.has("address"):
-        raise ConfigError("[http]: wanted an address, such as '127.0.0.1:8080', got none")
+class CampaignTable(Settings, frozen=True, kw_only=True):
+    """A campaign: how it decides, and what it makes of rewards.
 
-    def path(key: str) -> Path | None:
-        value = table.text(key, "")
-        return folder / value if value else None
+    Attributes
+    ----------
+    mode
+        "learn"; "shadow": the baseline is shown, and learnt from; "frozen": nothing is learnt.
+    holdback
+        Fraction of events that get the baseline.
+    reward_wait_s
+        How long a reward is waited for.
+    default_reward
+        What is learnt if none comes.
+    learn_default
+        false to learn nothing if no reward comes.
+    aggregation
+        Of several rewards for one event, the "earliest" or their "sum".
+    activation_wait_s
+        How long an event that is held is kept.
+    reward_min, reward_max
+        A reward outside is refused; a sum is learnt as the bound that it exceeds.
+    model
+        A model of its own; that of the default campaign is the table [model].
+    """
 
-    settings = HttpSettings(
-        table.text("address", ""),
-        path("certificate"),
-        path("private_key"),
-        path("clients"),
-        path("keys"),
-        insecure=table.flag("insecure", default=False),
-        rate=table.number("rate", 10_000.0),
-        burst=table.number("burst", 20_000.0),
-        body_limit_bytes=table.whole("body_limit_bytes", 1 << 20),
-        traces=table.text("traces", ""),
-        max_connections=_count(table, "max_connections"),
-        max_connections_per_address=_count(table, "max_connections_per_address"),
-        tls=_one_of(table, "tls", TLS),
-        trusted_proxies=tuple(_network(table, text) for text in _texts(table, "trusted_proxies")),
-        hosts=_texts(table, "hosts"),
-    )
-    table.close()
-    return settings
+    mode: Literal["learn", "shadow", "frozen"] = LEARN
+    holdback: Fraction = 0.0
+    reward_wait_s: Positive = 600.0
+    default_reward: float = 0.0
+    learn_default: bool = True
+    aggregation: Literal["earliest", "sum"] = EARLIEST
+    activation_wait_s: Positive = 3600.0
+    reward_min: float = -REWARD_BOUND
+    reward_max: float = REWARD_BOUND
+    model: ModelSettings | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no campaign."""
+        self.plan("", ModelSettings())
 
-def _count(table: Table, key: str) -> int:
-    value = table.whole(key, 0)
-    if value < 0:
-        raise table.wrong(key, "a positive number, or 0 for the default", value)
-    return value
-
-
-def _one_of(table: Table, key: str, words: tuple[str, ...]) -> str:
-    value = table.text(key, words[0])
-    if value not in words:
-        raise table.wrong(key, " or ".join(map(repr, words)), value)
-    return value
-
-
-def _texts(table: Table, key: str) -> tuple[str, ...]:
-    value = table.take(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise table.wrong(key, "a list of texts", value)
-    return tuple(value)
-
-
-def _network(table: Table, text: str) -> Network:
-    """One network, or one address; not all addresses that there are."""
-    try:
-        network = ip_network(text)
-    except ValueError:
-        raise table.wrong(
-            "trusted_proxies", "a list of networks, such as '10.0.0.0/8'", text
-        ) from None
-    if not network.prefixlen:
-        raise table.wrong("trusted_proxies", "a list of networks smaller than all", text)
-    return network
-
-
-def campaigns_from(table: Table, model: ModelSettings) -> list[CampaignPlan]:
-    """The tables [campaigns.NAME]; the default one has the model of [model]."""
-    plans = []
-    for name in dict.fromkeys((DEFAULT, *table.keys())):
-        child = table.child(name)
-        if child.has("model") and name == DEFAULT:
-            raise ConfigError("[campaigns.default]: its model stands under [model]")
-        own = model if name == DEFAULT else model_from(child.child("model"))
-        plans.append(CampaignPlan(name, own, _campaign(child, own)))
-    table.close()
-    return plans
-
-
-def _campaign(table: Table, model: ModelSettings) -> CampaignSettings:
-    first = CampaignSettings(model.policy, model.floor)
-    default: float | None = None
-    if table.flag("learn_default", default=True):
-        default = table.number("default_reward", 0.0)
-    settings = CampaignSettings(
-        model.policy,
-        model.floor,
-        mode=table.text("mode", first.mode),
-        holdback=table.number("holdback", first.holdback),
-        reward_wait_s=table.number("reward_wait_s", REWARD_WAIT_S),
-        default_reward=default,
-        aggregation=table.text("aggregation", first.aggregation),
-        activation_wait_s=table.number("activation_wait_s", first.activation_wait_s),
-        reward_min=table.number("reward_min", first.reward_min),
-        reward_max=table.number("reward_max", first.reward_max),
-    )
-    table.close()
-    return settings
+    def plan(self, name: str, model: ModelSettings) -> CampaignPlan:
+        """The campaign of this name; it has a model of its own, or else ``model``."""
+        own = self.model or model
+        values = msgspec.structs.asdict(self)
+        del values["model"]
+        if not values.pop("learn_default"):
+            values["default_reward"] = None
+        return CampaignPlan(name, own, CampaignSettings(own.policy, own.floor, **values))

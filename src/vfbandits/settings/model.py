@@ -1,36 +1,48 @@
 """The bandit that a configuration file describes."""
 
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import MAX_ARMS
-from vfbandits.core.policy import Policy
-from vfbandits.core.policy.registry import POLICIES
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Roster
-from vfbandits.settings.policy import policy_from
-from vfbandits.settings.table import Table
+from vfbandits.settings.policy import PolicySettings
+from vfbandits.settings.values import AtLeastOne, Count, Fraction, Positive
 
 DAY_S = 86_400.0
 MAX_PENDING = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(PolicySettings, frozen=True, kw_only=True):
     """The bandit at the active participant; its width comes from the roster.
 
-    ``max_pending`` decisions that wait for a reward are kept in memory; the others are found in
-    the journal.
+    Attributes
+    ----------
+    ridge
+        How strongly the estimate is drawn to zero.
+    discount
+        Below 1 the past is forgotten: the weight of a reward after one more.
+    floor
+        Fraction of decisions taken at random.
+    seed
+        Of the policy's randomness; without it every start draws others.
+    max_arms
+        How many arms may have a model of their own.
+    arm_expiry_days
+        For how long an arm's own model is kept that is not shown (layout disjoint).
+    max_pending
+        Decisions that wait for a reward in memory; the others are found in the journal.
     """
 
-    policy: Policy
-    ridge: float = 1.0
-    discount: float = 1.0
-    floor: float = 0.0
-    seed: int | None = None
-    max_arms: int = MAX_ARMS
-    arm_expiry_days: float | None = None
-    max_pending: int = MAX_PENDING
+    ridge: Positive = 1.0
+    discount: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    floor: Fraction = 0.0
+    seed: Count | None = None
+    max_arms: AtLeastOne = MAX_ARMS
+    arm_expiry_days: Positive | None = None
+    max_pending: AtLeastOne = MAX_PENDING
 
     @property
     def arm_expiry_s(self) -> float | None:
@@ -58,31 +70,3 @@ class ModelSettings:
             max_arms=self.max_arms,
             max_open=self.max_pending,
         )
-
-
-def model_from(table: Table) -> ModelSettings:
-    """The table [model]."""
-    name = table.text("policy", "linucb")
-    if name not in POLICIES:
-        raise table.wrong("policy", f"one of {', '.join(POLICIES)}", name)
-    seed = table.whole("seed", -1)
-    expires = table.has("arm_expiry_days")
-    days = table.number("arm_expiry_days", 1.0)
-    if not days > 0.0:
-        raise table.wrong("arm_expiry_days", "a number of days above 0", days)
-    max_pending = table.whole("max_pending", MAX_PENDING)
-    if max_pending < 1:
-        raise table.wrong("max_pending", "a whole number from 1", max_pending)
-    parameters = table.rest(tuple(POLICIES[name].__dataclass_fields__))
-    settings = ModelSettings(
-        policy_from(name, parameters),
-        ridge=table.number("ridge", 1.0),
-        discount=table.number("discount", 1.0),
-        floor=table.number("floor", 0.0),
-        seed=None if seed < 0 else seed,
-        max_arms=table.whole("max_arms", MAX_ARMS),
-        arm_expiry_days=days if expires else None,
-        max_pending=max_pending,
-    )
-    table.close()
-    return settings

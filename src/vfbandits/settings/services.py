@@ -4,188 +4,196 @@ Every participant has one TOML file; ``vfb federation init`` writes it with comm
 paths start at the file's own folder.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeVar
 
-from vfbandits.errors import ConfigError, SettingError
+import msgspec
+
+from vfbandits.campaign.settings import DEFAULT
+from vfbandits.errors import ConfigError
 from vfbandits.protocol.active import Patience
-from vfbandits.protocol.roster import ROLES
+from vfbandits.protocol.roster import ACTIVE, PASSIVE
+from vfbandits.settings.decode import decode, keys_of, load_document
 from vfbandits.settings.features import FeatureSettings
-from vfbandits.settings.http import CampaignPlan, HttpSettings, campaigns_from, http_from
-from vfbandits.settings.model import ModelSettings, model_from
-from vfbandits.settings.table import Table, load_document
+from vfbandits.settings.http import CampaignPlan, CampaignTable, HttpSettings
+from vfbandits.settings.model import ModelSettings
+from vfbandits.settings.values import Count, Positive, Secret, Settings, Text
+
+S = TypeVar("S", bound=Settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Who runs this, and where its files are; every role has these."""
+class Place(Settings, frozen=True, kw_only=True):
+    """Who runs this, and where its files are; every role has these.
 
-    name: str
-    role: str
-    identity: Path
-    roster: Path
-    state: Path
-    address: str
+    Attributes
+    ----------
+    name
+        Of this member, as in the roster.
+    role
+        Of this member, as in the roster.
+    address
+        ``host:port``: where the active participant listens, or where the others find it.
+    identity
+        Folder of the key and the certificates.
+    roster
+        Who is in the federation, signed by its organiser.
+    state
+        Folder of the shares of masks, and of all else that must survive.
+    insecure
+        Without TLS; on loopback only, for trying things out.
+    """
+
+    name: Text
+    role: Literal["active", "passive", "application", "operator"]
+    address: Text
+    identity: Path = msgspec.field(default_factory=lambda: Path("identity"))
+    roster: Path = msgspec.field(default_factory=lambda: Path("roster.signed"))
+    state: Path = msgspec.field(default_factory=lambda: Path("state"))
     insecure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveSettings:
-    """What ``vfb serve active`` needs.
+class ActiveConfig(Place, frozen=True, kw_only=True):
+    """The file of the active participant.
 
-    ``journal_target`` is where the log of events is, as ``open_journal`` takes it; empty for a file
-    in the state folder.  ``journal_key`` is the file of the key that it is encrypted with, if any.
-    ``accept_loss`` is who accepts that acknowledged records are lost: a flag, not in the file.
+    Attributes
+    ----------
+    model
+        What is learnt, and how.
+    patience
+        How long to wait for what.
+    features
+        A store of its own; without it the own block comes with each request.
+    envelopes
+        Folder of what ``vfb masks deal`` wrote.
+    journal
+        Whether decisions and rewards survive a restart.
+    journal_target
+        A PostgreSQL url, or env:NAME of an environment variable that has it; without it the
+        journal is a file in the state folder.
+    journal_key
+        File of the key that the journal is encrypted with.
+    snapshot_every
+        Records from one snapshot of the model to the next.
+    http
+        Where applications rank and reward over HTTP.
+    campaigns
+        By name; "default" is the one that is meant when none is named.
     """
 
-    place: Place
-    model: ModelSettings
-    patience: Patience = field(default_factory=Patience)
+    role: Literal["active"]
+    model: ModelSettings = ModelSettings()
+    patience: Patience = msgspec.field(default_factory=Patience)
     features: FeatureSettings | None = None
     envelopes: Path | None = None
     journal: bool = True
-    journal_target: str = ""
+    journal_target: Secret = msgspec.field(default_factory=Secret)
     journal_key: Path | None = None
-    snapshot_every: int = 50_000
+    snapshot_every: Count = 50_000
     http: HttpSettings | None = None
-    campaigns: tuple[CampaignPlan, ...] = ()
+    campaign_tables: dict[str, CampaignTable] = msgspec.field(
+        default_factory=dict, name="campaigns"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.http is not None and not self.journal:
+            raise ConfigError("[http] answers from the journal, so journal must be true, got false")
+        if DEFAULT in self.campaign_tables and self.campaign_tables[DEFAULT].model is not None:
+            raise ConfigError("campaigns.default.model must stand under [model], got it there")
+
+    @property
+    def place(self) -> Place:
+        """The keys that every role has."""
+        return self
+
+    @property
+    def campaigns(self) -> tuple[CampaignPlan, ...]:
+        """The default campaign, which has the model of [model], and the others."""
+        tables = {DEFAULT: CampaignTable(), **self.campaign_tables}
+        return tuple(
+            table.plan(name, self.model if name == DEFAULT else ModelSettings())
+            for name, table in tables.items()
+        )
+
+
+class ActiveSettings(ActiveConfig, frozen=True, kw_only=True):
+    """What ``vfb serve active`` needs: its file, and what only a flag can say.
+
+    Attributes
+    ----------
+    accept_loss
+        Who accepts that acknowledged records are lost; None for nobody.
+    """
+
     accept_loss: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Settings, frozen=True, kw_only=True):
     """Waits between attempts to reach the active participant: jittered, growing, bounded.
 
-    They grow to ``most_s``, and to ``refused_s`` while the active participant refuses: nothing but
-    a person will change that.
+    Attributes
+    ----------
+    first_s
+        The first wait; each is about twice as long as the one before.
+    most_s
+        The longest wait.
+    dial_s
+        How long an attempt may take.
+    refused_s
+        The longest wait while the active participant refuses: nothing but a person will change
+        that.
     """
 
-    first_s: float = 0.05
-    most_s: float = 1.0
-    dial_s: float = 2.0
-    refused_s: float = 30.0
+    first_s: Positive = 0.05
+    most_s: Positive = 1.0
+    dial_s: Positive = 2.0
+    refused_s: Positive = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class PassiveSettings:
-    """What ``vfb serve passive`` needs."""
+class PassiveSettings(Place, frozen=True, kw_only=True):
+    """The file of a passive participant.
 
-    place: Place
+    Attributes
+    ----------
+    features
+        Where its features are.
+    reconnect
+        Waits between attempts to reach the active participant.
+    """
+
+    role: Literal["passive"]
     features: FeatureSettings
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
+
+    @property
+    def place(self) -> Place:
+        """The keys that every role has."""
+        return self
 
 
-def load_place(path: Path) -> tuple[Place, Table]:
-    """The common part of any configuration file, and the rest of it."""
-    table = Table(load_document(path), where=path.name)
-    folder = path.parent.resolve()
-    for key in ("name", "role", "address"):
-        if not table.has(key):
-            raise ConfigError(f"{path.name}: wanted a {key}, got none")
-    role = table.text("role", "")
-    if role not in ROLES:
-        raise ConfigError(f"{path.name}: role must be one of {', '.join(ROLES)}, got {role!r}")
-    place = Place(
-        name=table.text("name", ""),
-        role=role,
-        identity=folder / table.text("identity", "identity"),
-        roster=folder / table.text("roster", "roster.signed"),
-        state=folder / table.text("state", "state"),
-        address=table.text("address", ""),
-        insecure=table.flag("insecure", default=False),
-    )
-    return place, table
+def load_place(path: Path) -> Place:
+    """The keys that every role has, whatever the others are."""
+    document = load_document(path, ConfigError)
+    common = {key: value for key, value in document.items() if key in keys_of(Place)}
+    return decode(common, Place, where=path.name, folder=path.parent.resolve())
 
 
 def load_active(path: Path) -> ActiveSettings:
     """The settings of an active participant."""
-    place, table = load_place(path)
-    _refuse_role(path, place, "active")
-    folder = path.parent.resolve()
-    model = model_from(table.child("model"))
-    http = http_from(table.child("http"), folder) if table.has("http") else None
-    envelopes, key = table.text("envelopes", ""), table.text("journal_key", "")
-    settings = ActiveSettings(
-        place,
-        model,
-        _patience(table.child("patience")),
-        _features(table, path, needed=False),
-        folder / envelopes if envelopes else None,
-        journal=table.flag("journal", default=True),
-        journal_target=table.text("journal_target", ""),
-        journal_key=folder / key if key else None,
-        snapshot_every=table.whole("snapshot_every", 50_000),
-        http=http,
-        campaigns=tuple(campaigns_from(table.child("campaigns"), model)),
-    )
-    table.close()
-    if http is not None and not settings.journal:
-        raise ConfigError(f"{path.name}: [http] answers from the log, so journal must be true")
-    return settings
+    return ActiveSettings(**msgspec.structs.asdict(_load(path, ActiveConfig)))
 
 
 def load_passive(path: Path) -> PassiveSettings:
     """The settings of a passive participant."""
-    place, table = load_place(path)
-    _refuse_role(path, place, "passive")
-    features = _features(table, path, needed=True)
-    if features is None:
-        raise ConfigError(f"{path.name}: wanted a table [features], got none")
-    settings = PassiveSettings(place, features, _backoff(table.child("reconnect")))
-    table.close()
-    return settings
+    return _load(path, PassiveSettings)
 
 
 def load_client(path: Path) -> Place:
-    """The settings of an application or an operator; an active participant's will do as well."""
-    place, table = load_place(path)
-    if place.role not in ("active", "passive"):
-        table.close()
-    return place
+    """The settings of an application or an operator; a participant's will do as well."""
+    place = load_place(path)
+    return place if place.role in (ACTIVE, PASSIVE) else _load(path, Place)
 
 
-def _refuse_role(path: Path, place: Place, wanted: str) -> None:
-    if place.role != wanted:
-        raise ConfigError(
-            f"{path.name}: wanted the file of role {wanted!r}, got that of {place.role!r}"
-        )
-
-
-def _patience(table: Table) -> Patience:
-    default = Patience()
-    patience = Patience(
-        deadline_s=_positive(table, "deadline_s", default.deadline_s),
-        ping_every_s=_positive(table, "ping_every_s", default.ping_every_s),
-        change_s=_positive(table, "change_s", default.change_s),
-        failures_to_open=table.whole("failures_to_open", default.failures_to_open),
-    )
-    table.close()
-    return patience
-
-
-def _backoff(table: Table) -> Backoff:
-    default = Backoff()
-    backoff = Backoff(
-        first_s=_positive(table, "first_s", default.first_s),
-        most_s=_positive(table, "most_s", default.most_s),
-        dial_s=_positive(table, "dial_s", default.dial_s),
-        refused_s=_positive(table, "refused_s", default.refused_s),
-    )
-    table.close()
-    return backoff
-
-
-def _positive(table: Table, key: str, default: float) -> float:
-    value = table.number(key, default)
-    if value <= 0.0:
-        raise table.wrong(key, "a number above 0", value)
-    return value
-
-
-def _features(table: Table, path: Path, *, needed: bool) -> FeatureSettings | None:
-    values = table.take("features", None)
-    if values is None and not needed:
-        return None
-    if not isinstance(values, dict):
-        raise SettingError(f"{path.name}: wanted a table [features]")
-    return FeatureSettings.from_table(values, folder=path.parent.resolve())
+def _load(path: Path, kind: type[S]) -> S:
+    document = load_document(path, ConfigError)
+    return decode(document, kind, where=path.name, folder=path.parent.resolve())

@@ -24,14 +24,78 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import Annotated, Any
 
-from vfbandits.core.policy.registry import POLICIES, describe
-from vfbandits.errors import SettingError, VFBanditsError
-from vfbandits.settings.policy import policy_from
-from vfbandits.settings.table import Table
+import msgspec
+from msgspec import Meta
+
+from vfbandits.core.policy.registry import describe
+from vfbandits.errors import SettingError
+from vfbandits.settings.decode import decode
+from vfbandits.settings.policy import PolicyName, PolicySettings
+from vfbandits.settings.values import Settings
 from vfbandits.simulate.contestant import Contestant, Features
 from vfbandits.simulate.study import Study
 from vfbandits.simulate.world import WorldSettings, even_widths
+
+_DEFAULTS: dict[str, Any] = {
+    field.name: field.default for field in (*fields(Study), *fields(WorldSettings))
+}
+
+
+class ContestantTable(PolicySettings, frozen=True, kw_only=True):
+    """A table [[contestant]]."""
+
+    name: str
+    policy_name: PolicyName = msgspec.field(name="policy")
+    features: Features = "all"
+    federated: bool = False
+    mask: str | None = None
+    aggregation: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no contestant."""
+        super().__post_init__()
+        for key in ("mask", "aggregation"):
+            if getattr(self, key) is not None and not self.federated:
+                raise SettingError(f"{key} goes with federated = true, got {key} without")
+        self.contestant()
+
+    def contestant(self) -> Contestant:
+        """The contestant of this table."""
+        mask, aggregation = self.mask or "blockwise", self.aggregation or "plain"
+        return Contestant(self.name, self.policy, self.features, self.federated, mask, aggregation)
+
+
+class StudyFile(Settings, frozen=True, kw_only=True):
+    """The keys above."""
+
+    rounds: int = _DEFAULTS["horizon"]
+    arms: int = _DEFAULTS["n_arms"]
+    widths: tuple[int, ...] | dict[str, int] | None = None
+    dim: int | None = None
+    participants: int | None = None
+    layout: str = _DEFAULTS["layout"]
+    arm_dim: int = _DEFAULTS["arm_dim"]
+    noise: float = _DEFAULTS["noise"]
+    ridge: float = _DEFAULTS["ridge"]
+    discount: float = _DEFAULTS["discount"]
+    floor: float = _DEFAULTS["floor"]
+    seeds: int = _DEFAULTS["n_seeds"]
+    seed: int = _DEFAULTS["first_seed"]
+    contestant: Annotated[tuple[ContestantTable, ...], Meta(min_length=1)] | None = None
+
+    def named_widths(self) -> Mapping[str, int]:
+        """How many features each participant has."""
+        if self.widths is None:
+            dim = 100 if self.dim is None else self.dim
+            return even_widths(dim, 5 if self.participants is None else self.participants)
+        for key in ("dim", "participants"):
+            if getattr(self, key) is not None:
+                raise SettingError(f"widths says it all already, got {key} as well")
+        if isinstance(self.widths, dict):
+            return self.widths
+        return {f"p{place + 1}": width for place, width in enumerate(self.widths)}
 
 
 def read_study(
@@ -42,27 +106,28 @@ def read_study(
     >>> read_study({"rounds": 100}).horizon
     100
     """
-    table = Table(document)
-    default = Study()
-    settings = WorldSettings(
-        widths=_widths(table),
-        n_arms=table.whole("arms", default.world.n_arms),
-        layout=table.text("layout", default.world.layout),
-        arm_dim=table.whole("arm_dim", default.world.arm_dim),
-        noise=table.number("noise", default.world.noise),
+    file = decode(document, StudyFile, error=SettingError)
+    if file.contestant is not None:
+        if contestants is not None:
+            raise SettingError("contestants must come from the file or from flags, got both")
+        contestants = tuple(table.contestant() for table in file.contestant)
+    world = WorldSettings(
+        widths=file.named_widths(),
+        n_arms=file.arms,
+        layout=file.layout,
+        arm_dim=file.arm_dim,
+        noise=file.noise,
     )
-    study = Study(
-        contestants=_contestants(table, contestants) or default.contestants,
-        world=settings,
-        horizon=table.whole("rounds", default.horizon),
-        ridge=table.number("ridge", default.ridge),
-        discount=table.number("discount", default.discount),
-        floor=table.number("floor", default.floor),
-        n_seeds=table.whole("seeds", default.n_seeds),
-        first_seed=table.whole("seed", default.first_seed),
+    return Study(
+        contestants=contestants or _DEFAULTS["contestants"],
+        world=world,
+        horizon=file.rounds,
+        ridge=file.ridge,
+        discount=file.discount,
+        floor=file.floor,
+        n_seeds=file.seeds,
+        first_seed=file.seed,
     )
-    table.close()
-    return study
 
 
 def write_study(study: Study) -> str:
@@ -108,69 +173,3 @@ def _value(value: object) -> str:
         return "[" + ", ".join(_value(item) for item in value) + "]"
     # Text, numbers, true and false: TOML writes them as JSON does.
     return json.dumps(value, ensure_ascii=False)
-
-
-def _widths(table: Table) -> Mapping[str, int]:
-    if not table.has("widths"):
-        table.take("widths", None)
-        return even_widths(table.whole("dim", 100), table.whole("participants", 5))
-    for key in ("dim", "participants"):
-        if table.has(key):
-            raise SettingError(f"widths says it all already, got {key} as well")
-    widths = table.take("widths", None)
-    if isinstance(widths, list):
-        widths = {f"p{place + 1}": width for place, width in enumerate(widths)}
-    if not isinstance(widths, dict):
-        raise table.wrong("widths", "a list or a table of whole numbers", widths)
-    return widths
-
-
-def _contestants(
-    table: Table, given: tuple[Contestant, ...] | None
-) -> tuple[Contestant, ...] | None:
-    if given is not None and table.has("contestant"):
-        raise SettingError("contestants must come from the file or from flags, got both")
-    if not table.has("contestant"):
-        table.take("contestant", None)
-        return given
-    tables = table.take("contestant", None)
-    if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
-        raise table.wrong("contestant", "a list of tables, [[contestant]]", tables)
-    if not tables:
-        raise table.wrong("contestant", "a list of at least one table", tables)
-    return tuple(_contestant(item, place) for place, item in enumerate(tables, start=1))
-
-
-def _contestant(values: dict[str, object], place: int) -> Contestant:
-    where = f"contestant {place}"
-    table = Table(values, where=where)
-    for key in ("name", "policy"):
-        if not table.has(key):
-            raise SettingError(f"{where}: wanted a {key}, got none")
-    name, kind = table.text("name", ""), table.text("policy", "")
-    features = _features(table)
-    federated = table.flag("federated", default=False)
-    for key in ("mask", "aggregation"):
-        if table.has(key) and not federated:
-            raise SettingError(f"{where}: {key} goes with federated = true, got {key} without")
-    mask, aggregation = table.text("mask", "blockwise"), table.text("aggregation", "plain")
-    if kind not in POLICIES:
-        raise table.wrong("policy", f"one of {', '.join(POLICIES)}", kind)
-    parameters = table.rest(tuple(field.name for field in fields(POLICIES[kind])))
-    table.close()
-    try:
-        policy = policy_from(kind, parameters)
-        return Contestant(name, policy, features, federated, mask, aggregation)
-    except VFBanditsError as error:
-        raise SettingError(f"{where}: {error}") from error
-
-
-def _features(table: Table) -> Features:
-    value = table.take("features", "all")
-    if isinstance(value, list):
-        return tuple(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, str | float):
-        raise table.wrong("features", "'all', a ratio, or a list of participants", value)
-    return value

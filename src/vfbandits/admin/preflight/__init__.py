@@ -77,7 +77,7 @@ def _read(
     place: Place | None = None
     settings: ActiveSettings | PassiveSettings | None = None
     with report.blaming("configuration", "Correct it; vfb federation init wrote one with comments"):
-        place = load_place(config)[0]
+        place = load_place(config)
         if place.role == ACTIVE:
             settings = load_active(config)
         elif place.role == PASSIVE:

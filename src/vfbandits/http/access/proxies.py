@@ -123,7 +123,7 @@ class Hosts:
 
 def proxies_of(http: HttpSettings) -> Proxies:
     """Those of the settings."""
-    return Proxies(http.trusted_proxies, only=http.tls == "proxy")
+    return Proxies(http.proxy_networks, only=http.tls == "proxy")
 
 
 def hosts_of(http: HttpSettings) -> Hosts:

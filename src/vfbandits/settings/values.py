@@ -1,0 +1,43 @@
+"""What all tables of a settings file share: the base of their structs, and kinds of values."""
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0.0)]
+Fraction: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a settings file.
+
+    Its docstring describes the keys, under ``Attributes``: editors show that text.
+    """
+
+
+class Secret(str):
+    """Text that may hold a password: it is left out of a ``repr``.
+
+    >>> Secret("postgresql://me:hidden@host/shop")
+    '…'
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Nothing of it."""
+        return "'…'"
+
+
+def from_text(kind: type, value: Any) -> object:  # noqa: ANN401  (what a file holds)
+    """A path or a secret, as ``msgspec`` asks for kinds that it does not know."""
+    if kind not in (Path, Secret):
+        raise NotImplementedError(f"settings have no values of type {kind.__name__}")
+    if not isinstance(value, str) or not value:
+        raise TypeError
+    return kind(value)

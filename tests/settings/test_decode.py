@@ -18,7 +18,7 @@ from vfbandits.settings.model import ModelSettings
 from vfbandits.settings.policy import PARAMETERS
 from vfbandits.settings.services import (
     ActiveConfig,
-    Place,
+    ParticipantConfig,
     load_active,
     load_client,
     load_passive,
@@ -280,7 +280,7 @@ def test_the_choices_of_a_file_are_those_of_the_program():
     def choices(kind, key):
         return set(keys_of(kind)[key].__args__)
 
-    assert choices(Place, "role") == set(ROLES)
+    assert choices(ParticipantConfig, "role") == set(ROLES)
     assert choices(CampaignTable, "mode") == set(MODES)
     assert choices(ModelSettings, "policy") == set(POLICIES)
     parameters = [name for kind in POLICIES.values() for name in kind.__dataclass_fields__]

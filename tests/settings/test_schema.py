@@ -16,7 +16,7 @@ import pytest
 from vfbandits.protocol.roster import Member, Roster, Terms
 from vfbandits.settings.decode import alternatives, keys_of
 from vfbandits.settings.schema import SCHEMA_FILE, config_schema
-from vfbandits.settings.services import ActiveConfig, PassiveSettings, Place
+from vfbandits.settings.services import ActiveConfig, ParticipantConfig, PassiveSettings
 from vfbandits.settings.template import config_text
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -80,7 +80,7 @@ def test_templates_are_valid(name):
 @pytest.mark.parametrize("name", ROLES)
 @pytest.mark.parametrize("terms", [{}, {"mask": "dense"}, {"layout": "disjoint"}])
 def test_every_key_of_a_template_is_one_that_is_read_also_behind_a_comment_sign(name, terms):
-    kind = {"active": ActiveConfig, "passive": PassiveSettings}.get(ROLES[name], Place)
+    kind = {"active": ActiveConfig, "passive": PassiveSettings}.get(ROLES[name], ParticipantConfig)
     keys, found = keys_of(kind), 0
     for line in template(name, **terms).splitlines():
         if table := re.fullmatch(r"(?:# )?\[(\w+)(?:\.(\w+))?\]", line):

@@ -11,7 +11,7 @@ from vfbandits.errors import ConfigError, SnapshotError, WireError
 from vfbandits.pki import Identity, load_roster
 from vfbandits.protocol.application import StatusRequest
 from vfbandits.protocol.roster import Roster
-from vfbandits.settings.services import Place, load_client
+from vfbandits.settings.services import ParticipantConfig, load_client
 from vfbandits.transport.rpc.application import ApplicationClient
 from vfbandits.transport.rpc.tls import TlsFiles, host_name
 
@@ -22,7 +22,7 @@ ANSWER_S = 10.0
 class Session:
     """An open connection, and what its owner knows of the federation by its own files."""
 
-    place: Place
+    place: ParticipantConfig
     roster: Roster
     client: ApplicationClient = field(repr=False)
 

@@ -14,7 +14,7 @@ from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
 from vfbandits.protocol.signed_roster import open_roster
-from vfbandits.settings.services import PassiveSettings, Place
+from vfbandits.settings.services import ParticipantConfig, PassiveSettings
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.transport.event_loop import signalled
@@ -74,7 +74,7 @@ def _passive_of(
     )
 
 
-def _open_outbox(place: Place, held: Collection[int], lock: StateLock) -> Outbox:
+def _open_outbox(place: ParticipantConfig, held: Collection[int], lock: StateLock) -> Outbox:
     """The outbox is made at the first start, before the first share comes, and never again."""
     path, noted = place.state / OUTBOX, lock.noted()
     if not path.is_file() and (held or noted):

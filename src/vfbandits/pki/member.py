@@ -7,7 +7,7 @@ from vfbandits.errors import ConfigError
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_certificate
 from vfbandits.protocol.roster import Member, Roster
-from vfbandits.settings.services import Place
+from vfbandits.settings.services import ParticipantConfig
 from vfbandits.transport.rpc.tls import TlsFiles
 
 
@@ -29,12 +29,12 @@ def authority_key(identity: Identity) -> EllipticCurvePublicKey:
     return key
 
 
-def tls_of(place: Place) -> TlsFiles | None:
+def tls_of(place: ParticipantConfig) -> TlsFiles | None:
     """What TLS needs, or None where it is switched off."""
     return None if place.insecure else tls_files(Identity.load(place.identity, place.name))
 
 
-def own_member(place: Place, roster: Roster) -> Member:
+def own_member(place: ParticipantConfig, roster: Roster) -> Member:
     """The entry of this process in the roster."""
     member = roster.find(place.name)
     if member is None or member.role != place.role:

@@ -27,7 +27,7 @@ from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import NO_TRACER, Leader
 from vfbandits.serving.masks import Changes, load_envelopes, load_round, load_seats
 from vfbandits.serving.warm_up import warm_up_all
-from vfbandits.settings.services import ActiveSettings, Place
+from vfbandits.settings.services import ActiveSettings, ParticipantConfig
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.telemetry.tracer import Tracer
@@ -148,12 +148,12 @@ async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None
     await campaigns.stop()
 
 
-def listener_of(place: Place, service: ActiveService) -> RpcListener:
+def listener_of(place: ParticipantConfig, service: ActiveService) -> RpcListener:
     """The port of an active participant."""
     return RpcListener(place.address, tls=tls_of(place), calls=service)
 
 
-def _first_roster(place: Place) -> bytes:
+def _first_roster(place: ParticipantConfig) -> bytes:
     """The roster with which the log of events begins; later ones are in the log."""
     kept = place.state / "first-roster.signed"
     if not kept.is_file():

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 
 from vfbandits.settings.decode import alternatives, is_table, keys_of
-from vfbandits.settings.services import ActiveConfig, PassiveSettings, Place
+from vfbandits.settings.services import ActiveConfig, ParticipantConfig, PassiveSettings
 from vfbandits.settings.values import Secret
 
 SCHEMA_FILE = "settings.schema.json"
@@ -29,7 +29,7 @@ def config_schema() -> dict[str, Any]:
     >>> schema["required"], schema["properties"]["state"]["default"]
     (['name', 'role', 'address', 'features'], 'state')
     """
-    kinds = (ActiveConfig, PassiveSettings, Place)
+    kinds = (ActiveConfig, PassiveSettings, ParticipantConfig)
     refs, components = msgspec.json.schema_components(
         kinds, schema_hook=_text, ref_template="#/definitions/{name}"
     )
@@ -40,7 +40,7 @@ def config_schema() -> dict[str, Any]:
             if field.type is Path:  # msgspec leaves out what a factory makes
                 schema = components[kind.__name__]["properties"][field.name]
                 schema["default"] = str(field.default_factory())
-    components[Place.__name__]["properties"]["role"]["enum"] = PROGRAMS
+    components[ParticipantConfig.__name__]["properties"]["role"]["enum"] = PROGRAMS
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A vfbandits configuration file",

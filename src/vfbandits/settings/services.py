@@ -22,7 +22,7 @@ from vfbandits.settings.values import Count, Positive, Secret, Settings, Text
 S = TypeVar("S", bound=Settings)
 
 
-class Place(Settings, frozen=True, kw_only=True):
+class ParticipantConfig(Settings, frozen=True, kw_only=True):
     """Who runs this, and where its files are; every role has these.
 
     Attributes
@@ -52,7 +52,7 @@ class Place(Settings, frozen=True, kw_only=True):
     insecure: bool = False
 
 
-class ActiveConfig(Place, frozen=True, kw_only=True):
+class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     """The file of the active participant.
 
     Attributes
@@ -102,7 +102,7 @@ class ActiveConfig(Place, frozen=True, kw_only=True):
             raise ConfigError("campaigns.default.model must stand under [model], got it there")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ParticipantConfig:
         """The keys that every role has."""
         return self
 
@@ -150,7 +150,7 @@ class Backoff(Settings, frozen=True, kw_only=True):
     refused_s: Positive = 30.0
 
 
-class PassiveSettings(Place, frozen=True, kw_only=True):
+class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
     """The file of a passive participant.
 
     Attributes
@@ -166,16 +166,16 @@ class PassiveSettings(Place, frozen=True, kw_only=True):
     backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ParticipantConfig:
         """The keys that every role has."""
         return self
 
 
-def load_place(path: Path) -> Place:
+def load_place(path: Path) -> ParticipantConfig:
     """The keys that every role has, whatever the others are."""
     document = load_document(path, ConfigError)
-    common = {key: value for key, value in document.items() if key in keys_of(Place)}
-    return decode(common, Place, where=path.name, folder=path.parent.resolve())
+    common = {key: value for key, value in document.items() if key in keys_of(ParticipantConfig)}
+    return decode(common, ParticipantConfig, where=path.name, folder=path.parent.resolve())
 
 
 def load_active(path: Path) -> ActiveSettings:
@@ -188,10 +188,10 @@ def load_passive(path: Path) -> PassiveSettings:
     return _load(path, PassiveSettings)
 
 
-def load_client(path: Path) -> Place:
+def load_client(path: Path) -> ParticipantConfig:
     """The settings of an application or an operator; a participant's will do as well."""
     place = load_place(path)
-    return place if place.role in (ACTIVE, PASSIVE) else _load(path, Place)
+    return place if place.role in (ACTIVE, PASSIVE) else _load(path, ParticipantConfig)
 
 
 def _load(path: Path, kind: type[S]) -> S:

@@ -21,8 +21,8 @@ from vfbandits.admin.preflight.state import (
 from vfbandits.protocol.roster import ACTIVE, PASSIVE
 from vfbandits.settings.services import (
     ActiveSettings,
+    ParticipantConfig,
     PassiveSettings,
-    Place,
     load_active,
     load_client,
     load_passive,
@@ -72,9 +72,9 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
 
 def _read(
     report: Report, config: Path
-) -> tuple[Place | None, ActiveSettings | PassiveSettings | None]:
+) -> tuple[ParticipantConfig | None, ActiveSettings | PassiveSettings | None]:
     """The settings; what is common to all roles is read even if the rest cannot be."""
-    place: Place | None = None
+    place: ParticipantConfig | None = None
     settings: ActiveSettings | PassiveSettings | None = None
     with report.blaming("configuration", "Correct it; vfb federation init wrote one with comments"):
         place = load_place(config)

@@ -17,13 +17,13 @@ from vfbandits.pki.files import (
     sealing_key_path,
 )
 from vfbandits.protocol.identity import AUTHORITY, PARTICIPANT_ROLES, authority_of
-from vfbandits.settings.services import Place
+from vfbandits.settings.services import ParticipantConfig
 
 SOON = 30
 CLOCKS_DIFFER = timedelta(minutes=5)
 
 
-def check_identity(report: Report, place: Place, now: datetime) -> None:
+def check_identity(report: Report, place: ParticipantConfig, now: datetime) -> None:
     """Files of the identity: there, private, of the right name, signed, and in date."""
     folder = place.identity
     if not folder.is_dir():
@@ -92,7 +92,7 @@ def _check_sealing_key(report: Report, path: Path) -> None:
             report.ok("sealing key", f"{path.name}, readable by its owner only")
 
 
-def check_clock(report: Report, place: Place, config: Path, now: datetime) -> None:
+def check_clock(report: Report, place: ParticipantConfig, config: Path, now: datetime) -> None:
     """Against the dates of certificates and files; nobody else's clock is asked.
 
     Certificates are all that the clock is needed for.  TLS shows no clock of the other end; that

@@ -14,7 +14,7 @@ from vfbandits.pki.files import certificate_path, key_path
 from vfbandits.protocol.identity import AUTHORITY, key_digest
 from vfbandits.protocol.roster import APPLICATION, OPERATOR, Roster
 from vfbandits.settings.address import is_loopback, split_address
-from vfbandits.settings.services import Place
+from vfbandits.settings.services import ParticipantConfig
 from vfbandits.transport.rpc.tls import host_name
 
 # What a gRPC client says first: then the server, if it accepts our certificate, says something.
@@ -27,7 +27,7 @@ _VERIFY = {
 }
 
 
-def check_port(report: Report, place: Place) -> None:
+def check_port(report: Report, place: ParticipantConfig) -> None:
     """Nobody listens yet where the active participant will."""
     with report.blaming("port", "Correct 'address'"):
         host, port = split_address(place.address)
@@ -48,7 +48,9 @@ def check_port(report: Report, place: Place) -> None:
         report.ok("port", f"{place.address} is free")
 
 
-def check_reach(report: Report, place: Place, roster: Roster | None, timeout_s: float) -> bool:
+def check_reach(
+    report: Report, place: ParticipantConfig, roster: Roster | None, timeout_s: float
+) -> bool:
     """The way to the active participant, step by step; whether it is open.
 
     No hello is sent: it would take the seat of a process that is running.
@@ -72,13 +74,13 @@ def _resolve(host: str, port: int) -> tuple[int, str]:
     return found[0][0], str(found[0][4][0])
 
 
-def _refuse_plain(place: Place) -> None:
+def _refuse_plain(place: ParticipantConfig) -> None:
     if place.insecure and not is_loopback(place.address):
         raise ConfigError(f"without TLS an address must be on loopback, got {place.address!r}")
 
 
 def _check_connection(
-    report: Report, place: Place, roster: Roster | None, timeout_s: float
+    report: Report, place: ParticipantConfig, roster: Roster | None, timeout_s: float
 ) -> None:
     try:
         raw = socket.create_connection(split_address(place.address), timeout_s)
@@ -96,7 +98,7 @@ def _check_connection(
             _compare_key(report, shown, roster)
 
 
-def _shake_hands(raw: socket.socket, place: Place, roster: Roster) -> bytes:
+def _shake_hands(raw: socket.socket, place: ParticipantConfig, roster: Roster) -> bytes:
     """The certificate that the other end shows, if both ends accept each other's."""
     name = host_name(roster.active.name, roster.federation)
     context = _tls_context(place)
@@ -121,7 +123,7 @@ def _shake_hands(raw: socket.socket, place: Place, roster: Roster) -> bytes:
     return shown
 
 
-def _tls_context(place: Place) -> ssl.SSLContext:
+def _tls_context(place: ParticipantConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
@@ -140,7 +142,7 @@ def _tls_context(place: Place) -> ssl.SSLContext:
     return context
 
 
-def _refusal(place: Place, reason: str) -> str:
+def _refusal(place: ParticipantConfig, reason: str) -> str:
     return (
         f"{place.address} refused a TLS 1.3 connection with our certificate ({reason}).  "
         "Compare the certificate above, and the clocks of both machines"

@@ -18,10 +18,10 @@ from vfbandits.pki.files import (
 from vfbandits.protocol.identity import AUTHORITY, PARTICIPANT_ROLES, key_digest, spell_digest
 from vfbandits.protocol.roster import ACTIVE, Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
-from vfbandits.settings.services import Place
+from vfbandits.settings.services import ParticipantConfig
 
 
-def check_roster(report: Report, place: Place) -> Roster | None:
+def check_roster(report: Report, place: ParticipantConfig) -> Roster | None:
     """The roster that the process would go by: the one in its state, or else in its file."""
     authority = certificate_path(place.identity, AUTHORITY)
     advice = "Get the signed roster, and authority.crt, from the organiser"
@@ -46,7 +46,7 @@ def check_roster(report: Report, place: Place) -> Roster | None:
     return kept
 
 
-def _kept(place: Place, authority: Path) -> Roster | None:
+def _kept(place: ParticipantConfig, authority: Path) -> Roster | None:
     """The roster in the state folder, None before the first start."""
     shares = place.state / "shares"
     held = ShareFiles(shares).load() if shares.is_dir() else {}
@@ -63,7 +63,7 @@ def _kept(place: Place, authority: Path) -> Roster | None:
     return open_roster(signed, key)
 
 
-def check_own_entry(report: Report, place: Place, roster: Roster) -> Member | None:
+def check_own_entry(report: Report, place: ParticipantConfig, roster: Roster) -> Member | None:
     """Name, role and keys in the roster are those of this member."""
     member = roster.find(place.name)
     if member is None:
@@ -88,7 +88,7 @@ def check_own_entry(report: Report, place: Place, roster: Roster) -> Member | No
     return member
 
 
-def _compare_keys(report: Report, place: Place, member: Member) -> None:
+def _compare_keys(report: Report, place: ParticipantConfig, member: Member) -> None:
     shown = key_digest(read_certificate(certificate_path(place.identity, place.name)).public_key())
     if shown != member.certificate:
         report.problem(

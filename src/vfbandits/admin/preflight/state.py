@@ -29,10 +29,10 @@ from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
 from vfbandits.serving.build import FIRST_EPOCH, missing_share, witness_of
 from vfbandits.serving.masks import SEATS, load_envelopes
-from vfbandits.settings.services import ActiveSettings, Place
+from vfbandits.settings.services import ActiveSettings, ParticipantConfig
 
 
-def check_state(report: Report, place: Place) -> None:
+def check_state(report: Report, place: ParticipantConfig) -> None:
     """The state folder can be written, or made."""
     folder = place.state
     if folder.exists() and not folder.is_dir():
@@ -49,7 +49,7 @@ def check_state(report: Report, place: Place) -> None:
         report.ok("state", f"{folder} will be made at the first start")
 
 
-def check_shares(report: Report, place: Place) -> None:
+def check_shares(report: Report, place: ParticipantConfig) -> None:
     """Shares of masks, if there are any yet: whole, private and orthonormal."""
     folder = place.state / "shares"
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -181,7 +181,7 @@ def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: 
         report.ok("journal", f"{log} can be opened, and ends at {last}")
 
 
-def check_outbox(report: Report, place: Place, roster: Roster) -> None:
+def check_outbox(report: Report, place: ParticipantConfig, roster: Roster) -> None:
     """With secure sums, the file of what was sent under pads."""
     path = place.state / OUTBOX
     if roster.terms.aggregation != "secure":
@@ -200,7 +200,7 @@ def check_outbox(report: Report, place: Place, roster: Roster) -> None:
         report.ok("outbox", f"{path} can be opened")
 
 
-def check_lock(report: Report, place: Place) -> None:
+def check_lock(report: Report, place: ParticipantConfig) -> None:
     """No other process uses a passive participant's state folder."""
     path = place.state / LOCK
     if not place.state.is_dir() or not path.is_file():

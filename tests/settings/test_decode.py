@@ -171,6 +171,11 @@ WRONG = [
     ("[campaigns.b]\nmode = 'off'", "campaigns.b.mode must be one of frozen, learn, shadow, got"),
     ("[campaigns.b]\nreward_min = 3\nreward_max = 2", "campaigns.b.reward_min must be below rewa"),
     ("[campaigns.default.model]\nbeta = 1", "campaigns.default.model must stand under [model]"),
+    (
+        "[campaigns.'../../x']",
+        "campaigns must have names of letters, digits, '-', '_' or '.', got '.",
+    ),
+    ("[campaigns.'']", "campaigns must have names of letters, digits, '-', '_' or '.', got ''"),
     (f"{FILE}url = 'x'", "features: features of kind file are found by path, got path and url"),
 ]
 

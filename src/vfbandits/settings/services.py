@@ -12,7 +12,7 @@ import msgspec
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.active import Patience
-from vfbandits.protocol.roster import ACTIVE, PASSIVE
+from vfbandits.protocol.roster import ACTIVE, PASSIVE, is_name
 from vfbandits.settings.decode import decode, keys_of, load_document
 from vfbandits.settings.features import FeatureSettings
 from vfbandits.settings.http import CampaignPlan, CampaignTable, HttpSettings
@@ -100,6 +100,12 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
             raise ConfigError("[http] answers from the journal, so journal must be true, got false")
         if DEFAULT in self.campaign_tables and self.campaign_tables[DEFAULT].model is not None:
             raise ConfigError("campaigns.default.model must stand under [model], got it there")
+        for name in self.campaign_tables:  # they name files, journals and paths of HTTP
+            if not is_name(name):
+                raise ConfigError(
+                    "campaigns must have names of letters, digits, '-', '_' or '.', "
+                    f"got {name[:40]!r}"
+                )
 
     @property
     def place(self) -> ParticipantConfig:

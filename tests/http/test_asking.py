@@ -4,11 +4,11 @@ import struct
 
 import msgspec
 import pytest
-from vfbandits.serving.deciding import Outcome
 
+from vfbandits.campaign.answer import Answer, encode_answer
 from vfbandits.client.schemas import Arm, RankRequest, RankResponse
 from vfbandits.errors import ArmError, ContextError
-from vfbandits.http.asking import answer_of, asked_of
+from vfbandits.http.asking import query_of
 
 ARMS = ["tea", "coffee", "milk"]
 WITH_FEATURES = [Arm("tea", [1.0, 2.0]), Arm("coffee", [3.0, 4.0])]
@@ -19,23 +19,23 @@ def floats(data):
 
 
 def test_excluded_arms_are_gone_and_the_order_of_the_others_stays():
-    asked = asked_of(RankRequest("ann", ARMS, exclude=["coffee", "beer"]), layout="disjoint")
+    asked = query_of(RankRequest("ann", ARMS, exclude=["coffee", "beer"]), layout="disjoint")
     assert (asked.arms, asked.baseline) == (("tea", "milk"), 0)
 
 
 def test_the_baseline_is_the_first_arm_unless_another_is_named():
-    assert asked_of(RankRequest("ann", ARMS), layout="disjoint").baseline == 0
+    assert query_of(RankRequest("ann", ARMS), layout="disjoint").baseline == 0
     named = RankRequest("ann", ARMS, baseline="milk", exclude=["tea"])
-    assert asked_of(named, layout="disjoint").baseline == 1
+    assert query_of(named, layout="disjoint").baseline == 1
     gone = RankRequest("ann", ARMS, baseline="milk", exclude=["milk"])
-    assert asked_of(gone, layout="disjoint").baseline == 0
+    assert query_of(gone, layout="disjoint").baseline == 0
 
 
 def test_features_of_arms_are_the_own_block_or_those_of_the_arms_by_layout():
     request = RankRequest("ann", WITH_FEATURES)
-    per_arm = asked_of(request, layout="per_arm")
+    per_arm = query_of(request, layout="per_arm")
     assert (floats(per_arm.own), per_arm.arm_features) == ((1.0, 2.0, 3.0, 4.0), b"")
-    outer = asked_of(RankRequest("ann", WITH_FEATURES, features=[7.0]), layout="outer")
+    outer = query_of(RankRequest("ann", WITH_FEATURES, features=[7.0]), layout="outer")
     assert (floats(outer.own), floats(outer.arm_features)) == ((7.0,), (1.0, 2.0, 3.0, 4.0))
 
 
@@ -57,11 +57,11 @@ def test_features_of_arms_are_the_own_block_or_those_of_the_arms_by_layout():
 )
 def test_what_does_not_fit_is_one_clear_error(request_, layout, error, said):
     with pytest.raises(error, match=said):
-        asked_of(request_, layout=layout)
+        query_of(request_, layout=layout)
 
 
 def test_an_answer_ranks_by_score_and_says_what_is_shown():
-    outcome = Outcome(
+    outcome = Answer(
         "e",
         ("a", "b", "c"),
         0,
@@ -75,7 +75,7 @@ def test_an_answer_ranks_by_score_and_says_what_is_shown():
         config_version=1,
         epoch=2,
     )
-    answer = msgspec.json.decode(answer_of(outcome), type=RankResponse)
+    answer = msgspec.json.decode(encode_answer(outcome), type=RankResponse)
     assert [place.id for place in answer.ranking] == ["b", "c", "a"]
     assert (answer.arm, answer.group, answer.degraded) == ("a", "holdback", True)
     assert answer.ranking[0].probability == 0.8

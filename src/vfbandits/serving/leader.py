@@ -129,14 +129,18 @@ class Leader(Served):
 
     def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
-    ) -> list[Ranking | VFBanditsError]:
+    ) -> list[Ranking | Exception]:
         """Decide one after the other; where one fails, its error."""
         now = self._clock()
-        ranked: list[Ranking | VFBanditsError] = []
+        ranked: list[Ranking | Exception] = []
         for (event_id, query), its_contexts in zip(batch, contexts, strict=True):
             try:
                 ranking = self.campaign.rank(query, its_contexts, event_id=event_id, now=now)
-                ranking.event.seconds = round(time.perf_counter() - started, 6)
+            except Exception as error:  # noqa: BLE001  (nothing has changed: it fails alone)
+                ranked.append(error)
+                continue
+            ranking.event.seconds = round(time.perf_counter() - started, 6)
+            try:
                 self.durable.append(ranking.event)
             except VFBanditsError as error:
                 ranked.append(error)
@@ -145,7 +149,7 @@ class Leader(Served):
         return ranked
 
     async def _make_durable(
-        self, ranked: Sequence[Ranking | VFBanditsError], started: float
+        self, ranked: Sequence[Ranking | Exception], started: float
     ) -> list[Result]:
         try:
             with self._tracer.span("log"):

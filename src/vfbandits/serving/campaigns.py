@@ -1,6 +1,7 @@
 """The campaigns of one server: independent models on the contexts of one federation."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -12,6 +13,7 @@ from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 SETTLE_EVERY_S = 0.25
+RETRY_S = 10.0
 
 
 class Campaigns:
@@ -31,6 +33,7 @@ class Campaigns:
         self._snapshot_every = snapshot_every
         self._supervisor = Supervisor(log) if supervisor is None else supervisor
         self._ticking: list[Supervised] = []
+        self._retry_at: dict[str, float] = {}
         self.is_stopping = False
 
     def __iter__(self) -> Iterator[Leader]:
@@ -78,14 +81,28 @@ class Campaigns:
                     pass
                 while await campaign.expire_arms():
                     pass
-                if 0 < self._snapshot_every <= campaign.durable.since_snapshot:
-                    await campaign.durable.snapshot()
+                await self._take_snapshot(campaign)
                 self._repairs.look(campaign.name, campaign.model.bandit)
             except JournalError as error:
                 # It is not ready from now on, which ``problems`` says; the others go on.
                 facts = {"campaign": campaign.name, "reason": str(error)}
                 self._log.error("campaign_failed", **facts)
                 await asyncio.sleep(1.0)
+
+    async def _take_snapshot(self, campaign: Leader) -> None:
+        """Take a snapshot when it is time; one that fails is tried again later, and stops nothing."""
+        durable, now = campaign.durable, time.monotonic()
+        if not 0 < self._snapshot_every <= durable.since_snapshot:
+            return
+        if now < self._retry_at.get(campaign.name, 0.0):
+            return
+        try:
+            await durable.snapshot()
+        except JournalError as error:
+            if durable.broken_by is not None:
+                raise
+            self._retry_at[campaign.name] = now + RETRY_S
+            self._log.error("snapshot_failed", campaign=campaign.name, reason=str(error))
 
 
 async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:

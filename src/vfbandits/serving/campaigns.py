@@ -90,7 +90,7 @@ class Campaigns:
                 await asyncio.sleep(1.0)
 
     async def _take_snapshot(self, campaign: Leader) -> None:
-        """Take a snapshot when it is time; one that fails is tried again later, and stops nothing."""
+        """Take a snapshot when it is time; one that fails is tried again later."""
         durable, now = campaign.durable, time.monotonic()
         if not 0 < self._snapshot_every <= durable.since_snapshot:
             return

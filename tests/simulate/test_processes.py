@@ -66,3 +66,32 @@ def test_when_the_parent_is_killed_its_processes_end_too(tmp_path):
 def alive(pid):
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+SPAWNING = """
+import os, signal, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from vfbandits.simulate.processes import ProcessEngine
+
+submit = ProcessPoolExecutor.submit
+
+
+def interrupted(self, *task):
+    os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while the processes are started
+    return submit(self, *task)
+
+
+if __name__ == "__main__":
+    ProcessPoolExecutor.submit = interrupted
+    try:
+        list(ProcessEngine(2).run(time.sleep, [3600, 3600]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_an_interrupt_while_processes_are_started_is_not_lost(tmp_path):
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    done = subprocess.run([sys.executable, script], capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

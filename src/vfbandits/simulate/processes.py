@@ -56,9 +56,9 @@ class ProcessEngine:
             initializer=_begin,
             initargs=(steps,),
         )
-        pending: set[Future[Result]] = set()
+        is_done = False
         try:
-            with _interrupts_ignored():
+            with _interrupts_put_off():
                 futures: dict[Future[Result], int] = {
                     pool.submit(in_one_thread, function, task): position
                     for position, task in enumerate(tasks)
@@ -70,13 +70,14 @@ class ProcessEngine:
                     on_step(steps.value)
                 for future in done:
                     yield futures[future], future.result()
+            is_done = True
         except BrokenProcessPool as error:
             raise VFBanditsError(
                 "a process of the pool ended before its task did, perhaps for want of memory; "
                 "try fewer processes"
             ) from error
         finally:
-            if pending:
+            if not is_done:
                 # A task may be minutes from its end, and nobody will ask for its result.
                 for process in set(multiprocessing.active_children()) - others:
                     process.terminate()
@@ -108,16 +109,16 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def _interrupts_put_off() -> Iterator[None]:
     """For the moment in which processes are spawned: they inherit it, and so Ctrl-C is left to us.
 
-    Otherwise each of them would print a traceback.  Only a main thread can arrange this.
+    Otherwise each of them would print a traceback.  One that is typed meanwhile comes afterwards.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where processes inherit nothing of it
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 # What each background task calls again and again.
 FAULTS = {
-    "settle": ("vfbandits.serving.leader", "Campaign", "settle"),
+    "settle": ("vfbandits.serving.leader", "Leader", "settle"),
     "federation": ("vfbandits.serving.active", "ActiveService", "_tick"),
     "link": ("vfbandits.participant.passive", "PassiveService", "_answer"),
     "journal": ("vfbandits.serving.durable", "DurableBandit", "snapshot"),

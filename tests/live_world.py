@@ -7,6 +7,7 @@ import socket
 import numpy as np
 import polars as pl
 
+from vfbandits.campaign.draws import EventDraws
 from vfbandits.core.bandit import Bandit
 from vfbandits.demo.local import LocalFederation, Plan
 from vfbandits.errors import LinkError
@@ -125,6 +126,9 @@ class Session:
         self.world = world
         self.federation = federation
         self.central = central
+        if central is not None:
+            self.draws = EventDraws(central.seed)
+            self.draws.lend_to(central)
         self.equal = self.total = 0
         self.largest_difference = 0.0
         self.contributors = []
@@ -159,6 +163,7 @@ class Session:
         for _ in range(rounds):
             user = world.users[self.total % len(world.users)]
             reply = await self.client.decide(world.request(user), timeout_s=DEADLINE_S)
+            self.draws.seed(reply.decision_id)
             decision = self.central.decide(
                 world.context(user, reply.contributors, self.names),
                 arms=world.arms,

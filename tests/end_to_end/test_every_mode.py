@@ -7,6 +7,7 @@ import pytest
 from live_world import WIDTHS, LiveWorld, Session, wait_until_connected
 
 from vfbandits import Federation, LinTS, LinUCB
+from vfbandits.campaign.draws import EventDraws
 from vfbandits.protocol.roster import Terms
 
 POLICIES = {
@@ -52,6 +53,8 @@ def test_processes_over_tls_decide_as_the_run_in_one_process(
 
 
 async def play(world, federation, central, in_process):
+    draws = EventDraws(7)
+    draws.lend_to(in_process.bandit)
     async with Session(world, federation, central) as session:
         await wait_until_connected(session)
         for _ in range(40):
@@ -60,8 +63,9 @@ async def play(world, federation, central, in_process):
             blocks = {name: world.rows(name, user) for name in WIDTHS}
             if not world.per_arm:
                 blocks = {name: block[0] for name, block in blocks.items()}
-            decision = in_process.decide(blocks, arms=world.arms, arm_features=world.arm_features)
             reply = session.replies[-1]
+            draws.seed(reply.decision_id)
+            decision = in_process.decide(blocks, arms=world.arms, arm_features=world.arm_features)
             assert decision.arm == reply.arm
             assert np.allclose(decision.scores, np.frombuffer(reply.scores), atol=1e-9)
             in_process.reward(decision, world.reward(user, reply.index))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from http_world import HttpWorld
 
-from vfbandits.campaign.query import Query
+from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.client.schemas import BatchRankResponse, RankResponse
 from vfbandits.core.bandit import Bandit
@@ -18,7 +18,6 @@ from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
-from vfbandits.serving.rounds import Contexts
 
 N_EVENTS = 25
 WIDTHS = {"shop": 3, "bank": 4, "news": 2}
@@ -40,22 +39,23 @@ POLICIES = {
 class SeesAll:
     """Everybody's plain features, in one place."""
 
-    is_blockwise = True
-    most_rows = 1_000
+    max_rows = 1_000
 
     def __init__(self, world, terms):
         self.town, self.split = world.town, Split.of(WIDTHS)
         self.is_per_arm = terms.layout == "per_arm"
         self.arm_dim = terms.arm_dim
 
-    def arm_features(self, request):
-        return arm_features(request.arms) if self.arm_dim else None
+    def n_rows(self, query):
+        return len(query.arms) if self.is_per_arm else 1
 
     @asynccontextmanager
-    async def contexts(self, *requests):
-        (request,) = requests
-        rows = self.town.contexts(self.town.users.index(request.user), tuple(WIDTHS))
-        yield Contexts(rows if self.is_per_arm else rows[:1], tuple(WIDTHS), 0)
+    async def contexts(self, *queries):
+        (query,) = queries
+        rows = self.town.contexts(self.town.users.index(query.user), tuple(WIDTHS))
+        of_arms = arm_features(query.arms) if self.arm_dim else None
+        rows = rows if self.is_per_arm else rows[:1]
+        yield [Contexts(rows, tuple(WIDTHS), arm_features=of_arms, split=self.split)]
 
 
 def arm_features(arms):
@@ -110,7 +110,7 @@ async def play(build, world, client, short):
             assert client.post(path, json={"value": value}).json()["status"] == "learnt"
             assert await campaign.reward(event_id, value) == "learnt"
             equal += 1
-    await campaign.model.close()
+    await campaign.durable.close()
     return equal
 
 

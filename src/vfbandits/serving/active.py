@@ -292,7 +292,7 @@ class ActiveService:
         started = time.perf_counter()
         query = query_of(request)
         leader = self._leader_of(request.trial)
-        if request.trial:  # a run is made once: an answer of before would be compared with itself
+        if request.trial and request.decision_id:  # a run is made once: see ``admin.parity``
             leader.model.bandit.pending.new_name(request.decision_id)
         (result,) = await leader.decide_many([query])
         if not isinstance(result, Answered):

@@ -28,8 +28,8 @@ from benchmarks.report import table
 
 OUT = ROOT / "out" / "benchmarks"
 ROWS = 5_000_000
-LEAST_ROWS_A_SECOND = 150_000.0
-MOST_MEMORY_GB = 2.0
+MIN_ROWS_A_SECOND = 150_000.0
+MAX_MEMORY_GB = 2.0
 
 
 def main() -> None:
@@ -85,8 +85,8 @@ def judge(figures: dict[str, float]) -> list[Bar]:
     speed = figures["rows"] / figures["cpu_s"]
     memory = figures["peak_bytes"] / 1e9
     return [
-        Bar("rows a second and core", "≥", LEAST_ROWS_A_SECOND, speed),
-        Bar("peak memory, GB", "≤", MOST_MEMORY_GB, memory),
+        Bar("rows a second and core", "≥", MIN_ROWS_A_SECOND, speed),
+        Bar("peak memory, GB", "≤", MAX_MEMORY_GB, memory),
         Bar("lines that could not be read", "≤", 0.0, figures["bad_lines"]),
     ]
 

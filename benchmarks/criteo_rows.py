@@ -14,7 +14,7 @@ from vfbandits.datasets.criteo.columns import CATEGORIES, LABEL, NUMBERS
 from vfbandits.datasets.criteo.marginals import CategoryFacts, load_marginals
 from vfbandits.datasets.criteo.world import sample_users
 
-ROWS_AT_ONCE = 100_000
+ROWS_PER_BATCH = 100_000
 GROWTH = 0.9  # C3 has 62 thousand values in 137 thousand rows and 10 million in 46 million
 STEP = 2_654_435_769
 
@@ -24,8 +24,8 @@ def write_rows(path: Path, n_rows: int, rng: np.random.Generator) -> None:
     columns = {name: _Category(name, n_rows) for name in CATEGORIES}
     unfinished = path.with_suffix(".unfinished")
     with unfinished.open("wb") as file:
-        for start in range(0, n_rows, ROWS_AT_ONCE):
-            count = min(ROWS_AT_ONCE, n_rows - start)
+        for start in range(0, n_rows, ROWS_PER_BATCH):
+            count = min(ROWS_PER_BATCH, n_rows - start)
             _frame(count, columns, rng).write_csv(file, separator="\t", include_header=False)
     unfinished.rename(path)
 

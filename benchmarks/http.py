@@ -42,9 +42,9 @@ from benchmarks.peers.environment import make_environment
 N_ARMS, DIM = 10, 100
 CONNECTIONS = 32
 SHOWN = ("p50_us", "p99_us", "one_p50_us", "one_p99_us", "cpu_us")
-LEAST_SHARE = 0.5
-LEAST_OVER_NAIVE = 2.0
-MOST_CPU_OVER_DIRECT = 1.05
+MIN_SHARE = 0.5
+MIN_OVER_NAIVE = 2.0
+MAX_CPU_OVER_DIRECT = 1.05
 NARROW = {"shop": DIM - 1, "bank": 1}
 WIDE = {"shop": 20, "bank": 20, "news": 20, "post": 20, "gym": 20}
 ALONE, TOGETHER = "rank, dense, alone", "rank, dense, 4 passive"
@@ -137,12 +137,12 @@ def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
     if cpu is not None:
         figures += f"; CPU of {cpu:.1f} {EMPTY}s"
     return [
-        Bar(f"{ALONE}: throughput, times {NAIVE}", "≥", LEAST_OVER_NAIVE, naive, figures),
+        Bar(f"{ALONE}: throughput, times {NAIVE}", "≥", MIN_OVER_NAIVE, naive, figures),
         *(
             Bar(
                 f"{name}: CPU of the server, times that of direct calls",
                 "≤",
-                MOST_CPU_OVER_DIRECT,
+                MAX_CPU_OVER_DIRECT,
                 seen[name].cpu_over(alone),
             )
             for name in (BY_PROXY, IN_CAMPAIGN)
@@ -244,7 +244,7 @@ def show(console: Console, bars: list[Bar], figures: Mapping[str, Mapping[str, o
 
 
 def _share(name: str, ours: Seen, other: Seen, detail: str = "") -> Bar:
-    return Bar(name, "≥", LEAST_SHARE, ours.share_of(other), detail)
+    return Bar(name, "≥", MIN_SHARE, ours.share_of(other), detail)
 
 
 def _calls(process: LineProcess, load: Load, pid: int) -> Play:

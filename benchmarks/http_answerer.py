@@ -16,7 +16,7 @@ from benchmarks.http_fan_out import ASKED_BYTES, CLIENT, JOIN
 from benchmarks.loopback_tls import HOST, LoopbackCertificates
 from vfbandits.transport.event_loop import run
 
-MOST_ROUNDS = 64
+MAX_ROUNDS = 64
 
 
 async def answer(folder: Path, port: int, size_bytes: int) -> None:
@@ -25,7 +25,7 @@ async def answer(folder: Path, port: int, size_bytes: int) -> None:
     credentials = grpc.ssl_channel_credentials(
         made.authority.read_bytes(), made.key.read_bytes(), made.certificate.read_bytes()
     )
-    values = os.urandom(MOST_ROUNDS * size_bytes)
+    values = os.urandom(MAX_ROUNDS * size_bytes)
     async with grpc.aio.secure_channel(f"{HOST}:{port}", credentials, options=CLIENT) as channel:
         stream: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(JOIN)()
         with suppress(grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):

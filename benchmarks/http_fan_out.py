@@ -31,7 +31,7 @@ SERVICE, METHOD = "benchmark.FanOut", "Join"
 JOIN = f"/{SERVICE}/{METHOD}"
 CLIENT = channel_options(f"{HOST}:0", server_name="", back_off_ms=1_000)
 ASKED_BYTES = 200
-MOST_OPEN = 2  # batches under way, as with ours
+MAX_OPEN = 2  # batches under way, as with ours
 START_S, STOP_S = 60.0, 5.0
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -112,7 +112,7 @@ class FanOut:
         await waiting
 
     def _flush(self) -> None:
-        if self._waiting and self._n_open < MOST_OPEN:
+        if self._waiting and self._n_open < MAX_OPEN:
             rounds, self._waiting = self._waiting, []
             self._send(rounds)
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 TURN_S = 0.2
 PROBE_S = 0.05
-FEWEST_ROUNDS, MOST_ROUNDS = 2, 50_000
+MIN_ROUNDS, MAX_ROUNDS = 2, 50_000
 Run: TypeAlias = Callable[[int], dict[str, float]]
 
 
@@ -57,10 +57,10 @@ def calibrate(run: Run) -> int:
     The first rounds are thrown away, because they may compile; then the run doubles until it is
     long enough to be believed.
     """
-    run(FEWEST_ROUNDS)
-    rounds = FEWEST_ROUNDS
+    run(MIN_ROUNDS)
+    rounds = MIN_ROUNDS
     while True:
         cost_s = run(rounds)["cpu_s"]
-        if rounds * cost_s >= PROBE_S or rounds >= MOST_ROUNDS:
-            return max(FEWEST_ROUNDS, min(MOST_ROUNDS, round(TURN_S / cost_s)))
+        if rounds * cost_s >= PROBE_S or rounds >= MAX_ROUNDS:
+            return max(MIN_ROUNDS, min(MAX_ROUNDS, round(TURN_S / cost_s)))
         rounds *= 2

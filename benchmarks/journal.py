@@ -38,9 +38,9 @@ from vfbandits.serving.durable import DurableBandit
 from vfbandits.simulate.threads import one_thread
 
 OUT = ROOT / "out" / "benchmarks"
-LEAST_EVENTS = 5_000.0
-LEAST_SHARE = 0.5
-MOST_RESTART_S = 5.0
+MIN_EVENTS = 5_000.0
+MIN_SHARE = 0.5
+MAX_RESTART_S = 5.0
 LONG = 1_000_000
 BATCHES = {32: 150, 500: 20}
 
@@ -108,7 +108,7 @@ def sqlite_bars(folder: Path, figures: dict[str, object], *, seconds: float = 5.
         rate, per_commit = events_per_second(journal, seconds=seconds)
         figures[f"sqlite, {name}"] = {"events_per_s": rate, "events_per_commit": per_commit}
         detail = f"{per_commit:.0f} events a commit"
-        bars.append(Bar(f"SQLite, {name}: events a second", "≥", LEAST_EVENTS, rate, detail))
+        bars.append(Bar(f"SQLite, {name}: events a second", "≥", MIN_EVENTS, rate, detail))
     return bars
 
 
@@ -123,7 +123,7 @@ def postgres_bars(url: str, figures: dict[str, object], *, repetitions: int = 5)
         detail = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
         share = rates[OURS] / rates[best]
         name = f"PostgreSQL, batches of {batch}: share of a bare {best}"
-        bars.append(Bar(name, "≥", LEAST_SHARE, share, detail))
+        bars.append(Bar(name, "≥", MIN_SHARE, share, detail))
     return bars
 
 
@@ -148,7 +148,7 @@ def restart_bars(
         figures[f"restart, {name}"] = {"s": seconds, "replayed": bandit.recovery.replayed}
         detail = f"{bandit.recovery.replayed} events replayed"
         label = f"{name}: seconds to open a log of {n_events:,} events"
-        bars.append(Bar(label, "≤", MOST_RESTART_S, seconds, detail))
+        bars.append(Bar(label, "≤", MAX_RESTART_S, seconds, detail))
     return bars
 
 

@@ -10,7 +10,7 @@ from vfbandits.campaign.model import Model
 from vfbandits.core.bandit import Bandit
 from vfbandits.journal.base import Journal
 
-EVENTS_AT_ONCE = 5_000
+EVENTS_PER_BATCH = 5_000
 CONTRIBUTORS = ("shop", "bank", "news")
 
 
@@ -24,7 +24,7 @@ def events(n_events: int, *, dim: int, seed: int = 0) -> Iterator[list[Event]]:
     rng = np.random.default_rng(seed)
     made = 0
     while made < n_events:
-        size = min(EVENTS_AT_ONCE, n_events - made) // 2
+        size = min(EVENTS_PER_BATCH, n_events - made) // 2
         contexts = rng.standard_normal((size, dim))
         batch: list[Event] = []
         for number, x in enumerate(contexts, start=made // 2):
@@ -46,7 +46,7 @@ def events(n_events: int, *, dim: int, seed: int = 0) -> Iterator[list[Event]]:
 
 
 def write_long_log(
-    journals: Sequence[Journal], *, n_events: int, dim: int, behind: int = EVENTS_AT_ONCE
+    journals: Sequence[Journal], *, n_events: int, dim: int, behind: int = EVENTS_PER_BATCH
 ) -> Model:
     """Fill new logs with the same events; the last snapshot has ``behind`` events after it."""
     model = Model(make_bandit(dim))

@@ -2,13 +2,13 @@
 
 from journals import KEY, OnPostgres, query
 
-from vfbandits.journal.inbox.memory import MemoryDrawer, MemoryInbox
+from vfbandits.journal.inbox.memory import InboxRecords, MemoryInbox
 from vfbandits.journal.inbox.postgres import PostgresInbox
 
 
 class DrawerInMemory:
     def __init__(self, key=None):
-        self.drawer, self.key = MemoryDrawer(), key
+        self.drawer, self.key = InboxRecords(), key
 
     def open(self):
         return MemoryInbox(self.drawer, key=self.key)

@@ -10,11 +10,11 @@ import vfbandits as vfb
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import LinkError, VFBanditsError
-from vfbandits.journal.inbox.memory import MemoryDrawer, MemoryInbox
+from vfbandits.journal.inbox.memory import InboxRecords, MemoryInbox
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.protocol.application import GatherReply
-from vfbandits.serving.consumer import Consumer, Hearers
+from vfbandits.serving.consumer import Consumer, ConsumerCallbacks
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.replica import Replica, Shape, Sources
@@ -31,7 +31,7 @@ class RankerWorld:
 
     def __init__(self, folder, *, policy=None, bandit=None, **settings):
         self.path = folder / "log.db"
-        self.drawer = MemoryDrawer()
+        self.drawer = InboxRecords()
         self.source = PlainSource()
         self.clock = Clock()
         self.watcher = Watcher()
@@ -54,7 +54,7 @@ class RankerWorld:
         )
         self.leader = Leader("default", model, self.source, self.settings, clock=self.clock)
         self.leader.observe([self.watcher])
-        hearers = Hearers(
+        callbacks = ConsumerCallbacks(
             lambda _, events: self.entered.extend(event.decision_id for event in events),
             lambda _, reason: self.refused.append(reason),
             lambda _, reason: self.failed.append(reason),
@@ -62,7 +62,7 @@ class RankerWorld:
         self.consumer = Consumer(
             self.leader,
             MemoryInbox(self.drawer, clock=self.clock),
-            hearers,
+            callbacks,
             is_in_use=lambda: self.n_gathered > 0,
             clock=self.clock,
         )

@@ -1,4 +1,4 @@
-"""Rankers, trainers and a passive participant as processes, on a database of their own."""
+"""Replicas, trainers and a passive participant as processes, on a database of their own."""
 
 import os
 import secrets

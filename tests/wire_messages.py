@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from vfbandits.errors import ArmError
 from vfbandits.protocol import application, messages
 from vfbandits.protocol.messages import DECLINES, DIGEST_SIZE
-from vfbandits.transport.rpc.checks import LONGEST_REASON, LONGEST_TEXT, MOST_COUNT
+from vfbandits.transport.rpc.checks import MAX_COUNT, MAX_REASON_LENGTH, MAX_TEXT_LENGTH
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_TEXT // 4)
-REASON = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_REASON // 4)
-COUNT = st.integers(0, MOST_COUNT)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_TEXT_LENGTH // 4)
+REASON = st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_LENGTH // 4)
+COUNT = st.integers(0, MAX_COUNT)
 SMALL = st.integers(0, 2**32 - 1)
 BYTES = st.binary(max_size=100)
 NAMES = st.lists(TEXT, max_size=4).map(tuple)

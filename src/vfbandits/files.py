@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 PART = ".part"  # how the name of a file ends while it is being written
-BYTES_AT_ONCE = 4 << 20
+BYTES_PER_BATCH = 4 << 20
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int) -> Path:
@@ -28,8 +28,8 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int
 def write_in_pieces(file: IO[bytes], data: bytes) -> None:
     """Write ``data``, a piece to the disk before the next: what others write need not wait long."""
     with memoryview(data) as view:
-        for start in range(0, len(data), BYTES_AT_ONCE):
-            file.write(view[start : start + BYTES_AT_ONCE])
+        for start in range(0, len(data), BYTES_PER_BATCH):
+            file.write(view[start : start + BYTES_PER_BATCH])
             file.flush()
             os.fdatasync(file.fileno())
 

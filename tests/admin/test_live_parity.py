@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from vfbandits.admin.parity import MOST_TRIAL, Served, draw_trial, live_parity
+from vfbandits.admin.parity import MAX_TRIAL, Served, draw_trial, live_parity
 from vfbandits.admin.session import InForce, Session
 from vfbandits.admin.trial_world import TrialWorld
 from vfbandits.campaign.draws import EventDraws
@@ -174,7 +174,7 @@ def test_a_reply_with_too_few_scores_is_refused():
         run(StandIn(Terms(), LinUCB(), cut=True))
 
 
-@pytest.mark.parametrize("trial", [0, -1, MOST_TRIAL + 1])
+@pytest.mark.parametrize("trial", [0, -1, MAX_TRIAL + 1])
 def test_a_trials_number_has_32_bits_and_is_not_zero(trial):
     with pytest.raises(SettingError, match="a trial's number is from 1 to"):
         run(StandIn(Terms(), LinUCB()), trial=trial)
@@ -199,7 +199,7 @@ def test_drawn_trials_are_in_range_and_differ():
     drawn = {draw_trial() for _ in range(100)}
     assert len(drawn) > 90
     assert min(drawn) >= 1
-    assert max(drawn) <= MOST_TRIAL
+    assert max(drawn) <= MAX_TRIAL
 
 
 @pytest.mark.parametrize("key", ["model", "participants", "epoch"])

@@ -18,7 +18,7 @@ STEPS = st.lists(
 @given(steps=STEPS, fewest=st.integers(0, 3))
 def test_it_tells_what_a_dictionary_would(steps, fewest):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cold, "FEWEST_CLOSED", fewest)
+        patch.setattr(cold, "MIN_CLOSED", fewest)
         known, found, last = {}, Cold(), 0
         for step, due in steps:
             if step == "add":

@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose
 from worlds import KINDS, contexts
 
 from vfbandits.core import kernels
+from vfbandits.core.blockwise import BlockwiseMasker
 from vfbandits.core.decision import TIE_TOLERANCE
 from vfbandits.core.factor import PIVOT_TOLERANCE, arm_order_factor
 from vfbandits.core.inverse import InverseForm, add_outer
 from vfbandits.core.mask import deal_blockwise
 from vfbandits.core.root import RootForm
-from vfbandits.core.side_by_side import SideBySide
 
 compiled = kernels.load()
 needs_numba = pytest.mark.skipif(compiled is None, reason="numba (extra 'fast') is off or missing")
@@ -95,9 +95,9 @@ def test_masking_side_by_side_is_masking_one_by_one(widths, n):
     rng = np.random.default_rng(n)
     blocks = {f"p{j}": rng.standard_normal((n, width)) for j, width in enumerate(widths)}
     one_by_one = [s.mask(b) for s, b in zip(shares, blocks.values(), strict=True)]
-    together = SideBySide(shares)
+    together = BlockwiseMasker(shares)
     assert_allclose(together.mask(blocks), np.hstack(one_by_one), atol=1e-12)
-    assert repr(together) == f"SideBySide({len(widths)} shares)"
+    assert repr(together) == f"BlockwiseMasker({len(widths)} shares)"
 
 
 @needs_numba

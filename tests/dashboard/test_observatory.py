@@ -13,8 +13,8 @@ from invented_decisions import LINKS, heard, ranked, tell, traffic
 from numpy.testing import assert_allclose
 
 from vfbandits.campaign.observer import Reconfigured
-from vfbandits.dashboard.bucket import MOST_ARMS, Bucket, Moments, latency_step, quantile
-from vfbandits.dashboard.campaign import MOST_LAST, Campaign
+from vfbandits.dashboard.bucket import MAX_ARMS, Bucket, Moments, latency_step, quantile
+from vfbandits.dashboard.campaign import MAX_LAST, Campaign
 from vfbandits.dashboard.measure import interval, lift
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import DashboardView
@@ -64,7 +64,7 @@ def test_three_days_of_traffic_keep_a_few_hundred_buckets():
     gc.collect()
     kept = [one for one in gc.get_objects() if isinstance(one, Bucket)]
     assert len(kept) - before < 300
-    assert max(len(bucket.arms) for bucket in kept) <= MOST_ARMS
+    assert max(len(bucket.arms) for bucket in kept) <= MAX_ARMS
     assert sky.view("ads", minutes=1440).totals.decisions > 95 * 45
 
 
@@ -84,7 +84,7 @@ def test_only_the_last_decisions_and_estimates_are_kept():
     campaign = Campaign(most_estimates=1000)
     for i in range(1050):
         campaign.ranked([ranked(str(i), at=NOW)])
-    assert (len(campaign.last), len(campaign.estimates)) == (MOST_LAST, 1000)
+    assert (len(campaign.last), len(campaign.estimates)) == (MAX_LAST, 1000)
     assert [one.event_id for one in campaign.decisions()[:2]] == ["1049", "1048"]
     assert "49" not in campaign.estimates
     campaign.heard(heard("1000", 1.0, at=NOW))
@@ -114,10 +114,10 @@ def test_twelve_arms_are_named_and_the_shares_of_each_step_sum_to_one():
 
 
 def test_arms_beyond_those_that_a_bucket_names_count_as_others():
-    sky = watched(*(ranked(str(i), at=NOW, arm=str(i)) for i in range(MOST_ARMS + 40)))
+    sky = watched(*(ranked(str(i), at=NOW, arm=str(i)) for i in range(MAX_ARMS + 40)))
     told = sky.view("ads", minutes=5).arms
     assert told[-1].name is None
-    assert sum(arm.decisions for arm in told) == MOST_ARMS + 40
+    assert sum(arm.decisions for arm in told) == MAX_ARMS + 40
 
 
 @given(

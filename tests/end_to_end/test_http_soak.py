@@ -22,7 +22,7 @@ from http_world import HttpWorld
 MINUTES = float(os.environ.get("VFBANDITS_SOAK_MINUTES", "30"))
 EVERY_S = 2.0
 WARM_UP = 0.4  # share of the time
-MOST_GROWTH = 0.5  # megabytes a minute; 200 decisions a second that leave 50 bytes each are 0.6
+MAX_GROWTH = 0.5  # megabytes a minute; 200 decisions a second that leave 50 bytes each are 0.6
 CALLS_A_CONNECTION = 500
 # All of it is rewarded soon, so nothing may stay, however long a reward would be waited for.
 PATIENT = "[campaigns.default]\nreward_wait_s = 86400.0\n"
@@ -152,7 +152,7 @@ def test_memory_and_open_files_stay_flat_under_mixed_load(tmp_path):
     slope, _ = np.polyfit(steady[:, 0], steady[:, 1], 1)
     print(f"{rows[-1, 3]:.0f} calls, {slope:+.3f} MB a minute, {rows[0, 1]:.0f} MB at first, "
           f"{steady[0, 1]:.0f} when warm, {steady[-1, 1]:.0f} at last")  # fmt: skip
-    assert slope < MOST_GROWTH
+    assert slope < MAX_GROWTH
     n_files = steady[:, 2]
     assert (
         abs(np.median(n_files[: len(n_files) // 2]) - np.median(n_files[len(n_files) // 2 :])) <= 2

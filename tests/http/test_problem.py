@@ -16,7 +16,7 @@ from vfbandits import errors
 from vfbandits.client.schemas import Problem, RankRequest, RewardRequest
 from vfbandits.http import refusals
 from vfbandits.http.problems import (
-    LONGEST_DETAIL,
+    MAX_DETAIL_LENGTH,
     MEDIA_TYPE,
     headers_of,
     problem_of,
@@ -123,7 +123,7 @@ def test_a_response_has_the_media_type_the_status_and_the_headers():
 def test_any_sentence_can_be_sent(message, path):
     response = problem_response(problem_of(errors.ArmError(message), instance=path))
     problem = msgspec.json.decode(response.body, type=Problem)
-    assert len(problem.detail) <= LONGEST_DETAIL
+    assert len(problem.detail) <= MAX_DETAIL_LENGTH
     assert problem.instance == path
 
 

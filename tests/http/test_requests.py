@@ -318,7 +318,7 @@ def test_a_caller_that_hangs_up_meanwhile_leaves_its_decision_in_the_log(tmp_pat
 
 
 def test_a_swappable_app_waits_and_then_hands_on(tmp_path):
-    """Rankers and trainers listen before there is a model."""
+    """Replicas and trainers listen before there is a model."""
 
     async def run():
         server = Server(tmp_path)

@@ -1,4 +1,4 @@
-"""Rankers and trainers as processes on a real PostgreSQL, over mutual TLS, killed on the way."""
+"""Replicas and trainers as processes on a real PostgreSQL, over mutual TLS, killed on the way."""
 
 import asyncio
 import json

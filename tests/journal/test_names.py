@@ -7,20 +7,20 @@ from journals import ALL_KINDS, KEY, OUT_OF_MEMORY
 from vfbandits.campaign.events import Configured, Moved, Resized
 from vfbandits.journal.codec import Codec
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.lookup import Names, decision_of, sorted_out
+from vfbandits.journal.lookup import LookupHash, decision_of, sorted_out
 
 ids = st.integers() | st.text(st.characters(codec=None))
 
 
 @given(one=ids, other=ids)
 def test_two_ids_have_one_number_only_if_they_are_one(one, other):
-    names = Names(b"secret")
+    names = LookupHash(b"secret")
     assert (names.of(one) == names.of(other)) == (one == other)
     assert -(2**63) <= names.of(one) < 2**63
 
 
 def test_text_is_not_taken_for_a_number():
-    names = Names(b"secret")
+    names = LookupHash(b"secret")
     assert len({names.of(key) for key in (17, "17", "11", -17, "-17", 0x17)}) == 6
 
 
@@ -37,7 +37,7 @@ def test_the_number_depends_on_the_log_and_on_its_key():
 
 
 def test_the_numbers_of_events_are_those_of_their_decisions():
-    names = Names(b"secret")
+    names = LookupHash(b"secret")
     events = [*ALL_KINDS, *OUT_OF_MEMORY]
     for event, number in zip(events, names.of_events(events), strict=True):
         if isinstance(event, Moved | Configured | Resized):

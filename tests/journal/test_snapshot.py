@@ -246,7 +246,7 @@ PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) |
 )
 def test_json_in_pieces_is_json(value):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_module, "ITEMS_AT_ONCE", 3)
+        patch.setattr(snapshot_module, "ITEMS_PER_BATCH", 3)
         assert "".join(json_in_pieces(value)) == json.dumps(value)
 
 

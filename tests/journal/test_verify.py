@@ -19,7 +19,7 @@ from vfbandits.campaign.model import Model, fold
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.journal.codec import Codec
 from vfbandits.journal.recover import recover
-from vfbandits.journal.verify import MOST_PROBLEMS, verify
+from vfbandits.journal.verify import MAX_PROBLEMS, verify
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_too_much_damage_ends_the_reading(place):
     for position in range(10, 60):
         harm(place, position)
     found = check(place)
-    assert len(found.problems) == MOST_PROBLEMS
+    assert len(found.problems) == MAX_PROBLEMS
     assert found.problems[-1] == "and more: reading was given up"
     assert found.counts["Decided"] < 60
 

@@ -24,7 +24,7 @@ from vfbandits.protocol.instructions import (
     StoreShare,
 )
 from vfbandits.protocol.messages import (
-    MOST_BYTES,
+    MAX_BYTES,
     Abort,
     Answer,
     Ask,
@@ -245,7 +245,7 @@ def test_an_ask_is_answered_with_masked_rows_in_its_order(mode):
         ({"round": 1 << 63}, "numbers below 2^63"),
         ({"round": -1}, "numbers below 2^63"),
         ({"attempt": 1 << 64}, "numbers below 2^63"),
-        ({"users": ("ann",), "arms": (("a",) * (MOST_BYTES // 16 + 1),)}, "bytes, wanted"),
+        ({"users": ("ann",), "arms": (("a",) * (MAX_BYTES // 16 + 1),)}, "bytes, wanted"),
     ],
 )
 @pytest.mark.parametrize("mode", MODES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vfbandits.errors import ConfigError
 from vfbandits.protocol import roster as roster_module
-from vfbandits.protocol.roster import LONGEST_NAME, Member, Roster, Terms, is_name
+from vfbandits.protocol.roster import MAX_NAME_LENGTH, Member, Roster, Terms, is_name
 
 A, B, C = ("0" * 63 + digit for digit in "abc")
 SHOP = Member("shop", "active", certificate=A, width=2, sealing_key=A)
@@ -98,7 +98,7 @@ def test_a_roster_finds_its_members():
     [
         ({"name": "../bank"}, "a name has 1 to 64"),
         ({"name": ""}, "a name has 1 to 64"),
-        ({"name": "b" * (LONGEST_NAME + 1)}, "a name has 1 to 64"),
+        ({"name": "b" * (MAX_NAME_LENGTH + 1)}, "a name has 1 to 64"),
         ({"role": "generator"}, "the role of 'bank' must be one of"),
         ({"width": 0}, "passive 'bank' cannot have width 0"),
         ({"role": "application"}, "application 'bank' cannot have width 3"),

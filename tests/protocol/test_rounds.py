@@ -11,7 +11,7 @@ from worlds import MORE
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import LinkError, MaskError, WireError
-from vfbandits.protocol.messages import MOST_BYTES, Answer, Ask, Declined, Ping, Pong
+from vfbandits.protocol.messages import MAX_BYTES, Answer, Ask, Declined, Ping, Pong
 
 PLAIN = [mode for mode in MODES if mode[1] == "plain"]
 FIVE = {"shop": 3, "bank": 2, "news": 1, "post": 2, "rail": 1}
@@ -280,9 +280,9 @@ def test_a_round_that_cannot_be_is_refused_and_changes_nothing(users, arms, own,
 
 def test_a_round_that_no_message_could_answer_is_refused_before_anybody_is_blamed():
     federation = federation_of(("dense", "plain"))
-    n_arms = MOST_BYTES // (8 * 9) + 1
+    n_arms = MAX_BYTES // (8 * 9) + 1
     arms = tuple(str(arm) for arm in range(n_arms))
-    with pytest.raises(WireError, match=f"at most {MOST_BYTES} bytes, wanted {72 * n_arms}"):
+    with pytest.raises(WireError, match=f"at most {MAX_BYTES} bytes, wanted {72 * n_arms}"):
         federation.active.ask(("ann",), (arms,), PlainBlock(np.zeros((n_arms, 3))), 0.0)
     assert federation.active.n_open == 0
 

@@ -11,7 +11,7 @@ from worlds import MORE
 
 from vfbandits.core.pads import Stamp
 from vfbandits.protocol.messages import Answer, Ask, Declined, Welcome
-from vfbandits.protocol.rounds import MOST_ATTEMPTS
+from vfbandits.protocol.rounds import MAX_ATTEMPTS
 from vfbandits.protocol.rows import REAL, ask_digest
 
 FOUR = {"shop": 3, "bank": 2, "news": 1, "post": 2}
@@ -178,7 +178,7 @@ def test_attempts_come_to_an_end():
     federation.start("news")  # from its disk: it must not send this round again
     federation.run()
     federation.check(number, ("shop",))
-    assert len(federation.noted("next_attempt")) == MOST_ATTEMPTS - 1
+    assert len(federation.noted("next_attempt")) == MAX_ATTEMPTS - 1
     number = federation.ask()
     federation.run()
     federation.check(number, ("shop", *PASSIVE))

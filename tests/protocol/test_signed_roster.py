@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfbandits.errors import ConfigError, IdentityError
-from vfbandits.protocol.signed_roster import MOST_BYTES, TITLE, open_roster, sign_roster
+from vfbandits.protocol.signed_roster import MAX_BYTES, TITLE, open_roster, sign_roster
 
 KEY = generate_private_key(SECP256R1())
 ROSTER = dense_federation().roster
@@ -58,7 +58,7 @@ def test_garbage_is_refused(data, titled):
 
 def test_a_huge_file_is_refused_before_any_work():
     with pytest.raises(IdentityError, match="at most"):
-        open_roster(SIGNED + bytes(MOST_BYTES), KEY.public_key())
+        open_roster(SIGNED + bytes(MAX_BYTES), KEY.public_key())
 
 
 def test_a_signed_document_that_is_no_roster_says_so():

@@ -10,7 +10,7 @@ import vfbandits.serving.leader
 from vfbandits.campaign.query import Query
 
 N_EVENTS = 1_500
-MOST_BYTES = 80  # of each event, on average: some room for tidying up now and then
+MAX_BYTES = 80  # of each event, on average: some room for tidying up now and then
 
 
 async def visit(campaign, n_events):
@@ -39,4 +39,4 @@ async def measure():
 
 
 def test_an_event_that_has_its_reward_leaves_nothing_in_memory_however_long_the_wait():
-    assert asyncio.run(measure()) / N_EVENTS < MOST_BYTES
+    assert asyncio.run(measure()) / N_EVENTS < MAX_BYTES

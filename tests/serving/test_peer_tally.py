@@ -2,7 +2,7 @@
 
 import pytest
 
-from vfbandits.serving.peer_tally import MOST_OPEN, PeerTally
+from vfbandits.serving.peer_tally import MAX_OPEN, PeerTally
 
 
 def test_the_mean_follows_the_latest_answers():
@@ -26,9 +26,9 @@ def test_an_answer_that_nobody_asked_for_says_nothing_of_the_time():
 
 def test_rounds_that_are_never_answered_are_not_remembered_for_ever():
     tally = PeerTally()
-    for number in range(MOST_OPEN + 1):
+    for number in range(MAX_OPEN + 1):
         tally.asked(number, now=0.0)
     tally.answered(0, size=8, now=1.0)
     assert "latency_ms" not in tally.describe()
-    tally.answered(MOST_OPEN, size=8, now=1.0)
+    tally.answered(MAX_OPEN, size=8, now=1.0)
     assert tally.describe()["latency_ms"] == 1000.0

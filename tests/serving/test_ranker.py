@@ -1,4 +1,4 @@
-"""Rankers keep nothing: what they promise stands in the inbox, and the leader's log has it once."""
+"""Replicas keep nothing: what they promise is in the inbox, and the leader's journal has it once."""
 
 import asyncio
 import sqlite3

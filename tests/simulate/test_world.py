@@ -96,7 +96,7 @@ def test_a_longer_run_begins_with_the_shorter_one(short, seed):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_how_many_rounds_are_made_at_once_does_not_change_them(layout, monkeypatch):
     by_default = list(make(layout).rounds(30))
-    monkeypatch.setattr(world_module, "NUMBERS_AT_ONCE", 7 * 4 * 6)
+    monkeypatch.setattr(world_module, "NUMBERS_PER_BATCH", 7 * 4 * 6)
     for one, other in zip(by_default, make(layout).rounds(30), strict=True):
         assert_array_equal(one.contexts, other.contexts)
         assert_allclose(one.rewards, other.rewards, atol=1e-14)  # products may round otherwise

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfbandits.telemetry.counters import ANSWER_BUCKETS, GROUPS, STATUSES
-from vfbandits.telemetry.metrics import BROUGHT, METHODS, MOST_ROUTES, VALUED
+from vfbandits.telemetry.metrics import BROUGHT, MAX_ROUTES, METHODS, VALUED
 
 NAMES = st.sampled_from(["shop", "bank", "news"])
 DECISIONS = st.builds(
@@ -137,10 +137,10 @@ def test_every_label_is_one_of_a_few():
 
 def test_methods_and_routes_that_a_stranger_makes_up_become_other():
     metrics = make_metrics()
-    for n in range(MOST_ROUTES + 50):
+    for n in range(MAX_ROUTES + 50):
         metrics.http(f"/{n}", f"BREW{n}", 405, 0.001)
     got = [dict(labels) for name, labels in samples(metrics) if name == "vfb_http_requests_total"]
-    assert len(got) == MOST_ROUTES + 1
+    assert len(got) == MAX_ROUTES + 1
     assert {labels["method"] for labels in got} == {"other"}
     counted = value(metrics, "vfb_http_requests_total", route="other", method="other", status="405")
     assert counted == 50

@@ -223,7 +223,7 @@ def test_a_collector_that_is_away_neither_raises_nor_holds_up_a_request(monkeypa
 
 def test_a_collector_that_hangs_does_not_hold_up_the_end(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    monkeypatch.setattr("vfbandits.telemetry.otel.MOST_CLOSING_S", 0.2)
+    monkeypatch.setattr("vfbandits.telemetry.otel.MAX_CLOSING_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         tracer = otel_tracer(TracingSettings(f"http://127.0.0.1:{server.getsockname()[1]}"))
         rank(tracer)

@@ -10,8 +10,8 @@ from worlds import MORE
 from vfbandits.errors import WireError
 from vfbandits.protocol.messages import (
     DECLINES,
-    MOST_BYTES,
-    MOST_ROWS,
+    MAX_BYTES,
+    MAX_ROWS,
     Answer,
     Ask,
     Declined,
@@ -116,7 +116,7 @@ BAD_TO_ACTIVE = {
         answer_of(n_rows=2**16, n_columns=2**32 - 1, values=b""),
         "65536 rows of 4294967295 values",
     ),
-    "too many rows": (answer_of(n_rows=MOST_ROWS + 1, n_columns=0, values=b""), "n_rows is at"),
+    "too many rows": (answer_of(n_rows=MAX_ROWS + 1, n_columns=0, values=b""), "n_rows is at"),
     "more missing than rows": (answer_of(missing=3), "at most 2 rows can be missing, got 3"),
     "a huge round": (answer_of(round=2**63), "round is at most"),
     "a huge epoch": (answer_of(epoch=2**64 - 1), "epoch is at most"),
@@ -157,7 +157,7 @@ BAD_TO_PASSIVE = {
         "arms has at most 1024",
     ),
     "too many users": (
-        to_passive(ask=wire.Ask(users=[""] * (MOST_ROWS + 1))),
+        to_passive(ask=wire.Ask(users=[""] * (MAX_ROWS + 1))),
         "users has at most 1048576 items, got 1048577",
     ),
     "too many senders": (to_passive(prepare=wire.Prepare(senders=["a"] * 10_001)), "senders has"),
@@ -240,16 +240,16 @@ def test_an_answer_of_ours_whose_values_do_not_fit_its_shape_is_refused():
 
 
 def test_messages_have_a_largest_size_at_both_ends():
-    large = Prepare(1, 1, envelope=bytes(MOST_BYTES))
-    with pytest.raises(WireError, match=f"at most {MOST_BYTES} bytes, this one needs"):
+    large = Prepare(1, 1, envelope=bytes(MAX_BYTES))
+    with pytest.raises(WireError, match=f"at most {MAX_BYTES} bytes, this one needs"):
         encode(large)
-    with pytest.raises(WireError, match=f"at most {MOST_BYTES} bytes, got {MOST_BYTES + 1}"):
-        decode_to_passive(bytes(MOST_BYTES + 1))
+    with pytest.raises(WireError, match=f"at most {MAX_BYTES} bytes, got {MAX_BYTES + 1}"):
+        decode_to_passive(bytes(MAX_BYTES + 1))
     values = bytes(8 << 23)
     answer = wire.ToActive(
         answer=wire.Answer(digest=DIGEST, n_rows=1, n_columns=1 << 23, values=values)
     )
-    with pytest.raises(WireError, match=f"at most {MOST_BYTES} bytes"):
+    with pytest.raises(WireError, match=f"at most {MAX_BYTES} bytes"):
         decode_to_active(answer.SerializeToString())
 
 

@@ -18,7 +18,7 @@ from vfbandits.transport.rpc.application_codec import CHANGE, DECIDE, GATHER, RE
 from vfbandits.transport.rpc.checks import parse
 from vfbandits.transport.rpc.codec import decode_to_active, decode_to_passive, encode
 
-LONGEST_S = 1.0
+MAX_S = 1.0
 D = bytes(range(16))
 SEEDS = [
     encode(message)
@@ -130,7 +130,7 @@ def attack(data):
             message = codec.decode(data)
             if not any(isinstance(one, WireError) for one in getattr(message, "requests", ())):
                 assert shown(codec.decode(codec.encode(message))) == shown(message)
-    assert time.thread_time() - start < LONGEST_S
+    assert time.thread_time() - start < MAX_S
 
 
 def run(count, seed):

@@ -10,11 +10,11 @@ from networks import ACTIVE_NAME, files
 from structlog.testing import capture_logs
 
 from vfbandits.errors import ConfigError, HandshakeError, LinkError, WireError
-from vfbandits.protocol.messages import MOST_BYTES, Ping, Pong
+from vfbandits.protocol.messages import MAX_BYTES, Ping, Pong
 from vfbandits.transport.rpc.caller import JOIN
 from vfbandits.transport.rpc.client import RpcDialer
 from vfbandits.transport.rpc.codec import decode_to_passive, encode
-from vfbandits.transport.rpc.options import MOST_RECEIVED
+from vfbandits.transport.rpc.options import MAX_RECEIVED
 from vfbandits.transport.rpc.server import RpcListener
 
 SECRET = b"\x7a\xffa plain feature"
@@ -90,10 +90,10 @@ def test_a_message_over_the_limit_is_refused_by_the_codec_and_a_huge_one_by_grpc
         async with port(handler) as number, raw_stream(number) as stream:
             return await status_after(stream, bytes(size))
 
-    code, said = asyncio.run(test(MOST_BYTES + 1))
+    code, said = asyncio.run(test(MAX_BYTES + 1))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert f"at most {MOST_BYTES} bytes, got {MOST_BYTES + 1}" in said
-    code, said = asyncio.run(test(MOST_RECEIVED + 1))
+    assert f"at most {MAX_BYTES} bytes, got {MAX_BYTES + 1}" in said
+    code, said = asyncio.run(test(MAX_RECEIVED + 1))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in said
     assert ends == [WireError, LinkError]

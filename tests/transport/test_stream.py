@@ -6,7 +6,7 @@ from vfbandits.protocol.messages import Ping
 from vfbandits.transport.channel import Peer
 from vfbandits.transport.rpc.codec import decode_to_active, decode_to_passive
 from vfbandits.transport.rpc.stream import End, StreamLink
-from vfbandits.transport.rpc.waiting import MOST_MESSAGES
+from vfbandits.transport.rpc.waiting import MAX_MESSAGES
 
 
 class GatedStream:
@@ -29,7 +29,7 @@ def test_whoever_waited_for_room_is_written_too_though_the_writer_had_nothing_le
     async def main():
         stream = GatedStream()
         link = StreamLink(Peer("bank", "passive", ""), End(stream, decode_to_active))
-        numbers = range(3 * MOST_MESSAGES)
+        numbers = range(3 * MAX_MESSAGES)
         sending = asyncio.gather(*(link.send(Ping(number)) for number in numbers))
         await asyncio.sleep(0.01)
         assert not sending.done()

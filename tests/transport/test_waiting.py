@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from vfbandits.transport.rpc.waiting import MOST_MESSAGES, MOST_SIZE_BYTES, Waiting
+from vfbandits.transport.rpc.waiting import MAX_MESSAGES, MAX_SIZE_BYTES, Waiting
 
 
 async def soon(task):
@@ -13,7 +13,7 @@ async def soon(task):
 
 
 @pytest.mark.parametrize(
-    ("message", "most"), [(b"x", MOST_MESSAGES), (bytes(1 << 20), MOST_SIZE_BYTES >> 20)]
+    ("message", "most"), [(b"x", MAX_MESSAGES), (bytes(1 << 20), MAX_SIZE_BYTES >> 20)]
 )
 def test_whoever_puts_more_than_there_is_room_for_waits_until_some_is_taken(message, most):
     async def test():
@@ -34,7 +34,7 @@ def test_whoever_puts_more_than_there_is_room_for_waits_until_some_is_taken(mess
 def test_what_is_put_at_once_is_refused_when_there_is_no_room_and_after_the_end():
     async def test():
         waiting = Waiting()
-        assert all(waiting.put_at_once(b"x") for _ in range(MOST_MESSAGES))
+        assert all(waiting.put_at_once(b"x") for _ in range(MAX_MESSAGES))
         assert not waiting.put_at_once(b"x")
         await waiting.take()
         assert waiting.put_at_once(b"y")
@@ -48,7 +48,7 @@ def test_what_is_put_at_once_is_refused_when_there_is_no_room_and_after_the_end(
 def test_the_end_lets_all_go_that_wait_and_keeps_what_was_put():
     async def test():
         full, empty = Waiting(), Waiting()
-        for _ in range(MOST_MESSAGES):
+        for _ in range(MAX_MESSAGES):
             await full.put(b"x")
         putters = [asyncio.ensure_future(full.put(b"y")) for _ in range(3)]
         takers = [asyncio.ensure_future(empty.take()) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_the_end_lets_all_go_that_wait_and_keeps_what_was_put():
         empty.end()
         assert [await task for task in putters] == [False] * 3
         assert [await task for task in takers] == [None] * 3
-        assert [await full.take() for _ in range(MOST_MESSAGES + 1)] == [b"x"] * 64 + [None]
+        assert [await full.take() for _ in range(MAX_MESSAGES + 1)] == [b"x"] * 64 + [None]
 
     asyncio.run(test())
 
@@ -78,12 +78,12 @@ def test_a_taker_that_gives_up_at_the_last_moment_leaves_the_message_to_the_next
 def test_a_putter_that_gives_up_puts_nothing():
     async def test():
         waiting = Waiting()
-        for _ in range(MOST_MESSAGES):
+        for _ in range(MAX_MESSAGES):
             await waiting.put(b"x")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(waiting.put(b"y"), 0.01)
-        taken = [await waiting.take() for _ in range(MOST_MESSAGES)]
-        assert taken == [b"x"] * MOST_MESSAGES
+        taken = [await waiting.take() for _ in range(MAX_MESSAGES)]
+        assert taken == [b"x"] * MAX_MESSAGES
         waiting.end()
         assert await waiting.take() is None
 

@@ -25,7 +25,7 @@ from vfbandits.errors import LinkError, SettingError, SnapshotError, WireError
 from vfbandits.protocol.application import DecideReply, DecideRequest, RewardRequest
 from vfbandits.protocol.roster import Terms
 
-MOST_TRIAL = (1 << 32) - 1
+MAX_TRIAL = (1 << 32) - 1
 USUAL_ARMS = 10
 ANSWER_S = 30.0
 
@@ -119,7 +119,7 @@ class LiveReport:
 
 def draw_trial() -> int:
     """A number that no other run is likely to have taken."""
-    return 1 + secrets.randbelow(MOST_TRIAL)
+    return 1 + secrets.randbelow(MAX_TRIAL)
 
 
 async def live_parity(
@@ -133,8 +133,8 @@ async def live_parity(
     """Play ``rounds`` rounds of a trial through the federation and centrally."""
     whole(rounds, "rounds")
     number = draw_trial() if trial is None else trial
-    if not 1 <= number <= MOST_TRIAL:
-        raise SettingError(f"a trial's number is from 1 to {MOST_TRIAL}, got {number}")
+    if not 1 <= number <= MAX_TRIAL:
+        raise SettingError(f"a trial's number is from 1 to {MAX_TRIAL}, got {number}")
     served, terms = Served.of(await session.status()), session.roster.terms
     arms = _arms(served, terms, n_arms)
     world = TrialWorld(number, served.split, terms, n_arms=arms)

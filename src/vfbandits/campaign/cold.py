@@ -14,7 +14,7 @@ from vfbandits.core.arrays import Matrix
 from vfbandits.errors import SnapshotError
 
 CLOSED = float("nan")
-FEWEST_CLOSED = 1_024
+MIN_CLOSED = 1_024
 
 
 class Cold:
@@ -80,7 +80,7 @@ class Cold:
             self._dues[place] = CLOSED
             self._n_closed += 1
             self._set_aside.discard(position)
-            if self._n_closed > max(FEWEST_CLOSED, len(self)):
+            if self._n_closed > max(MIN_CLOSED, len(self)):
                 self._tidy()
 
     def set_aside(self, position: int) -> None:

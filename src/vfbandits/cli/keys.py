@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vfbandits.http.access.key_file import KeyRecord
 
-MOST_DAYS = 36_500
+MAX_DAYS = 36_500
 
 keys_app = typer.Typer(
     name="keys",
@@ -100,8 +100,8 @@ keys_app.command()(in_one_line(revoke))
 def _end(days: int | None) -> datetime | None:
     if days is None:
         return None
-    if not 1 <= days <= MOST_DAYS:
-        raise SettingError(f"--days must be between 1 and {MOST_DAYS}, got {days}")
+    if not 1 <= days <= MAX_DAYS:
+        raise SettingError(f"--days must be between 1 and {MAX_DAYS}, got {days}")
     return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
 
 

@@ -253,8 +253,8 @@ def _reward(value: float) -> float:
 
 def _segment(name: str) -> str:
     """A name as one segment of a path, whatever is in it."""
-    if not 1 <= len(name) <= schemas.LONGEST_ID:
-        raise WireError(f"an id has 1 to {schemas.LONGEST_ID} characters, got {len(name)}")
+    if not 1 <= len(name) <= schemas.MAX_ID_LENGTH:
+        raise WireError(f"an id has 1 to {schemas.MAX_ID_LENGTH} characters, got {len(name)}")
     try:
         # Dots too: "." and ".." would be steps within the path.
         return quote(name, safe="").replace(".", "%2E")

@@ -15,7 +15,7 @@ import httpx2
 from vfbandits.client.calls import ApiUnreachable, Call
 
 FIRST_PAUSE_S: Final = 0.05
-LONGEST_PAUSE_S: Final = 2.0
+MAX_PAUSE_S: Final = 2.0
 # The server did nothing, and says so.
 _REFUSED_FOR_NOW: Final = frozenset({429, 503})
 # Somebody in between did not get an answer: it may have been done.
@@ -63,7 +63,7 @@ class Tries:
         if self._retries is not None and self._n_failed >= self._retries:
             return None
         left_s = self._end - time.monotonic()
-        longest_s = min(FIRST_PAUSE_S * 2.0**self._n_failed, LONGEST_PAUSE_S)
+        longest_s = min(FIRST_PAUSE_S * 2.0**self._n_failed, MAX_PAUSE_S)
         # All who were turned away at once must not come back at once.
         jitter_s = longest_s * _random.uniform(0.5, 1.0)
         # The last tries come closer together, so that the time is used up; none if it is over.

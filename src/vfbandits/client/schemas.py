@@ -5,10 +5,10 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-MOST_ARMS = 10_000
-MOST_AT_ONCE = 1_000
-LONGEST_ID = 256
-MOST_FEATURES = 100_000
+MAX_ARMS = 10_000
+BATCH_SIZE = 1_000
+MAX_ID_LENGTH = 256
+MAX_FEATURES = 100_000
 
 Mode: TypeAlias = Literal["learn", "shadow", "frozen"]
 Aggregation: TypeAlias = Literal["earliest", "sum"]
@@ -16,10 +16,10 @@ Group: TypeAlias = Literal["policy", "holdback", "shadow"]
 # No control characters: ids stand in addresses and logs.
 Id: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=LONGEST_ID, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),
+    Meta(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),
 ]
 Number: TypeAlias = Annotated[float, Meta(ge=-1e100, le=1e100)]
-Features: TypeAlias = Annotated[list[Number], Meta(max_length=MOST_FEATURES)]
+Features: TypeAlias = Annotated[list[Number], Meta(max_length=MAX_FEATURES)]
 
 
 class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,9 +55,9 @@ class RankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     user: Id
-    arms: Annotated[list[Id | Arm], Meta(min_length=1, max_length=MOST_ARMS)]
+    arms: Annotated[list[Id | Arm], Meta(min_length=1, max_length=MAX_ARMS)]
     event_id: Id | None = None
-    exclude: Annotated[list[Id], Meta(max_length=MOST_ARMS)] = []
+    exclude: Annotated[list[Id], Meta(max_length=MAX_ARMS)] = []
     baseline: Id | None = None
     features: Features | None = None
     activate: bool = True
@@ -112,7 +112,7 @@ class RewardRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How it went.  ``reward_id`` tells one reward of an event from another."""
 
     value: Number
-    reward_id: Annotated[str, Meta(max_length=LONGEST_ID)] = ""
+    reward_id: Annotated[str, Meta(max_length=MAX_ID_LENGTH)] = ""
 
 
 RewardStatus: TypeAlias = Literal[
@@ -266,7 +266,7 @@ class CampaignsResponse(msgspec.Struct, frozen=True):
 class BatchRankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Several rank requests in one."""
 
-    requests: Annotated[list[RankRequest], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+    requests: Annotated[list[RankRequest], Meta(min_length=1, max_length=BATCH_SIZE)]
 
 
 class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,13 +274,13 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     event_id: Id
     value: Number
-    reward_id: Annotated[str, Meta(max_length=LONGEST_ID)] = ""
+    reward_id: Annotated[str, Meta(max_length=MAX_ID_LENGTH)] = ""
 
 
 class BatchRewardRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Several rewards in one."""
 
-    rewards: Annotated[list[EventReward], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+    rewards: Annotated[list[EventReward], Meta(min_length=1, max_length=BATCH_SIZE)]
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,7 +25,7 @@ ArmId: TypeAlias = int | str
 DecisionId: TypeAlias = int | str
 
 TIE_TOLERANCE = 1e-9
-_ENTRIES_AT_ONCE = 1_000_000
+_ENTRIES_PER_BATCH = 1_000_000
 
 
 def first_best(scores: Vector, magnitude: float) -> int:
@@ -124,7 +124,7 @@ class Propensity:
         wins[self._best] = 1.0
         left = law.n_draws
         while left:
-            count = min(left, max(1, _ENTRIES_AT_ONCE // n_arms))
+            count = min(left, max(1, _ENTRIES_PER_BATCH // n_arms))
             winners = _first_best_rows(law.draw_scores(rng, count), self._magnitude)
             wins += np.bincount(winners, minlength=n_arms)
             left -= count

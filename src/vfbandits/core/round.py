@@ -23,6 +23,7 @@ from scipy.linalg import block_diag
 from vfbandits.core.aggregate import add_blocks, place_blocks
 from vfbandits.core.arrays import Matrix, PlainBlock
 from vfbandits.core.bandit import Bandit
+from vfbandits.core.blockwise import BlockwiseMasker
 from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
@@ -31,9 +32,8 @@ from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
-from vfbandits.core.secure_sum import FEWEST_SENDERS, Blinder, add_blinded
+from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
-from vfbandits.core.side_by_side import SideBySide
 from vfbandits.core.snapshot import Snapshot, stored
 from vfbandits.errors import ContextError, SecureSumError, SettingError
 
@@ -240,7 +240,9 @@ class Federation:
 
     def _take(self, shares: dict[str, MaskShare]) -> None:
         self._shares = shares
-        self._side_by_side = SideBySide(list(shares.values())) if self.mask == "blockwise" else None
+        self._blockwise = (
+            BlockwiseMasker(list(shares.values())) if self.mask == "blockwise" else None
+        )
 
     def _change(self, split: Split, before: Matrix) -> None:
         """New participants need new masks; ``before`` is the mask that the state is behind."""
@@ -253,13 +255,13 @@ class Federation:
         self, blocks: Mapping[str, ArrayLike], *, ndim: int
     ) -> tuple[Matrix, tuple[str, ...]]:
         came = self.split.check(blocks, ndim=ndim)
-        if self.aggregation == "secure" and len(came) <= FEWEST_SENDERS:
+        if self.aggregation == "secure" and len(came) <= MIN_SENDERS:
             # One passive participant alone would be seen as it is: it is left out from the start.
             came = {self.split.active: came[self.split.active]}
         blocks_of_rows = came if ndim == 2 else _as_rows(came)
         names = self.split.names
-        if self._side_by_side is not None and len(came) == len(names):
-            rows = self._side_by_side.mask(blocks_of_rows)
+        if self._blockwise is not None and len(came) == len(names):
+            rows = self._blockwise.mask(blocks_of_rows)
         else:
             names = tuple(came)
             try:
@@ -351,7 +353,7 @@ def refuse_combination(mask: str, aggregation: str, split: Split) -> None:
             "secure aggregation needs mask='dense': blockwise blocks stand side by side, so the "
             "active participant sees each of them and there is no sum to hide in"
         )
-    if len(split.passive) < FEWEST_SENDERS:
+    if len(split.passive) < MIN_SENDERS:
         raise SettingError(
             "secure aggregation needs at least two passive participants, got one: the active "
             "participant would subtract its own part and see the other"

@@ -23,7 +23,7 @@ from vfbandits.core.fixed_point import FixedPoint, Ring
 from vfbandits.core.pads import PURPOSE_SIZE, PairKey, Stamp, agree
 from vfbandits.errors import SecureSumError
 
-FEWEST_SENDERS = 2
+MIN_SENDERS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class Blinder:
         return message
 
     def _refuse(self, names: tuple[str, ...]) -> None:
-        if len(set(names)) < FEWEST_SENDERS or self.name not in names:
+        if len(set(names)) < MIN_SENDERS or self.name not in names:
             raise SecureSumError(
                 f"a secure sum needs {self.name!r} and at least one more sender, got {names}: "
                 "a single message would be seen as it is"

@@ -14,7 +14,7 @@ from vfbandits.errors import SnapshotError
 
 AnyArray: TypeAlias = NDArray[np.float64]
 
-ROWS_AT_ONCE = 1_000
+ROWS_PER_BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def stacked(rows: list[AnyArray]) -> AnyArray:
            [1., 1.]])
     """
     whole = np.empty((len(rows), len(rows[0])))
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        some = rows[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(rows), ROWS_PER_BATCH):
+        some = rows[start : start + ROWS_PER_BATCH]
         np.concatenate(some, out=whole[start : start + len(some)].reshape(-1))
     return whole
 

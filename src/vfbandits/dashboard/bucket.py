@@ -7,7 +7,7 @@ from typing import TypeVar
 from vfbandits.campaign.observer import Heard, Ranked
 
 # A bucket names so many arms; what others are shown for is counted without a name.
-MOST_ARMS = 64
+MAX_ARMS = 64
 # A reward counts once for its event: when it is settled, or when a frozen model passes it by.
 SETTLED = frozenset({"learnt", "default", "summed", "logged"})
 
@@ -121,7 +121,7 @@ class Bucket:
             arm, baseline, group = one.arm, one.baseline, one.group
             if arm in arms:
                 arms[arm] += 1
-            elif len(arms) < MOST_ARMS:
+            elif len(arms) < MAX_ARMS:
                 arms[arm] = 1
             if group not in groups:
                 groups[group] = Tally()
@@ -166,7 +166,7 @@ class Bucket:
 
     def merge(self, other: "Bucket") -> None:
         """Add another's counts; its norm too, if it is the later one."""
-        _add(self.arms, other.arms, most=MOST_ARMS)
+        _add(self.arms, other.arms, most=MAX_ARMS)
         _add(self.latencies, other.latencies)
         _add(self.statuses, other.statuses)
         for group, theirs in other.groups.items():

@@ -8,7 +8,7 @@ from vfbandits.dashboard.bucket import Bucket, quantile
 from vfbandits.dashboard.series import Series
 from vfbandits.dashboard.view import ArmSeries, Drift, Participant, Totals
 
-MOST_NAMED = 12
+MAX_NAMED = 12
 _CALM_S = 15.0
 
 Links: TypeAlias = Mapping[str, Mapping[str, object]]
@@ -66,7 +66,7 @@ def milliseconds(bucket: Bucket, share: float) -> float | None:
 
 def arms(total: Bucket, steps: Sequence[Bucket]) -> list[ArmSeries]:
     """The arms that were shown most, most first; then the others together, if there are any."""
-    most = sorted(total.arms, key=lambda arm: (-total.arms[arm], arm))[:MOST_NAMED]
+    most = sorted(total.arms, key=lambda arm: (-total.arms[arm], arm))[:MAX_NAMED]
     counts = [step.decisions for step in steps]
     named = [
         ArmSeries(

@@ -12,8 +12,8 @@ from vfbandits.dashboard.replay import Replay
 from vfbandits.dashboard.series import Series
 from vfbandits.dashboard.view import LastDecision, Mark
 
-MOST_LAST = 200
-MOST_ESTIMATES = 100_000
+MAX_LAST = 200
+MAX_ESTIMATES = 100_000
 # These say nothing new of their event.
 _NO_NEWS = frozenset({"repeated", "ignored"})
 
@@ -37,7 +37,7 @@ class Campaign:
     {'learnt': 1}
     """
 
-    def __init__(self, *, most_estimates: int = MOST_ESTIMATES) -> None:
+    def __init__(self, *, most_estimates: int = MAX_ESTIMATES) -> None:
         self._most_estimates = most_estimates
         self.series = Series()
         self.last: OrderedDict[str, Remembered] = OrderedDict()
@@ -55,7 +55,7 @@ class Campaign:
             last[one.event_id] = Remembered(one)
             if math.isfinite(one.estimate):
                 estimates[one.event_id] = one.estimate
-        while len(last) > MOST_LAST:
+        while len(last) > MAX_LAST:
             last.popitem(last=False)
         while len(estimates) > self._most_estimates:
             estimates.popitem(last=False)

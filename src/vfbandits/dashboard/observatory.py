@@ -14,7 +14,7 @@ from vfbandits.dashboard.series import step_of
 from vfbandits.dashboard.view import DashboardView, Facts, Mark
 from vfbandits.errors import SettingError
 
-MOST_MINUTES = 24 * 60
+MAX_MINUTES = 24 * 60
 
 
 class Observatory:
@@ -117,8 +117,8 @@ class Observatory:
         Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
         a frozen model.  Their intervals are the normal approximation of the mean at 95 %.
         """
-        if not 1 <= minutes <= MOST_MINUTES:
-            raise SettingError(f"minutes are 1 to {MOST_MINUTES}, got {minutes}")
+        if not 1 <= minutes <= MAX_MINUTES:
+            raise SettingError(f"minutes are 1 to {MAX_MINUTES}, got {minutes}")
         name = campaign or next(iter(self._campaigns), "")
         if name and name not in self._campaigns:
             raise SettingError(f"a campaign is one of {self.campaigns}, got {name!r}")

@@ -16,7 +16,7 @@ from vfbandits.errors import SettingError
 from vfbandits.evaluate.terms import Terms, influences, standard_errors, values
 
 METHODS = ("percentile", "bca", "studentised")
-_ENTRIES_AT_ONCE = 500_000
+_ENTRIES_PER_BATCH = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Bootstrap:
     def _resample(self, columns: Matrix, rng: np.random.Generator) -> tuple[Vector, Vector]:
         n = len(columns)
         estimates, errors = np.empty(self.n_resamples), np.zeros(self.n_resamples)
-        at_once = max(1, _ENTRIES_AT_ONCE // n)
+        at_once = max(1, _ENTRIES_PER_BATCH // n)
         for start in range(0, self.n_resamples, at_once):
             part = slice(start, min(start + at_once, self.n_resamples))
             drawn = columns[rng.integers(n, size=(part.stop - start, n))]

@@ -54,7 +54,7 @@ from vfbandits.journal.base import JournalReader
 if TYPE_CHECKING:
     import polars as pl
 
-ROWS_AT_ONCE = 20_000
+ROWS_PER_BATCH = 20_000
 USABLE = "x_"  # begins the names of columns that ``vfb evaluate`` takes for contexts
 
 
@@ -161,14 +161,14 @@ class _Frames:
     def __iter__(self) -> "Iterator[pl.DataFrame]":
         """Data frames, at least one: it may be empty."""
         rows = self._wanted()
-        some = list(islice(rows, ROWS_AT_ONCE))
+        some = list(islice(rows, ROWS_PER_BATCH))
         while some or not self.n_rows:
             self.n_rows += len(some)
             self.n_without_probability += sum(event.probability is None for _, event in some)
             yield self._frame(some)
             if not some:
                 return
-            some = list(islice(rows, ROWS_AT_ONCE))
+            some = list(islice(rows, ROWS_PER_BATCH))
 
     def _wanted(self) -> Iterator[tuple[int, Decided]]:
         for position, event in _events(self._reader, self._index.last):

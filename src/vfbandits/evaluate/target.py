@@ -13,7 +13,7 @@ from vfbandits.errors import SettingError
 from vfbandits.evaluate.log import LoggedBandit
 from vfbandits.evaluate.player import Agent, LogPlayer
 
-ROUNDS_AT_ONCE = 256
+ROUNDS_PER_BATCH = 256
 
 
 def split_log(log: LoggedBandit, *, train_share: float) -> tuple[LoggedBandit | None, LoggedBandit]:
@@ -41,8 +41,8 @@ def target_probabilities(agent: Agent, log: LoggedBandit) -> Matrix:
     """
     player = LogPlayer(agent, log)
     rows = np.empty((len(log), log.n_arms))
-    for start in range(0, len(log), ROUNDS_AT_ONCE):
-        rounds = slice(start, min(start + ROUNDS_AT_ONCE, len(log)))
+    for start in range(0, len(log), ROUNDS_PER_BATCH):
+        rounds = slice(start, min(start + ROUNDS_PER_BATCH, len(log)))
         decisions = player.decide_many(rounds)
         rows[rounds] = [decision.propensity.probabilities() for decision in decisions]
         for decision in decisions:

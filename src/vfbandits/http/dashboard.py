@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from vfbandits.dashboard.observatory import MOST_MINUTES, Observatory
+from vfbandits.dashboard.observatory import MAX_MINUTES, Observatory
 from vfbandits.errors import SettingError
 from vfbandits.http.refusals import NotFound
 
@@ -77,7 +77,7 @@ def _data(observatory: Observatory, request: Request) -> Response:
 def _minutes(text: str) -> int:
     """Read a number of minutes."""
     if not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise SettingError(f"minutes are 1 to {MOST_MINUTES}, got {text[:20]!r}")
+        raise SettingError(f"minutes are 1 to {MAX_MINUTES}, got {text[:20]!r}")
     return int(text)
 
 

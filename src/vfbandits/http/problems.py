@@ -28,7 +28,7 @@ from vfbandits.errors import (
 from vfbandits.http.refusals import Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
-LONGEST_DETAIL: Final = 1_000
+MAX_DETAIL_LENGTH: Final = 1_000
 _TYPES: Final = "/problems/"
 
 
@@ -130,4 +130,4 @@ def _of_status(status: int) -> Problem:
 
 def _text(sentence: str) -> str:
     """A sentence that JSON can hold, and not too long."""
-    return sentence[:LONGEST_DETAIL].encode(errors="replace").decode()
+    return sentence[:MAX_DETAIL_LENGTH].encode(errors="replace").decode()

@@ -16,7 +16,7 @@ from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers, ModelFacts
 from vfbandits.http.serve import EVENTS_REPLAYED, facts_of, model_gauges, require_read
 from vfbandits.serving.replica import Replica
-from vfbandits.serving.replicas import Rankers, open_rankers
+from vfbandits.serving.replicas import Replicas, open_replicas
 from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.http import HttpSettings
 from vfbandits.settings.services import ActiveSettings
@@ -67,12 +67,12 @@ async def _open(
     log: Logger,
     stopping: "asyncio.Task[None]",
     supervisor: Supervisor,
-) -> Rankers | None:
+) -> Replicas | None:
     """Wait until some trainer has made the logs; None if we are to stop before."""
     told = ""
     while not stopping.done():
         try:
-            return await open_rankers(settings, address=address, supervisor=supervisor)
+            return await open_replicas(settings, address=address, supervisor=supervisor)
         except JournalError as error:
             if str(error) != told:
                 told = str(error)
@@ -81,8 +81,8 @@ async def _open(
     return None
 
 
-async def _app(rankers: Rankers, http: HttpSettings, counts: ConnectionCounts) -> Guard:
-    metrics, sky = Metrics(_readings(rankers, counts)), await _observatory(rankers)
+async def _app(rankers: Replicas, http: HttpSettings, counts: ConnectionCounts) -> Guard:
+    metrics, dashboard = Metrics(_readings(rankers, counts)), await _observatory(rankers)
     for ranker in rankers:
         ranker.observe([metrics])
     limits = limits_of(http)
@@ -91,14 +91,14 @@ async def _app(rankers: Rankers, http: HttpSettings, counts: ConnectionCounts) -
         return facts_of(rankers.roster.terms, rankers.leader.participants())
 
     handlers = Handlers(rankers, model_facts=facts, limits=limits)
-    pages = dashboard_routes(sky, require=require_read)
+    pages = dashboard_routes(dashboard, require=require_read)
     app = build_app(handlers, Parts(metrics, NoTracer(), pages))
     return guarded(app, http, limits, public=PUBLIC | PAGE.keys())
 
 
-async def _observatory(rankers: Rankers) -> Observatory:
+async def _observatory(rankers: Replicas) -> Observatory:
     """What the page shows: all decisions of each campaign, as the journal has them."""
-    sky = Observatory(
+    dashboard = Observatory(
         rankers.roster.federation,
         rankers.names,
         participants=rankers.leader.participants,
@@ -108,12 +108,12 @@ async def _observatory(rankers: Rankers) -> Observatory:
         link_changes=rankers.leader.link_changes,
     )
     for ranker in rankers:
-        sky.replay(ranker.name, await ranker.tail.read_end(EVENTS_REPLAYED))
-        ranker.tail.on_events = partial(sky.replay, ranker.name)
-    return sky
+        dashboard.replay(ranker.name, await ranker.tail.read_end(EVENTS_REPLAYED))
+        ranker.tail.on_events = partial(dashboard.replay, ranker.name)
+    return dashboard
 
 
-def _facts(rankers: Rankers, name: str) -> Facts:
+def _facts(rankers: Replicas, name: str) -> Facts:
     ranker, roster = rankers[name], rankers.roster
     return Facts(
         process="ranker",
@@ -128,7 +128,7 @@ def _facts(rankers: Rankers, name: str) -> Facts:
     )
 
 
-def _readings(rankers: Rankers, counts: ConnectionCounts) -> Readings:
+def _readings(rankers: Replicas, counts: ConnectionCounts) -> Readings:
     return Readings(
         lambda: [_gauges(ranker) for ranker in rankers],
         lambda: [

@@ -14,7 +14,7 @@ from vfbandits.http.access.caller import CALLER, Caller
 from vfbandits.http.problems import headers_of, problem_of, problem_response
 from vfbandits.http.refusals import Refusal
 
-LONGEST_PATH: Final = 200
+MAX_PATH_LENGTH: Final = 200
 CLIENT_CLOSED: Final = 499  # as nginx calls a client that hung up before its answer
 
 _log = structlog.get_logger(__name__)
@@ -73,6 +73,6 @@ def address_of(scope: Scope) -> str:
 
 def _facts(scope: Scope) -> dict[str, str]:
     """Where and who.  Not the query: people put keys there."""
-    facts = {"path": str(scope.get("path", ""))[:LONGEST_PATH], "address": address_of(scope)}
+    facts = {"path": str(scope.get("path", ""))[:MAX_PATH_LENGTH], "address": address_of(scope)}
     caller = scope.get(CALLER)
     return {**facts, "caller": caller.name} if isinstance(caller, Caller) else facts

@@ -24,7 +24,7 @@ from vfbandits.journal.inbox.open import open_inbox
 from vfbandits.journal.open import is_database
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.build import Active, build_active, listener_of, open_campaigns
-from vfbandits.serving.consumer import Consumer, Hearers
+from vfbandits.serving.consumer import Consumer, ConsumerCallbacks
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.served import Served
 from vfbandits.serving.warm_up import warm_up_all
@@ -118,11 +118,11 @@ class ServedActive:
         for campaign in self.campaigns:
             open_one = partial(open_inbox, target, name=campaign.name, key=key)
             inbox = await asyncio.to_thread(open_one)
-            hearers = Hearers(self._entered, self._refused, self._failed)
+            callbacks = ConsumerCallbacks(self._entered, self._refused, self._failed)
             consumer = Consumer(
                 campaign,
                 inbox,
-                hearers,
+                callbacks,
                 is_in_use=self._has_rankers,
                 supervisor=self.service.supervisor,
             )
@@ -133,7 +133,7 @@ class ServedActive:
         return self.service.counts["gathered"] > 0
 
     def _entered(self, campaign: str, events: Sequence[Decided]) -> None:
-        self._sky.entered(campaign, events)
+        self._dashboard.entered(campaign, events)
 
     def _refused(self, campaign: str, reason: str) -> None:
         self._log.error("arrival_refused", campaign=campaign, reason=reason)
@@ -143,7 +143,7 @@ class ServedActive:
 
     async def _app(self) -> Guard:
         campaigns, service = self.campaigns, self.service
-        self._sky = sky = Observatory(
+        self._dashboard = dashboard = Observatory(
             service.role.roster.federation,
             campaigns.names,
             participants=service.participants,
@@ -153,10 +153,10 @@ class ServedActive:
             link_changes=service.presence.changes,
         )
         for campaign in campaigns:
-            sky.replay(campaign.name, await campaign.durable.read_end(EVENTS_REPLAYED))
+            dashboard.replay(campaign.name, await campaign.durable.read_end(EVENTS_REPLAYED))
         metrics = Metrics(self._readings())
         for campaign in campaigns:
-            campaign.observe((metrics, sky))
+            campaign.observe((metrics, dashboard))
         limits = limits_of(self._http)
         handlers = Handlers(
             campaigns,
@@ -165,7 +165,7 @@ class ServedActive:
             decides=self._front is None,
             problems=self.problems,
         )
-        pages = dashboard_routes(sky, require=require_read)
+        pages = dashboard_routes(dashboard, require=require_read)
         app = build_app(handlers, Parts(metrics, self._tracer, pages))
         return guarded(app, self._http, limits, public=PUBLIC | PAGE.keys())
 

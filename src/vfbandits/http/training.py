@@ -25,7 +25,7 @@ from vfbandits.transport.event_loop import signalled
 
 STANDING_BY = "standing by"
 LOOK_EVERY_S = 0.1
-MOST_FAILURES = 30
+MAX_FAILURES = 30
 PAUSE_S = 0.5
 
 
@@ -184,7 +184,7 @@ class Trainer:
 
     async def _fail(self, event: str, error: ConfigError | JournalError) -> None:
         self._n_failures += 1
-        if self._n_failures >= MOST_FAILURES:
+        if self._n_failures >= MAX_FAILURES:
             raise error
         self._tell(event, str(error))
         await self._pause(PAUSE_S)

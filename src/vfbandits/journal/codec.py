@@ -31,7 +31,7 @@ from vfbandits.campaign.events import Event
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, RecordError, SnapshotError
 from vfbandits.journal.crypto import KEY_BYTES, JournalKey
-from vfbandits.journal.lookup import Names
+from vfbandits.journal.lookup import LookupHash
 from vfbandits.journal.record import decode, is_whole
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 
@@ -45,7 +45,7 @@ _POSITION = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _MAGIC = b"VFBSEAL1"
 _PIECE = 64 << 20
-_MOST_CIPHERS = 1_000
+_MAX_CIPHERS = 1_000
 
 
 class Codec:
@@ -60,7 +60,7 @@ class Codec:
         self._salt = os.urandom(_SALT_BYTES)
         self._sealed_to = 0
         self._ciphers: dict[bytes, AESGCM] = {}
-        self.names = Names(
+        self.names = LookupHash(
             blake2b(identity, digest_size=KEY_BYTES).digest()
             if key is None
             else key.name_secret(identity)
@@ -160,7 +160,7 @@ class Codec:
             raise JournalError("the log is not encrypted")
         cipher = self._ciphers.get(salt)
         if cipher is None:
-            if len(self._ciphers) >= _MOST_CIPHERS:
+            if len(self._ciphers) >= _MAX_CIPHERS:
                 self._ciphers.clear()
             cipher = self._ciphers[salt] = self._key.cipher(self._identity, salt)
         return cipher

@@ -25,10 +25,10 @@ _NUMBER = struct.Struct("<q")
 _OF_NO_DECISION = (Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized)
 
 
-class Names:
+class LookupHash:
     """The numbers of one log.
 
-    >>> names = Names(b"of this log")
+    >>> names = LookupHash(b"of this log")
     >>> names.of("17") == names.of("17"), names.of("17") == names.of(17)
     (True, False)
     """

@@ -10,7 +10,7 @@ from vfbandits.journal.base import refuse_compacted
 from vfbandits.journal.codec import Codec
 from vfbandits.journal.lookup import sorted_out
 
-ROWS_AT_ONCE = 1_000
+ROWS_PER_BATCH = 1_000
 
 Row: TypeAlias = tuple[int, object]
 NamedRow: TypeAlias = tuple[int, object, object]

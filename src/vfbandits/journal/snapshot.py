@@ -32,7 +32,7 @@ from vfbandits.versions import refuse_unknown_version, upcast
 FORMAT = "vfbandits snapshot"
 VERSION = 1
 UPCASTERS: dict[int, Callable[[Snapshot], Snapshot]] = {}
-ITEMS_AT_ONCE = 1_000
+ITEMS_PER_BATCH = 1_000
 _HEADER = "header.json"
 _FOLDER = "arrays/"
 _CHECKSUM = struct.Struct("<I")
@@ -126,10 +126,10 @@ def json_in_pieces(value: object) -> Iterator[str]:
             yield f"{', ' if place else '{'}{json.dumps(key)}: "
             yield from json_in_pieces(inner)
         yield "}" if value else "{}"
-    elif isinstance(value, list) and len(value) > ITEMS_AT_ONCE:
-        for start in range(0, len(value), ITEMS_AT_ONCE):
+    elif isinstance(value, list) and len(value) > ITEMS_PER_BATCH:
+        for start in range(0, len(value), ITEMS_PER_BATCH):
             yield ", " if start else "["
-            yield json.dumps(value[start : start + ITEMS_AT_ONCE])[1:-1]
+            yield json.dumps(value[start : start + ITEMS_PER_BATCH])[1:-1]
         yield "]"
     else:
         yield json.dumps(value)

@@ -16,7 +16,7 @@ from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
 from vfbandits.journal.base import JournalReader
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 _MAY_CHANGE = ("policy", "rng")
 
 
@@ -39,7 +39,7 @@ class Verification:
     n_open
         Decisions that wait for a reward at the end; None if the fold did not get there.
     problems
-        What is wrong, one sentence each, at most ``MOST_PROBLEMS``.
+        What is wrong, one sentence each, at most ``MAX_PROBLEMS``.
     """
 
     last: int
@@ -102,8 +102,8 @@ class _Check:
             on_step(position)
         at_end = self.model is not None and self.model.position == last
         n_open = self.model.n_pending if self.model and at_end else None
-        if len(self.problems) >= MOST_PROBLEMS:
-            self.problems[MOST_PROBLEMS - 1 :] = ["and more: reading was given up"]
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.problems[MAX_PROBLEMS - 1 :] = ["and more: reading was given up"]
         return Verification(
             last=last,
             compacted_to=compacted_to,
@@ -184,7 +184,7 @@ def _walk(
     read: Callable[[int], Iterator[tuple[int, Event]]], after: int, last: int, problems: list[str]
 ) -> Iterator[tuple[int, Event | None]]:
     """Events behind ``after`` and up to ``last``; None where a record is damaged or missing."""
-    while after < last and len(problems) < MOST_PROBLEMS:
+    while after < last and len(problems) < MAX_PROBLEMS:
         try:
             for position, event in read(after):
                 if position > last:

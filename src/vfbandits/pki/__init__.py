@@ -36,7 +36,7 @@ from vfbandits.pki.request import Keys, create_request
 from vfbandits.pki.show import Facts, describe
 from vfbandits.protocol.identity import AUTHORITY, Subject, authority_of, key_digest, subject_of
 from vfbandits.protocol.roster import Roster
-from vfbandits.protocol.signed_roster import MOST_BYTES, open_roster
+from vfbandits.protocol.signed_roster import MAX_BYTES, open_roster
 
 __all__ = [
     "Approval",
@@ -116,7 +116,7 @@ def load_roster(path: Path, authority: Path) -> Roster:
     key = ca.public_key()
     if not isinstance(key, EllipticCurvePublicKey):
         raise IdentityError(f"wanted an authority with an ECDSA key, got {authority}")
-    roster = open_roster(read_file(path, "a signed roster", most=MOST_BYTES), key)
+    roster = open_roster(read_file(path, "a signed roster", most=MAX_BYTES), key)
     if roster.federation != federation:
         raise IdentityError(
             f"wanted a roster of {federation!r}, as the authority, got {roster.federation!r}"

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from vfbandits.errors import IdentityError
 
 SECRET, PUBLIC = 0o600, 0o644
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 
 PrivateKey: TypeAlias = EllipticCurvePrivateKey | X25519PrivateKey | Ed25519PrivateKey
 
@@ -116,7 +116,7 @@ def replace_public(path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def read_file(path: Path, what: str, *, most: int = MOST_BYTES) -> bytes:
+def read_file(path: Path, what: str, *, most: int = MAX_BYTES) -> bytes:
     """The bytes of a file that is not larger than it could be."""
     try:
         with path.open("rb") as file:

@@ -12,7 +12,7 @@ from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.move import Remask
 from vfbandits.core.remask import add_parts, kept_features, place_parts, remask_part
-from vfbandits.core.secure_sum import FEWEST_SENDERS
+from vfbandits.core.secure_sum import MIN_SENDERS
 from vfbandits.errors import HandshakeError
 from vfbandits.protocol.gathering import Gathering, Wanted
 from vfbandits.protocol.instructions import Changed
@@ -129,9 +129,9 @@ def _stay(before: Roster, after: Roster) -> tuple[str, ...]:
             raise HandshakeError(f"{what}: a live federation has {old!r} and keeps it, got {new!r}")
     kept_features(before.split, after.split)
     stay = tuple(name for name in before.split.passive if name in after.split.passive)
-    if before.terms.aggregation == "secure" and len(stay) < FEWEST_SENDERS:
+    if before.terms.aggregation == "secure" and len(stay) < MIN_SENDERS:
         raise HandshakeError(
-            f"secure sums need {FEWEST_SENDERS} passive participants that stay, got {len(stay)}: "
+            f"secure sums need {MIN_SENDERS} passive participants that stay, got {len(stay)}: "
             "add the new ones first, then remove the others"
         )
     return stay

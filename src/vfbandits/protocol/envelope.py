@@ -30,7 +30,7 @@ from vfbandits.protocol.roster import Roster
 
 TITLE = b"vfbandits mask share 1\n"
 ALONE = "0" * 32
-MOST_LABEL = 1024
+MAX_LABEL = 1024
 TOLERANCE = 1e-9
 _SIGNATURE = 64
 _SEAL = 48  # the encapsulated key and the tag
@@ -141,7 +141,7 @@ def check_deal(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) ->
 def most_bytes(roster: Roster) -> int:
     """No envelope for this roster is larger."""
     numbers = roster.split.dim * max(roster.split.widths)
-    return len(TITLE) + 2 + MOST_LABEL + 8 * numbers + _SEAL + _SIGNATURE
+    return len(TITLE) + 2 + MAX_LABEL + 8 * numbers + _SEAL + _SIGNATURE
 
 
 def label_for(roster: Roster, *, epoch: int, participant: str, deal: str = ALONE) -> Label:

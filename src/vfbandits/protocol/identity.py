@@ -22,7 +22,7 @@ AUTHORITY = "authority"
 CERTIFIED_ROLES = (*ROLES, GENERATOR)
 PARTICIPANT_ROLES = (ACTIVE, PASSIVE)
 SCHEME = "vfb://"
-LONGEST_LABEL = 63
+MAX_LABEL_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def spell_digest(digest: str) -> str:
 def refuse_unless_label(text: str, what: str) -> None:
     """Refuse a name that a roster would not take, or that no host name can hold."""
     labels = text.split(".")
-    if not is_name(text) or not all(0 < len(label) <= LONGEST_LABEL for label in labels):
+    if not is_name(text) or not all(0 < len(label) <= MAX_LABEL_LENGTH for label in labels):
         raise IdentityError(
-            f"{what} has letters, digits, '-', '_' or '.', at most {LONGEST_LABEL} between two "
+            f"{what} has letters, digits, '-', '_' or '.', at most {MAX_LABEL_LENGTH} between two "
             f"dots and none empty, got {text[:128]!r}"
         )
 

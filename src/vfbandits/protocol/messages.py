@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 from vfbandits.protocol.version import SPOKEN
 
 DTYPE = "<f8"
-MOST_ROWS = 1 << 20
-MOST_BYTES = 64 << 20
+MAX_ROWS = 1 << 20
+MAX_BYTES = 64 << 20
 DIGEST_SIZE = 16
 
 Key: TypeAlias = tuple[str, ...]

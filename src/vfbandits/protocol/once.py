@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from vfbandits.core.arrays import MaskedBlock
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.pads import Stamp
-from vfbandits.core.secure_sum import FEWEST_SENDERS, BlindedBlock, Blinder
+from vfbandits.core.secure_sum import MIN_SENDERS, BlindedBlock, Blinder
 from vfbandits.protocol.instructions import Fetch, Reply, Resend
 from vfbandits.protocol.messages import Ask, Declined
 from vfbandits.protocol.roster import Roster
@@ -52,7 +52,7 @@ class OnceOnly:
 
     def problem_with(self, senders: tuple[str, ...]) -> str:
         """Why no message may be one of these senders'; nothing if it may."""
-        if len(senders) < FEWEST_SENDERS or self._name not in senders:
+        if len(senders) < MIN_SENDERS or self._name not in senders:
             return f"a secure sum needs {self._name!r} and at least one more sender"
         if len(set(senders)) < len(senders):
             return "a sender of a secure sum is named once"

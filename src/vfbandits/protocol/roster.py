@@ -24,7 +24,7 @@ FORMAT = "vfbandits roster"
 VERSION = 1
 # What an earlier version's document becomes in the next one; without "format" and "version".
 UPCASTERS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 T = TypeVar("T")
 
@@ -59,8 +59,8 @@ class Member:
         """Refuse what no certificate could stand for."""
         if not is_name(self.name):
             raise ConfigError(
-                f"a name has 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.', "
-                f"got {self.name[: 2 * LONGEST_NAME]!r}"
+                f"a name has 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', "
+                f"got {self.name[: 2 * MAX_NAME_LENGTH]!r}"
             )
         if self.role not in ROLES:
             raise ConfigError(
@@ -233,7 +233,10 @@ def is_name(text: str) -> bool:
     """Whether ``text`` may name a member or a federation: safe in paths, logs and certificates."""
     plain = text.replace("-", "").replace("_", "").replace(".", "")
     return (
-        0 < len(text) <= LONGEST_NAME and plain.isascii() and plain.isalnum() and text[0].isalnum()
+        0 < len(text) <= MAX_NAME_LENGTH
+        and plain.isascii()
+        and plain.isalnum()
+        and text[0].isalnum()
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.mask import MaskShare
-from vfbandits.core.secure_sum import FEWEST_SENDERS
+from vfbandits.core.secure_sum import MIN_SENDERS
 from vfbandits.errors import SecureSumError, WireError
 from vfbandits.protocol.gathering import Gathering, Wanted
 from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
@@ -21,7 +21,7 @@ from vfbandits.protocol.rows import digest_for, problem_with_rows, refuse_not_fi
 from vfbandits.protocol.seat import Seat
 from vfbandits.protocol.trial import TrialMask
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ class Rounds:
         """Those that a new round would ask."""
         seats = self._seats
         names = [n for n in self.split.passive if n in seats and not seats[n].circuit.is_open]
-        if self._secure and len(names) < FEWEST_SENDERS:
+        if self._secure and len(names) < MIN_SENDERS:
             return ()
         return tuple(names)
 
@@ -155,7 +155,7 @@ class Rounds:
             message.code == "lost_bytes"
             and self._secure
             and self._waits(opened, seat.name, message.attempt)
-            and gathering.attempt + 1 < MOST_ATTEMPTS
+            and gathering.attempt + 1 < MAX_ATTEMPTS
             and now < gathering.deadline
         ):
             return self._next_attempt(opened)

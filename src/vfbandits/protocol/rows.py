@@ -9,7 +9,7 @@ from scipy.linalg.blas import ddot
 
 from vfbandits.core.arrays import Matrix
 from vfbandits.errors import ContextError, WireError
-from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, Ask
+from vfbandits.protocol.messages import DIGEST_SIZE, MAX_BYTES, Ask
 
 ROUNDING = 1e-9
 LARGEST_NUMBER = 1 << 63
@@ -29,7 +29,7 @@ def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
     elif not n_rows or ask.arms:
         return f"layout {layout!r} needs users and no arms, got {len(ask.users)} users"
     size = 8 * n_rows * n_columns
-    return f"an answer has at most {MOST_BYTES} bytes, wanted {size}" if size > MOST_BYTES else ""
+    return f"an answer has at most {MAX_BYTES} bytes, wanted {size}" if size > MAX_BYTES else ""
 
 
 def digest_for(ask: Ask) -> bytes:

@@ -19,9 +19,9 @@ from vfbandits.errors import IdentityError
 from vfbandits.protocol.roster import Roster
 
 TITLE = b"vfbandits signed roster 1\n"
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 _ANY_TITLE = re.compile(rb"vfbandits signed roster [0-9]{1,9}")
-_LONGEST_SIGNATURE = 2 * 80  # hex digits; P-256 needs at most 144
+_MAX_SIGNATURE_LENGTH = 2 * 80  # hex digits; P-256 needs at most 144
 
 
 def sign_roster(roster: Roster, ca_private_key: EllipticCurvePrivateKey) -> bytes:
@@ -46,8 +46,8 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
 
     ConfigError if it did, and the document is still no roster that this version can read.
     """
-    if len(data) > MOST_BYTES:
-        raise IdentityError(f"a signed roster has at most {MOST_BYTES} bytes, got {len(data)}")
+    if len(data) > MAX_BYTES:
+        raise IdentityError(f"a signed roster has at most {MAX_BYTES} bytes, got {len(data)}")
     if not data.startswith(TITLE):
         other = _ANY_TITLE.match(data)
         came = other[0].decode() if other else "something else"
@@ -68,7 +68,7 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
 
 def _from_hex(spelt: bytes) -> bytes | None:
     """The signature, or None; hex has one spelling here, so that no byte may change."""
-    if len(spelt) > _LONGEST_SIGNATURE:
+    if len(spelt) > _MAX_SIGNATURE_LENGTH:
         return None
     try:
         signature = bytes.fromhex(spelt.decode("ascii"))

@@ -16,7 +16,7 @@ from vfbandits.campaign.events import Event
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import Journal
 
-MOST_TURNS = 8
+MAX_TURNS = 8
 ENOUGH = 16
 
 
@@ -71,7 +71,7 @@ class GroupCommit:
         self._waiters.append(waiter)
         if not self._is_busy:
             self._is_busy = True
-            self._gather(loop, 0, MOST_TURNS)
+            self._gather(loop, 0, MAX_TURNS)
         await waiter
 
     def fail(self, reason: str) -> None:
@@ -136,7 +136,7 @@ class GroupCommit:
             waiter.set_result(None)
         self._in_flight = []
         if self._events or self._waiters:
-            loop.call_soon(self._gather, loop, 0, MOST_TURNS)
+            loop.call_soon(self._gather, loop, 0, MAX_TURNS)
         else:
             self._is_busy = False
 

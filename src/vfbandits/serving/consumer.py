@@ -25,16 +25,20 @@ LOOK_SELDOM_S = 0.5  # as long as no ranker was ever seen
 RETRY_S = 0.5
 GRACE_S = 1.0
 PRUNE_EVERY_S = 60.0
-PRUNE_AT_ONCE = 5_000
+PRUNE_PER_BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Hearers:
-    """Who is told: of decisions that came in, and of what could not be taken or done, and why."""
+class ConsumerCallbacks:
+    """Called with the campaign's name and decisions that came in, or a reason.
 
-    entered: Callable[[str, Sequence[Decided]], None]
-    refused: Callable[[str, str], None]
-    failed: Callable[[str, str], None]
+    ``on_refused`` for an arrival that can never be taken, ``on_failed`` for an inbox that cannot be
+    read just now.
+    """
+
+    on_entered: Callable[[str, Sequence[Decided]], None]
+    on_refused: Callable[[str, str], None]
+    on_failed: Callable[[str, str], None]
 
 
 class Consumer:
@@ -48,7 +52,7 @@ class Consumer:
         self,
         campaign: Leader,
         inbox: Inbox,
-        hearers: Hearers,
+        callbacks: ConsumerCallbacks,
         *,
         is_in_use: Callable[[], bool] = lambda: False,
         supervisor: Supervisor | None = None,
@@ -56,7 +60,7 @@ class Consumer:
     ) -> None:
         self._campaign = campaign
         self._inbox = inbox
-        self._hearers = hearers
+        self._callbacks = callbacks
         self._is_in_use = is_in_use
         self._clock = clock
         self._was_used: bool | None = None
@@ -120,7 +124,7 @@ class Consumer:
                 # The database is away, or the campaign is broken, which its own check says too.
                 if str(error) != self._told:
                     self._told = str(error)
-                    self._hearers.failed(self._campaign.name, self._told)
+                    self._callbacks.on_failed(self._campaign.name, self._told)
                 await asyncio.sleep(RETRY_S)
             await asyncio.sleep(LOOK_EVERY_S if self._is_used() else LOOK_SELDOM_S)
 
@@ -150,7 +154,7 @@ class Consumer:
         ends = await self._apply_all(waiting, known)
         refused = {one.id: end for one, end in zip(waiting, ends, strict=True) if end is not None}
         for end in refused.values():
-            self._hearers.refused(self._campaign.name, str(end))
+            self._callbacks.on_refused(self._campaign.name, str(end))
         if refused:
             await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
         taken = [one.id for one in waiting if one.id not in refused]
@@ -201,7 +205,7 @@ class Consumer:
             ends[place] = end
         entered = [event for place, event in new.items() if ends[place] is None]
         if entered:  # before rewards of these, which may have come in the same batch
-            self._hearers.entered(self._campaign.name, entered)
+            self._callbacks.on_entered(self._campaign.name, entered)
         return ends
 
     async def _read_moves(self, decided: Sequence[Decided]) -> None:
@@ -245,6 +249,6 @@ class Consumer:
 
     async def _prune(self) -> None:
         if self._clock() - self._pruned_at >= PRUNE_EVERY_S:
-            prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_AT_ONCE)
-            if await asyncio.to_thread(prune) < PRUNE_AT_ONCE:  # otherwise there may be more
+            prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_PER_BATCH)
+            if await asyncio.to_thread(prune) < PRUNE_PER_BATCH:  # otherwise there may be more
                 self._pruned_at = self._clock()

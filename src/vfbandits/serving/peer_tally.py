@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 WEIGHT: Final = 0.05  # of the newest: the last twenty or so count
-MOST_OPEN: Final = 256
+MAX_OPEN: Final = 256
 
 
 class PeerTally:
@@ -29,7 +29,7 @@ class PeerTally:
         """It was asked in this round."""
         self._asks += 1
         self._asked[number] = now
-        if len(self._asked) > MOST_OPEN:  # the oldest was never answered
+        if len(self._asked) > MAX_OPEN:  # the oldest was never answered
             del self._asked[next(iter(self._asked))]
 
     def answered(self, number: int, *, size: int, now: float) -> None:

@@ -26,8 +26,8 @@ SLACK_S = 2.0
 
 
 @dataclass(slots=True)
-class Rankers:
-    """Rankers by name, and the leader that they ask; implements ``ServedCampaigns``."""
+class Replicas:
+    """Replicas by name, and the leader that they ask; implements ``ServedCampaigns``."""
 
     by_name: dict[str, Replica]
     leader: LeaderLink
@@ -78,12 +78,12 @@ class Rankers:
             await ranker.close()
 
 
-async def open_rankers(
+async def open_replicas(
     settings: ActiveSettings,
     *,
     address: str,
     supervisor: Supervisor,
-) -> Rankers:
+) -> Replicas:
     """All campaigns, at the end of their logs; ``address`` is where the leader listens.
 
     JournalError while there are no such logs yet, or the database cannot be reached.
@@ -123,7 +123,7 @@ async def open_rankers(
     rankers = {
         name: Replica(name, tail, log, sources, plans[name]) for name, (tail, log) in opened.items()
     }
-    return Rankers(rankers, leader, read_roster, supervisor)
+    return Replicas(rankers, leader, read_roster, supervisor)
 
 
 def _open(

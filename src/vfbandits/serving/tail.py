@@ -18,7 +18,7 @@ from vfbandits.journal.base import JournalReader
 from vfbandits.journal.repair import readable
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
-EVENTS_AT_ONCE = 1_000
+EVENTS_PER_BATCH = 1_000
 LOOK_EVERY_S = 0.05
 RETRY_S = 0.5
 
@@ -74,7 +74,7 @@ class Tail:
         began = time.monotonic()
         read = await asyncio.to_thread(self._read)
         count = self._apply(read)
-        if count < EVENTS_AT_ONCE:
+        if count < EVENTS_PER_BATCH:
             self._caught_up = began
         if count:
             self._wake()
@@ -155,7 +155,7 @@ class Tail:
             waiter.set()
 
     def _read(self) -> list[tuple[int, Event]]:
-        return list(islice(self._reader.read(after=self.model.position), EVENTS_AT_ONCE))
+        return list(islice(self._reader.read(after=self.model.position), EVENTS_PER_BATCH))
 
     def _apply(self, events: list[tuple[int, Event]]) -> int:
         self._fits = False  # until all of them are known to

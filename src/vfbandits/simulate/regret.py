@@ -19,7 +19,7 @@ from vfbandits.core.round import Federation
 from vfbandits.simulate.steps import counted
 from vfbandits.simulate.world import WorldRound
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 
 
 class Player(Protocol):
@@ -87,6 +87,6 @@ def kept_rounds(horizon: int) -> NDArray[np.intp]:
     >>> kept_rounds(1001)[[0, 1, -2, -1]]
     array([   3,    6,  999, 1001])
     """
-    step = max(1, math.ceil(horizon / MOST_POINTS))
+    step = max(1, math.ceil(horizon / MAX_POINTS))
     rounds = np.arange(step, horizon + 1, step, dtype=np.intp)
     return rounds if rounds[-1] == horizon else np.append(rounds, horizon)

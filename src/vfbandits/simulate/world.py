@@ -22,7 +22,7 @@ from vfbandits.core.policy.base import at_least_zero
 from vfbandits.core.settings import whole
 from vfbandits.errors import SettingError
 
-NUMBERS_AT_ONCE = 100_000
+NUMBERS_PER_BATCH = 100_000
 ARM_DIM = 5
 
 
@@ -124,7 +124,7 @@ class World:
         noise_rng = np.random.default_rng(self._noise_seed)
         dim, n_arms = self.split.dim, self.settings.n_arms
         row = (n_arms, dim) if self.settings.layout == "per_arm" else (dim,)
-        n_rounds = max(1, NUMBERS_AT_ONCE // (n_arms * dim))
+        n_rounds = max(1, NUMBERS_PER_BATCH // (n_arms * dim))
         columns = {name: self.split.columns(name) for name in self.split.names}
         while True:
             contexts = unit_rows(context_rng, (n_rounds, *row))

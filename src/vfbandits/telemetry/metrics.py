@@ -29,7 +29,7 @@ VALUED: Final = frozenset({"learnt", "default", "summed", "logged"})
 # The others are no news, or not brought by the application.
 BROUGHT: Final = frozenset({"learnt", "counted", "late", "logged"})
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-MOST_ROUTES: Final = 200
+MAX_ROUTES: Final = 200
 OTHER: Final = "other"
 
 
@@ -96,7 +96,7 @@ class Metrics:
 
     def http(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; ``route`` is the pattern, as ``/v1/events/{event_id}``."""
-        if route not in self._routes and len(self._routes) >= MOST_ROUTES:
+        if route not in self._routes and len(self._routes) >= MAX_ROUTES:
             route = OTHER
         if method not in METHODS:
             method = OTHER
@@ -110,7 +110,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """All metrics, in Prometheus' text format."""
-        return generate_latest(_WithoutBirthdays(self._registry))
+        return generate_latest(_DropCreatedSamples(self._registry))
 
     def _meet(self, campaigns: Sequence[str], participants: Sequence[str]) -> None:
         """Let counters begin at 0."""
@@ -119,7 +119,7 @@ class Metrics:
         self._missing.meet(participants)
 
 
-class _WithoutBirthdays(Collector):
+class _DropCreatedSamples(Collector):
     """Leaves out when each series began: a series more for each, and nothing is read from it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

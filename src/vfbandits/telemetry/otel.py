@@ -22,7 +22,7 @@ from vfbandits.telemetry.tracer import Attributes, Span
 PREFIX: Final = "vfb."
 NAMES: Final = {name: PREFIX + name for name in Attributes.__annotations__}
 PATH: Final = "/v1/traces"
-MOST_CLOSING_S: Final = 3.0
+MAX_CLOSING_S: Final = 3.0
 
 
 def otlp_provider(*, endpoint: str, service_name: str) -> TracerProvider:
@@ -57,10 +57,10 @@ class OtelTracer:
         return _OtelSpan(self._tracer, name, _named(attributes))
 
     def close(self) -> None:
-        """Send what is left; a collector that hangs is given up after ``MOST_CLOSING_S``."""
+        """Send what is left; a collector that hangs is given up after ``MAX_CLOSING_S``."""
         ending = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         ending.start()
-        ending.join(MOST_CLOSING_S)
+        ending.join(MAX_CLOSING_S)
 
 
 class _Incoming:

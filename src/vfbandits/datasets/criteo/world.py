@@ -29,7 +29,7 @@ from vfbandits.errors import DatasetError
 WIDTHS = {"p1": 3, "p2": 3, "p3": 3, "p4": 2, "p5": 2}
 CALIBRATION_USERS = 20_000
 NEWTON_STEPS = 30
-ROUNDS_AT_ONCE = 1_000
+ROUNDS_PER_BATCH = 1_000
 LEAST = 0.01  # a linear fit of a probability leaves [0, 1] for some users
 
 
@@ -122,8 +122,8 @@ class CriteoWorld:
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[ClickRound]:
         """Rounds to play online; the rewards of all arms are drawn, each for itself."""
         columns = {name: self.split.columns(name) for name in self.split.names}
-        for start in range(0, horizon, ROUNDS_AT_ONCE):
-            users = sample_users(min(ROUNDS_AT_ONCE, horizon - start), rng)
+        for start in range(0, horizon, ROUNDS_PER_BATCH):
+            users = sample_users(min(ROUNDS_PER_BATCH, horizon - start), rng)
             expected = self.probabilities(users)
             rewards = (rng.random(expected.shape) < expected).astype(np.float64)
             for user, reward, mean in zip(users.features, rewards, expected, strict=True):

@@ -22,7 +22,7 @@ from vfbandits.errors import IdentityError
 from vfbandits.files import write_whole
 from vfbandits.http.access.caller import Caller, Right
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 # Not "$", which lets a line's end through.
@@ -76,13 +76,13 @@ def read_stamped(path: Path) -> tuple[tuple[KeyRecord, ...], Stamp]:
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
             _refuse_open(path, facts)
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise IdentityError(
             f"wanted a file of API keys (vfb keys create makes one), got {path}: {error.strerror}"
         ) from error
-    if len(data) > MOST_BYTES:
-        raise IdentityError(f"a file of API keys has at most {MOST_BYTES} bytes, {path} has more")
+    if len(data) > MAX_BYTES:
+        raise IdentityError(f"a file of API keys has at most {MAX_BYTES} bytes, {path} has more")
     return _records(path, data), stamp_of(facts)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from vfbandits.errors import SettingError
 from vfbandits.http.refusals import TooMany
 
-MOST_BUCKETS: Final = 10_000
+MAX_BUCKETS: Final = 10_000
 BODY_BYTES: Final = 1 << 20
 _ROUNDING_S: Final = 1e-9
 
@@ -54,7 +54,7 @@ class Buckets:
         rate: Rate,
         *,
         clock: Callable[[], float] = time.monotonic,
-        most: int = MOST_BUCKETS,
+        most: int = MAX_BUCKETS,
     ) -> None:
         self.rate = rate
         self._clock = clock
@@ -123,7 +123,7 @@ class Limits:
         return cls(Buckets(Rate(10_000.0, burst=20_000)), Buckets(Rate(20_000.0, burst=40_000)))
 
 
-@lru_cache(maxsize=MOST_BUCKETS)  # IPv6 takes longer to read than all else that is done here
+@lru_cache(maxsize=MAX_BUCKETS)  # IPv6 takes longer to read than all else that is done here
 def network_of(address: str) -> str:
     """What one host has for its own: an IPv4 address, or the /64 around an IPv6 one.
 

@@ -35,7 +35,7 @@ _PURPOSE = b"inbox"
 _HEAD = struct.Struct("<B16sQ")
 _NONCE = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
-_MOST_CIPHERS = 1_000
+_MAX_CIPHERS = 1_000
 
 
 class InboxCodec:
@@ -121,7 +121,7 @@ class InboxCodec:
         with self._guard:
             cipher = self._ciphers.get(salt)
             if cipher is None:
-                if len(self._ciphers) >= _MOST_CIPHERS:
+                if len(self._ciphers) >= _MAX_CIPHERS:
                     self._ciphers.clear()
                 cipher = self._ciphers[salt] = secret.cipher(self._identity, salt)
             return cipher

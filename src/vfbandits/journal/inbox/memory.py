@@ -14,7 +14,7 @@ from vfbandits.journal.lookup import decision_of
 
 
 @dataclass(slots=True)
-class Slip:
+class QueuedRecord:
     """One event in a drawer."""
 
     id: int
@@ -25,11 +25,11 @@ class Slip:
 
 
 @dataclass(slots=True)
-class MemoryDrawer:
+class InboxRecords:
     """What stays when an inbox is closed; several inboxes may share one."""
 
     identity: bytes = b"a drawer"
-    slips: dict[bytes, Slip] = field(default_factory=dict, repr=False)
+    slips: dict[bytes, QueuedRecord] = field(default_factory=dict, repr=False)
     n_put: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -38,7 +38,7 @@ class MemoryInbox:
     """An inbox that lives as long as its drawer.
 
     >>> from vfbandits.campaign.events import Activated
-    >>> drawer = MemoryDrawer()
+    >>> drawer = InboxRecords()
     >>> first, second = MemoryInbox(drawer), MemoryInbox(drawer)
     >>> first.put([Activated("a", 60.0)]), second.put([Activated("a", 90.0)])
     ([Activated(decision_id='a', due=60.0, at=0.0)], [Activated(decision_id='a', due=60.0, at=0.0)])
@@ -48,7 +48,7 @@ class MemoryInbox:
 
     def __init__(
         self,
-        drawer: MemoryDrawer,
+        drawer: InboxRecords,
         *,
         key: JournalKey | None = None,
         clock: Callable[[], float] = time.time,
@@ -120,22 +120,22 @@ class MemoryInbox:
             there = self._drawer.slips.get(key)
             if there is None:
                 self._drawer.n_put += 1
-                self._drawer.slips[key] = Slip(self._drawer.n_put, key, record)
+                self._drawer.slips[key] = QueuedRecord(self._drawer.n_put, key, record)
                 return event
         return self._codec.open(there.record, key)
 
-    def _waiting(self) -> list[Slip]:
+    def _waiting(self) -> list[QueuedRecord]:
         with self._drawer.guard:
             slips = [slip for slip in self._drawer.slips.values() if slip.taken_at is None]
         return sorted(slips, key=lambda slip: slip.id)
 
-    def _open(self, slip: Slip) -> Waiting:
+    def _open(self, slip: QueuedRecord) -> Waiting:
         try:
             return Waiting(slip.id, self._codec.open(slip.record, slip.key))
         except JournalError as error:
             return Waiting(slip.id, None, str(error))
 
-    def _those(self, ids: Sequence[int]) -> list[Slip]:
+    def _those(self, ids: Sequence[int]) -> list[QueuedRecord]:
         wanted = set(ids)
         return [slip for slip in self._waiting() if slip.id in wanted]
 

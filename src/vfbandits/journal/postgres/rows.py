@@ -28,7 +28,7 @@ from vfbandits.journal.migration import Step, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.record import LOSS_ACCEPTED
 from vfbandits.journal.rows import (
-    ROWS_AT_ONCE,
+    ROWS_PER_BATCH,
     NamedRow,
     Row,
     backwards,
@@ -106,7 +106,7 @@ class PostgresRows:
         """Rows from the last one down, as they are, to where the log was compacted."""
 
         def page(before: int) -> Sequence[Row]:
-            found = self.link.rows(_BACKWARDS, self.id, before, self.id, ROWS_AT_ONCE)
+            found = self.link.rows(_BACKWARDS, self.id, before, self.id, ROWS_PER_BATCH)
             return cast("list[Row]", found)
 
         return backwards(page, last=self.ends()[2])
@@ -161,7 +161,7 @@ class PostgresRows:
                 return found
 
     def _page(self, after: int) -> Sequence[NamedRow]:
-        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_AT_ONCE))
+        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_PER_BATCH))
 
 
 def find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:

@@ -37,7 +37,7 @@ from vfbandits.journal.base import (
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.record import encode
 from vfbandits.journal.snapshot_files import SnapshotFiles
-from vfbandits.journal.sqlite.names import NAMES_AT_ONCE, waiting_in
+from vfbandits.journal.sqlite.names import NAMES_PER_BATCH, waiting_in
 from vfbandits.journal.sqlite.rows import (
     BUSY_TIMEOUT_S,
     SqliteRows,
@@ -49,7 +49,7 @@ from vfbandits.journal.sqlite.rows import (
 from vfbandits.journal.witness import Head, Loss, Witness, check_of, lock_path, loss_after, lost
 
 CHECKPOINT_PAGES = 4_000
-ROWS_AT_ONCE = 250
+ROWS_PER_BATCH = 250
 _FILES = "the file, its -wal and its .lock, from the disk or a backup,"
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class SqliteJournal:
         *,
         key: JournalKey | None = None,
         checkpoint_pages: int = CHECKPOINT_PAGES,
-        names_at_once: int = NAMES_AT_ONCE,
+        names_at_once: int = NAMES_PER_BATCH,
         accept_loss: str | None = None,
     ) -> None:
         self._path = Path(path)
@@ -234,7 +234,7 @@ class SqliteJournal:
         rows = list(zip(positions, names, records, strict=True))
         # As few statements as can be: between two of them the thread would have to wait its turn.
         inserts = [
-            rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)
+            rows[start : start + ROWS_PER_BATCH] for start in range(0, len(rows), ROWS_PER_BATCH)
         ]
         self._waiting.expect(len(records))
         if self._waiting.is_due or len(inserts) > 1:
@@ -335,7 +335,7 @@ def _find_loss(path: Path, key: JournalKey | None, head: Head) -> Loss | None:
         return loss_after(head, **at, record_at=rows.record_at)
 
 
-@lru_cache(maxsize=ROWS_AT_ONCE)
+@lru_cache(maxsize=ROWS_PER_BATCH)
 def _insert_of(n_rows: int) -> str:
     places = ", ".join(["(?, ?, ?)"] * n_rows)
     return f"INSERT INTO event VALUES {places}"  # noqa: S608  (places only)

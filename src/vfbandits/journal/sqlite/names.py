@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-NAMES_AT_ONCE = 32_768
+NAMES_PER_BATCH = 32_768
 FEWEST = 128  # events between two times that names go into the table
 _Named: TypeAlias = tuple[int, int]
 

@@ -24,7 +24,7 @@ from vfbandits.journal.codec import IDENTITY_BYTES, Codec, refuse_other_key
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import Step, newest, refuse_other_version
 from vfbandits.journal.rows import (
-    ROWS_AT_ONCE,
+    ROWS_PER_BATCH,
     NamedRow,
     Row,
     backwards,
@@ -104,7 +104,7 @@ class SqliteRows:
         """Rows from the last one down, as they are, to where the log was compacted."""
 
         def page(before: int) -> list[Row]:
-            return cast("list[Row]", self._rows(_BACKWARDS, before, ROWS_AT_ONCE))
+            return cast("list[Row]", self._rows(_BACKWARDS, before, ROWS_PER_BATCH))
 
         return backwards(page, last=self.last())
 
@@ -131,7 +131,7 @@ class SqliteRows:
             yield
 
     def _page(self, after: int) -> list[NamedRow]:
-        return cast("list[NamedRow]", self._rows(_FORWARDS, after, ROWS_AT_ONCE))
+        return cast("list[NamedRow]", self._rows(_FORWARDS, after, ROWS_PER_BATCH))
 
     def _rows(self, sql: str, *values: int | str) -> list[tuple[object, ...]]:
         with self.guard, self.translated("read"):

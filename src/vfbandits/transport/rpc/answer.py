@@ -11,9 +11,9 @@ from struct import Struct
 from typing import Final
 
 from vfbandits.errors import WireError
-from vfbandits.protocol.messages import DIGEST_SIZE, MOST_BYTES, MOST_ROWS, Answer
+from vfbandits.protocol.messages import DIGEST_SIZE, MAX_BYTES, MAX_ROWS, Answer
 from vfbandits.transport.rpc import wire_pb2 as wire
-from vfbandits.transport.rpc.checks import MOST_COUNT, count
+from vfbandits.transport.rpc.checks import MAX_COUNT, count
 
 # Each field behind its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
 _HEAD: Final = Struct("<BQBIBQBB16sBIBIBI")
@@ -29,7 +29,7 @@ _FIXED: Final = (
 )
 _ANSWER_TAG: Final = bytes([wire.ToActive.ANSWER_FIELD_NUMBER << 3 | 2])
 _VALUES_TAG: Final = bytes([wire.Answer.VALUES_FIELD_NUMBER << 3 | 2])
-_LONGEST_VARINT: Final = 5  # of a number below 2^35, far above MOST_BYTES
+_MAX_VARINT_LENGTH: Final = 5  # of a number below 2^35, far above MAX_BYTES
 # Of what a head unpacks to, what is the same in every answer, and the rest.
 _fixed: Final = itemgetter(0, 2, 4, 6, 7, 9, 11, 13)
 _given: Final = itemgetter(1, 3, 5, 8, 10, 12, 14)
@@ -68,9 +68,9 @@ def find_answer(data: bytes) -> Answer | None:
     if (
         _fixed(fields) != _FIXED
         or 8 * rows * columns != size
-        or not missing <= rows <= MOST_ROWS
-        or number > MOST_COUNT
-        or epoch > MOST_COUNT
+        or not missing <= rows <= MAX_ROWS
+        or number > MAX_COUNT
+        or epoch > MAX_COUNT
     ):
         return None
     values = memoryview(data)[len(data) - size :]
@@ -85,7 +85,7 @@ def decode_answer(m: wire.Answer) -> Answer:
         raise _bad_digest(len(m.digest))
     if m.missing > m.n_rows:
         raise WireError(f"at most {m.n_rows} rows can be missing, got {m.missing}")
-    count(m.n_rows, "n_rows", most=MOST_ROWS)
+    count(m.n_rows, "n_rows", most=MAX_ROWS)
     count(m.round, "round")
     count(m.epoch, "epoch")
     numbers = (m.round, m.attempt, m.epoch, m.digest, m.n_rows, m.n_columns)
@@ -95,10 +95,10 @@ def decode_answer(m: wire.Answer) -> Answer:
 @lru_cache(maxsize=64)
 def _size_of_values(whole: int) -> int | None:
     """Bytes of values in an answer of ``whole`` bytes; None if there is none of that length."""
-    if whole > MOST_BYTES:
+    if whole > MAX_BYTES:
         return None
     # What stands around the values grows with them, so that one size fits at most.
-    for around in range(_HEAD.size + 4, _HEAD.size + 2 * _LONGEST_VARINT + 3):
+    for around in range(_HEAD.size + 4, _HEAD.size + 2 * _MAX_VARINT_LENGTH + 3):
         size = whole - around
         if size >= 0 and sum(map(len, _frame(size))) + _HEAD.size == around:
             return size

@@ -19,10 +19,10 @@ from vfbandits.protocol.application import (
     StatusReply,
     StatusRequest,
 )
-from vfbandits.protocol.messages import MOST_ROWS
+from vfbandits.protocol.messages import MAX_ROWS
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.checks import (
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     count,
     doubles,
     parse,
@@ -33,7 +33,7 @@ from vfbandits.transport.rpc.checks import (
 )
 from vfbandits.transport.rpc.status import status_of, told_error
 
-MOST_GATHERED: Final = 10_000  # decisions in one call
+MAX_GATHERED: Final = 10_000  # decisions in one call
 SERVICE: Final = "vfbandits.v1.Application"
 
 Q = TypeVar("Q")
@@ -96,7 +96,7 @@ def _read_decide(data: bytes) -> DecideRequest:
 def _decide_in(m: wire.DecideRequest) -> DecideRequest:
     return DecideRequest(
         user=text(m.user, "user"),
-        arms=texts(m.arms, "arms", most=MOST_ROWS),
+        arms=texts(m.arms, "arms", most=MAX_ROWS),
         own=doubles(m.own, "own"),
         arm_features=doubles(m.arm_features, "arm_features"),
         decision_id=text(m.decision_id, "decision_id"),
@@ -124,11 +124,11 @@ def _read_decided(data: bytes) -> DecideReply:
     return DecideReply(
         decision_id=text(m.decision_id, "decision_id"),
         arm=text(m.arm, "arm"),
-        index=count(m.index, "index", most=MOST_ROWS),
+        index=count(m.index, "index", most=MAX_ROWS),
         probability=m.probability,
         scores=doubles(m.scores, "scores"),
         means=doubles(m.means, "means"),
-        contributors=texts(m.contributors, "contributors", most=MOST_MEMBERS),
+        contributors=texts(m.contributors, "contributors", most=MAX_MEMBERS),
         epoch=count(m.epoch, "epoch"),
         bytes_received=count(m.bytes_received, "bytes_received"),
         seconds=m.seconds,
@@ -165,7 +165,7 @@ def _write_change(m: ChangeRequest) -> bytes:
 def _read_change(data: bytes) -> ChangeRequest:
     m = parse(wire.ChangeRequest, data)
     envelopes = dict(m.envelopes)
-    refuse_more(list(envelopes), "envelopes", most=MOST_MEMBERS)
+    refuse_more(list(envelopes), "envelopes", most=MAX_MEMBERS)
     for name in envelopes:
         text(name, "a name among the envelopes")
     return ChangeRequest(roster=m.roster, envelopes=envelopes)
@@ -187,7 +187,7 @@ def _write_gather(m: GatherRequest) -> bytes:
 
 def _read_gather(data: bytes) -> GatherRequest:
     m = parse(wire.GatherRequest, data)
-    refuse_more(m.requests, "requests", most=MOST_GATHERED)
+    refuse_more(m.requests, "requests", most=MAX_GATHERED)
     return GatherRequest(tuple([_decide_or_error(request) for request in m.requests]))
 
 
@@ -228,7 +228,7 @@ def _outcome_in(one: wire.GatherOutcome) -> GatherOutcome:
     m = one.reply
     return GatherReply(
         rows=doubles(m.rows, "rows"),
-        contributors=texts(m.contributors, "contributors", most=MOST_MEMBERS),
+        contributors=texts(m.contributors, "contributors", most=MAX_MEMBERS),
         epoch=count(m.epoch, "epoch"),
         bytes_received=count(m.bytes_received, "bytes_received"),
     )

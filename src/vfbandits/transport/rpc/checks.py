@@ -10,22 +10,22 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from vfbandits.errors import WireError
-from vfbandits.protocol.messages import MOST_BYTES
+from vfbandits.protocol.messages import MAX_BYTES
 
-LONGEST_TEXT = 1_024
-LONGEST_REASON = 8_192
-MOST_COUNT = (1 << 63) - 1
-MOST_MEMBERS = 10_000
+MAX_TEXT_LENGTH = 1_024
+MAX_REASON_LENGTH = 8_192
+MAX_COUNT = (1 << 63) - 1
+MAX_MEMBERS = 10_000
 
-_MOST_BYTES_OF_A_CHARACTER = 4
+_MAX_BYTES_OF_A_CHARACTER = 4
 
 M = TypeVar("M", bound=Message)
 
 
 def parse(kind: type[M], data: bytes) -> M:
     """The wire's own message in ``data``; text in it is valid UTF-8."""
-    if len(data) > MOST_BYTES:
-        raise WireError(f"a message has at most {MOST_BYTES} bytes, got {len(data)}")
+    if len(data) > MAX_BYTES:
+        raise WireError(f"a message has at most {MAX_BYTES} bytes, got {len(data)}")
     try:
         return kind.FromString(data)
     except DecodeError:
@@ -35,18 +35,18 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def sized(data: bytes) -> bytes:
     """``data``, if a decoder would take it."""
-    if len(data) > MOST_BYTES:
-        raise WireError(f"a message has at most {MOST_BYTES} bytes, this one needs {len(data)}")
+    if len(data) > MAX_BYTES:
+        raise WireError(f"a message has at most {MAX_BYTES} bytes, this one needs {len(data)}")
     return data
 
 
-def text(value: str, what: str, *, most: int = LONGEST_TEXT) -> str:
+def text(value: str, what: str, *, most: int = MAX_TEXT_LENGTH) -> str:
     """A text of at most ``most`` bytes.
 
     >>> text("ann", "user")
     'ann'
     """
-    if len(value) * _MOST_BYTES_OF_A_CHARACTER > most and len(value.encode()) > most:
+    if len(value) * _MAX_BYTES_OF_A_CHARACTER > most and len(value.encode()) > most:
         raise WireError(f"{what} has at most {most} bytes, got {len(value.encode())}")
     return value
 
@@ -55,7 +55,7 @@ def texts(values: Iterable[str], what: str, *, most: int) -> tuple[str, ...]:
     """At most ``most`` texts, none of them too long."""
     held = tuple(values)
     refuse_more(held, what, most=most)
-    if held and max(map(len, held)) * _MOST_BYTES_OF_A_CHARACTER > LONGEST_TEXT:
+    if held and max(map(len, held)) * _MAX_BYTES_OF_A_CHARACTER > MAX_TEXT_LENGTH:
         for value in held:
             text(value, what)
     return held
@@ -67,7 +67,7 @@ def refuse_more(values: Sequence[object], what: str, *, most: int) -> None:
         raise WireError(f"{what} has at most {most} items, got {len(values)}")
 
 
-def count(value: int, what: str, *, most: int = MOST_COUNT) -> int:
+def count(value: int, what: str, *, most: int = MAX_COUNT) -> int:
     """A count or number that arithmetic and stores can hold."""
     if value > most:
         raise WireError(f"{what} is at most {most}, got a larger number")
@@ -83,4 +83,4 @@ def doubles(value: bytes, what: str) -> bytes:
 
 def clipped(reason: str) -> str:
     """A reason that a decoder takes: cut short, it still says more than a refused message."""
-    return reason[: LONGEST_REASON // _MOST_BYTES_OF_A_CHARACTER]
+    return reason[: MAX_REASON_LENGTH // _MAX_BYTES_OF_A_CHARACTER]

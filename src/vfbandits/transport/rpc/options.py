@@ -3,21 +3,21 @@
 from typing import Final, TypeAlias
 
 from vfbandits.errors import ConfigError
-from vfbandits.protocol.messages import MOST_BYTES
+from vfbandits.protocol.messages import MAX_BYTES
 from vfbandits.settings.address import is_loopback
 
 Options: TypeAlias = tuple[tuple[str, int | str], ...]
 
-# The codec refuses a message over MOST_BYTES and says why; gRPC cuts the stream at this size.
-MOST_RECEIVED: Final = MOST_BYTES + (1 << 20)
+# The codec refuses a message over MAX_BYTES and says why; gRPC cuts the stream at this size.
+MAX_RECEIVED: Final = MAX_BYTES + (1 << 20)
 SENT_AHEAD_BYTES: Final = 4 << 20
 PING_EVERY_MS: Final = 10_000
 PING_TIMEOUT_MS: Final = 10_000
-LEAST_BETWEEN_PINGS_MS: Final = 5_000
+MIN_BETWEEN_PINGS_MS: Final = 5_000
 
 _BOTH: Final[Options] = (
-    ("grpc.max_receive_message_length", MOST_RECEIVED),
-    ("grpc.max_send_message_length", MOST_RECEIVED),
+    ("grpc.max_receive_message_length", MAX_RECEIVED),
+    ("grpc.max_send_message_length", MAX_RECEIVED),
     # A peer that vanished without a word is noticed within 20 s even if nobody sends.  The third
     # setting is the one that counts: left alone it is a minute, whatever the second says.
     ("grpc.keepalive_time_ms", PING_EVERY_MS),
@@ -34,8 +34,8 @@ SERVER: Final[Options] = (
     # Two services on one port would each get some of the streams.
     ("grpc.so_reuseport", 0),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", LEAST_BETWEEN_PINGS_MS),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", LEAST_BETWEEN_PINGS_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", MIN_BETWEEN_PINGS_MS),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_BETWEEN_PINGS_MS),
 )
 
 

@@ -27,7 +27,7 @@ from vfbandits.errors import (
 
 ERROR_KEY: Final = "vfb-error"
 INTERNAL: Final = "internal error, see the log"
-LONGEST_SENTENCE: Final = 1_000
+MAX_SENTENCE_LENGTH: Final = 1_000
 
 _CODES: Final[dict[type[VFBanditsError], grpc.StatusCode]] = {
     ArmError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -65,7 +65,7 @@ def status_of(error: BaseException) -> Status:
     """
     for kind, code in _CODES.items():
         if isinstance(error, kind):
-            return Status(code, str(error)[:LONGEST_SENTENCE], kind.__name__)
+            return Status(code, str(error)[:MAX_SENTENCE_LENGTH], kind.__name__)
     return Status(grpc.StatusCode.INTERNAL, INTERNAL, "")
 
 
@@ -85,12 +85,12 @@ def told_error(kind: str, sentence: str) -> VFBanditsError:
     known = _NAMES.get(kind)
     if known is None:
         known, sentence = LinkError, f"the other end failed: {sentence}"
-    return known(sentence[:LONGEST_SENTENCE])
+    return known(sentence[:MAX_SENTENCE_LENGTH])
 
 
 def error_of(failure: grpc.aio.AioRpcError) -> VFBanditsError:
     """The error that the other end told us of; LinkError if it could not, or kept it to itself."""
-    sentence = (failure.details() or "")[:LONGEST_SENTENCE]
+    sentence = (failure.details() or "")[:MAX_SENTENCE_LENGTH]
     if is_told(failure):
         return told_error(str(dict(failure.trailing_metadata())[ERROR_KEY]), sentence)
     match failure.code():

@@ -8,8 +8,8 @@ from vfbandits.protocol.messages import DECLINES, Answer, Declined, Hello, Pong,
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.answer import decode_answer, encode_answer
 from vfbandits.transport.rpc.checks import (
-    LONGEST_REASON,
-    MOST_MEMBERS,
+    MAX_MEMBERS,
+    MAX_REASON_LENGTH,
     clipped,
     count,
     refuse_more,
@@ -39,7 +39,7 @@ def _encode_hello(m: Hello) -> bytes:
 
 
 def _hello(m: wire.Hello) -> Hello:
-    refuse_more(m.epochs, "epochs", most=MOST_MEMBERS)
+    refuse_more(m.epochs, "epochs", most=MAX_MEMBERS)
     return Hello(
         lowest_protocol=m.lowest_protocol,
         highest_protocol=m.highest_protocol,
@@ -68,7 +68,7 @@ def _encode_declined(m: Declined) -> bytes:
 def _declined(m: wire.Declined) -> Declined:
     if m.code not in DECLINES:
         raise WireError(f"the code of a declined ask is one of {', '.join(DECLINES)}")
-    reason = text(m.reason, "reason", most=LONGEST_REASON)
+    reason = text(m.reason, "reason", most=MAX_REASON_LENGTH)
     return Declined(count(m.round, "round"), m.attempt, m.code, reason)
 
 

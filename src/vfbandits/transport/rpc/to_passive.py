@@ -6,7 +6,7 @@ from typing import Final
 
 from vfbandits.errors import WireError
 from vfbandits.protocol.messages import (
-    MOST_ROWS,
+    MAX_ROWS,
     Abort,
     Ask,
     Commit,
@@ -18,10 +18,10 @@ from vfbandits.protocol.messages import (
 )
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.checks import (
-    LONGEST_REASON,
-    LONGEST_TEXT,
-    MOST_COUNT,
-    MOST_MEMBERS,
+    MAX_COUNT,
+    MAX_MEMBERS,
+    MAX_REASON_LENGTH,
+    MAX_TEXT_LENGTH,
     clipped,
     count,
     text,
@@ -65,12 +65,12 @@ def _ask(m: wire.Ask, size: int) -> Ask:
             f"arms_per_user splits {len(arms)} arms over {len(users)} users, "
             f"got {len(shares)} parts of another sum"
         )
-    if size > LONGEST_TEXT:  # else none of the texts can be too long, nor their lists
-        texts(users, "users", most=MOST_ROWS)
-        texts(arms, "arms", most=MOST_ROWS)
-        texts(senders, "senders", most=MOST_MEMBERS)
-    if number > MOST_COUNT or epoch > MOST_COUNT or trial > MOST_COUNT:
-        raise WireError(f"round, epoch and trial are at most {MOST_COUNT}, got a larger number")
+    if size > MAX_TEXT_LENGTH:  # else none of the texts can be too long, nor their lists
+        texts(users, "users", most=MAX_ROWS)
+        texts(arms, "arms", most=MAX_ROWS)
+        texts(senders, "senders", most=MAX_MEMBERS)
+    if number > MAX_COUNT or epoch > MAX_COUNT or trial > MAX_COUNT:
+        raise WireError(f"round, epoch and trial are at most {MAX_COUNT}, got a larger number")
     by_user = (arms,) if len(shares) == 1 else tuple(_split(arms, shares))
     return Ask(number, m.attempt, epoch, users, by_user, senders, trial)
 
@@ -93,7 +93,7 @@ def _prepare(m: wire.Prepare) -> Prepare:
     return Prepare(
         epoch=count(m.epoch, "epoch"),
         round=count(m.round, "round"),
-        senders=texts(m.senders, "senders", most=MOST_MEMBERS),
+        senders=texts(m.senders, "senders", most=MAX_MEMBERS),
         roster=m.roster,
         envelope=m.envelope,
     )
@@ -105,7 +105,7 @@ def _encode_refused(m: Refused) -> bytes:
 
 
 def _refused(m: wire.Refused) -> Refused:
-    return Refused(text(m.code, "code"), text(m.reason, "reason", most=LONGEST_REASON))
+    return Refused(text(m.code, "code"), text(m.reason, "reason", most=MAX_REASON_LENGTH))
 
 
 def _welcome(m: wire.Welcome) -> Welcome:

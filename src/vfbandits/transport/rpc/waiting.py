@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
-MOST_MESSAGES: Final = 64
-MOST_SIZE_BYTES: Final = 8 << 20
+MAX_MESSAGES: Final = 64
+MAX_SIZE_BYTES: Final = 8 << 20
 
 
 class Waiting:
@@ -52,7 +52,7 @@ class Waiting:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._messages) >= MOST_MESSAGES or self._size >= MOST_SIZE_BYTES
+        return len(self._messages) >= MAX_MESSAGES or self._size >= MAX_SIZE_BYTES
 
     async def take(self) -> bytes | None:
         """The next message; None, again and again, after the last."""

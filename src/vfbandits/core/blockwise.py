@@ -16,7 +16,7 @@ from vfbandits.core.mask import MaskShare
 SMALL_MASKING = 40_000
 
 
-class SideBySide:
+class BlockwiseMasker:
     """All shares of a blockwise mask; secret as they are."""
 
     __slots__ = ("_compiled", "_few_rows", "_shares", "_turns", "_widths")
@@ -30,7 +30,7 @@ class SideBySide:
 
     def __repr__(self) -> str:
         """Nothing but the number of shares."""
-        return f"SideBySide({len(self._shares)} shares)"
+        return f"BlockwiseMasker({len(self._shares)} shares)"
 
     def mask(self, blocks: Mapping[str, PlainBlock]) -> Matrix:
         """Masked contexts (n, dim) from the blocks of all participants, in order."""

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from benchmarks.long_log import events
 from vfbandits.campaign.events import Event
-from vfbandits.journal.lookup import Names
+from vfbandits.journal.lookup import LookupHash
 from vfbandits.journal.postgres.journal import PostgresJournal
 from vfbandits.journal.record import encode
 
@@ -70,7 +70,7 @@ class Bare:
 def compare(url: str, *, batch: int, n_batches: int, repetitions: int) -> dict[str, float]:
     """Rows per second of every contestant, medians of interleaved repetitions."""
     given = _batches(batch * n_batches, batch)
-    names = Names(b"bare")
+    names = LookupHash(b"bare")
     finished = [[(names.of_event(event), encode(event)) for event in some] for some in given]
     ways = {
         "COPY, text": (False, True),

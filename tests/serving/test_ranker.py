@@ -1,4 +1,4 @@
-"""Replicas keep nothing: their promises are in the inbox, and the leader's journal has each once."""
+"""Replicas keep nothing: promises are in the inbox, and the leader's journal has each once."""
 
 import asyncio
 import sqlite3

@@ -20,7 +20,7 @@ from vfbandits.campaign.observer import Heard, Observer
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.pending import Pending
-from vfbandits.errors import ArmError, ConflictError, UnknownEventError, VFBanditsError
+from vfbandits.errors import ArmError, ConflictError, UnknownEventError
 from vfbandits.serving.commit import ENOUGH
 from vfbandits.serving.concurrency import SingleFlight, Told, all_of, answer_or_raise, portions
 
@@ -236,10 +236,3 @@ class ServedCampaigns(Protocol):
     def problems(self) -> list[str]:
         """Why no traffic should come, if there is a reason."""
         ...
-
-
-def error_or_raise(error: BaseException) -> Exception:
-    """The error, if it can be told in the place of an answer."""
-    if isinstance(error, VFBanditsError):
-        return error
-    raise error

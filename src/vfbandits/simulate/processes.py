@@ -110,15 +110,22 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_put_off() -> Iterator[None]:
-    """For the moment in which processes are spawned: they inherit it, and so Ctrl-C is left to us.
+    """For the moment in which processes are spawned: one that is typed meanwhile comes afterwards.
 
-    Otherwise each of them would print a traceback.  One that is typed meanwhile comes afterwards.
+    Processes inherit the blocked signal, so that Ctrl-C is left to us: they would print tracebacks.
+    Blocking is not enough here, since a thread of a numerical library may take the signal instead.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where processes inherit nothing of it
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "pthread_sigmask"):  # Windows has none
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)

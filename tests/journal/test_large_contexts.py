@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from vfbandits.campaign.events import Decided, Rewarded
 from vfbandits.core.mask import sample_mask
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
-from vfbandits.serving.repairs import RepairWatch
+from vfbandits.serving.campaigns import RepairWatch
 
 NOW = 1_790_000_000.0
 

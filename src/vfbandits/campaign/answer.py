@@ -14,7 +14,7 @@ _by_score = attrgetter("score")
 
 
 class Answer(NamedTuple):
-    """A decision as the application is told of it; lists have one number for each arm."""
+    """The answer to the application; each list has one number per arm."""
 
     event_id: str
     arms: tuple[str, ...]

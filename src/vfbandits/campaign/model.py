@@ -1,4 +1,4 @@
-"""The model as a fold over its records: take a snapshot, or begin anew, and apply what follows.
+"""The model as a fold over its records: start from a snapshot, or from nothing, and apply the rest.
 
 Rewards are applied one at a time in the order of the journal, with the contexts that stand in it,
 so the fold ends at the very Lambda and u (and inverse, theta, counters) of the run that wrote it.

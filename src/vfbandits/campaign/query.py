@@ -21,7 +21,7 @@ class Query:
     baseline
         Position of the arm that is shown without us.
     activate
-        Whether the arm is shown at once; otherwise the event is held until it is activated.
+        Whether the arm is shown immediately; if not, the event is held until it is activated.
     trial
         Number of the parity run that it belongs to; 0 for a decision that counts.
     """

@@ -471,7 +471,7 @@ def sweep(connections: Iterable[Connection], now: float) -> None:
 def _check(version: str, method: str, headers: list[tuple[bytes, bytes]]) -> tuple[bool, bool]:
     """Whether 100 (Continue) is waited for, and whether there is a body."""
     if version not in ("1.1", "1.0"):
-        raise MalformedRequestError("wanted HTTP/1.1 or HTTP/1.0, got another version")
+        raise MalformedRequestError(f"wanted HTTP/1.1 or HTTP/1.0, got HTTP/{version}")
     if method == "CONNECT":
         raise MalformedRequestError("wanted a request for this server, got CONNECT")
     n_hosts = 0
@@ -486,7 +486,9 @@ def _check(version: str, method: str, headers: list[tuple[bytes, bytes]]) -> tup
         elif name == b"transfer-encoding":
             has_body = True
             if version == "1.0" or value.strip().lower() != b"chunked":
-                raise MalformedRequestError("wanted no Transfer-Encoding but chunked, got another")
+                raise MalformedRequestError(
+                    f"wanted no coding but chunked, over HTTP/1.1, got others over HTTP/{version}"
+                )
     if n_hosts > 1 or (n_hosts == 0 and version == "1.1"):
         raise MalformedRequestError("wanted one Host, got none or several")
     return expects_continue, has_body
@@ -498,7 +500,8 @@ def _absolute(
     """The path of ``http://host/path``, whose host counts instead of the header's."""
     scheme, found, rest = target.partition(b"://")
     if not found or scheme.lower() not in (b"http", b"https"):
-        raise MalformedRequestError("wanted a path or an http address, got another target")
+        # Not shown: a careless application may have put a key into it.
+        raise MalformedRequestError("wanted a path or an http address as target, got neither")
     authority, _, path = rest.partition(b"/")
     host = authority.rpartition(b"@")[2]
     others = [header for header in headers if header[0] != b"host"]

@@ -55,7 +55,7 @@ def open_journal(
         _refuse_name(name)
         return SqliteJournal(place, key=key, accept_loss=accept_loss)
     _require_psycopg()
-    from vfbandits.journal.postgres.journal import WAIT_S, PostgresJournal  # noqa: PLC0415
+    from vfbandits.journal.postgres.journal import WAIT_S, PostgresJournal  # noqa: PLC0415  (an extra)
 
     patience = WAIT_S if wait_s is None else wait_s
     return PostgresJournal(
@@ -72,7 +72,7 @@ def open_reader(
         _refuse_name(name)
         return SqliteReader(place, key=key)
     _require_psycopg()
-    from vfbandits.journal.postgres.reader import PostgresReader  # noqa: PLC0415
+    from vfbandits.journal.postgres.reader import PostgresReader  # noqa: PLC0415  (an extra)
 
     return PostgresReader(place, name=name, key=key)
 
@@ -83,7 +83,7 @@ def plan_migration(target: str | os.PathLike[str]) -> list[Migration]:
     if isinstance(place, Path):
         return plan_sqlite(place)
     _require_psycopg()
-    from vfbandits.journal.postgres.migrate import plan_postgres  # noqa: PLC0415
+    from vfbandits.journal.postgres.migrate import plan_postgres  # noqa: PLC0415  (an extra)
 
     return plan_postgres(place)
 
@@ -97,7 +97,7 @@ def migrate(target: str | os.PathLike[str]) -> list[Migration]:
     if isinstance(place, Path):
         return migrate_sqlite(place)
     _require_psycopg()
-    from vfbandits.journal.postgres.migrate import migrate_postgres  # noqa: PLC0415
+    from vfbandits.journal.postgres.migrate import migrate_postgres  # noqa: PLC0415  (an extra)
 
     return migrate_postgres(place)
 

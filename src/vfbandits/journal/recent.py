@@ -1,6 +1,6 @@
 """A journal that keeps the latest decisions in memory, and nothing for a restart.
 
-For parity runs, and for an active participant that is told to keep no journal.
+For parity runs, and for an active participant with ``journal = false``.
 """
 
 from collections import OrderedDict

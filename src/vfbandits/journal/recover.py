@@ -18,7 +18,7 @@ _MAY_CHANGE = ("seed", "floor", "max_open")
 class Recovery:
     """How a model came back: from a snapshot of ``start``, by ``replayed`` events.
 
-    ``start`` is None when there was no whole snapshot and the fold began anew.
+    ``start`` is None if there was no intact snapshot and the fold started from record 1.
     """
 
     start: int | None

@@ -253,7 +253,7 @@ def _build(kind: type[T], values: object) -> T:
     what = kind.__name__.lower()
     if not isinstance(values, dict):
         raise ConfigError(f"wanted a table for {what}, got {type(values).__name__}")
-    known = {part.name: part.type for part in fields(kind) if part.init}  # type: ignore[arg-type]
+    known = {part.name: part.type for part in fields(kind) if part.init}  # type: ignore[arg-type]  # a dataclass
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"{what} has no {key[:64]!r}; known: {', '.join(known)}")

@@ -5,15 +5,38 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from vfbandits.core.bandit import Bandit
 from vfbandits.errors import JournalError, UnknownEventError
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
-from vfbandits.serving.repairs import RepairWatch
 from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 SETTLE_EVERY_S = 0.25
 RETRY_S = 10.0
+
+
+class RepairWatch:
+    """Warns once per campaign that its model met numbers too large for float64.
+
+    ``vfb_model_repairs_total`` has the count.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._warned: set[str] = set()
+
+    def look(self, campaign: str, bandit: Bandit) -> None:
+        """Warn if this model was repaired and nobody was warned before."""
+        repairs = bandit.n_repairs
+        if repairs and campaign not in self._warned:
+            self._warned.add(campaign)
+            self._log.warning(
+                "model_repaired",
+                campaign=campaign,
+                repairs=repairs,
+                reason="contexts outweigh the ridge beyond what float64 can carry; scale features",
+            )
 
 
 class Campaigns:

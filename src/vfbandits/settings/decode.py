@@ -101,7 +101,7 @@ class _FaultError(Exception):
     """What is wrong in a document, and where."""
 
 
-def _read(value: object, kind: Any, *, path: str, root: type) -> Any:  # noqa: ANN401
+def _read(value: object, kind: Any, *, path: str, root: type) -> Any:  # noqa: ANN401  (an annotation)
     if isinstance(value, float) and not math.isfinite(value):
         raise _FaultError(f"{path} must be a finite number, got {value}")
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
@@ -116,7 +116,7 @@ def _read(value: object, kind: Any, *, path: str, root: type) -> Any:  # noqa: A
 
 def _items(
     value: object,
-    kind: Any,  # noqa: ANN401
+    kind: Any,  # noqa: ANN401  (an annotation)
     path: str,
     root: type,
 ) -> Iterator[tuple[str, object, Any]]:
@@ -134,7 +134,7 @@ def _items(
             yield from ((f"{path}[{i}]", item, get_args(each)[0]) for i, item in enumerate(value))
 
 
-def _fault(cause: object, value: object, kind: Any, path: str) -> str:  # noqa: ANN401
+def _fault(cause: object, value: object, kind: Any, path: str) -> str:  # noqa: ANN401  (an annotation)
     """What is wrong with ``value``, all of whose items are right."""
     tables = [inspect.type_info(each) for each in alternatives(kind) if is_table(each)]
     fields = {key.encode_name: key for table in tables for key in getattr(table, "fields", ())}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Final
 
-from vfbandits.errors import FeatureError
+from vfbandits.errors import FeatureError, VFBanditsError
 
 # The modules by which an extra of pyproject.toml is known to be installed.
 MODULES: Final = {
@@ -19,13 +19,15 @@ MODULES: Final = {
 }
 
 
-def require(package: str, *, extra: str, to: str) -> None:
+def require(
+    package: str, *, extra: str, to: str, error: type[VFBanditsError] = FeatureError
+) -> None:
     """Refuse, with the way out, if ``package`` is not installed.
 
     >>> require("numpy", extra="none", to="counting")
     """
     if not _is_installed(package):
-        raise FeatureError(
+        raise error(
             f"{to} needs {package}, which is not installed; it comes with the "
             f"extra {extra!r}: {_command([extra])}"
         )

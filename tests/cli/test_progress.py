@@ -9,11 +9,11 @@ import sys
 import pytest
 from command_words import beside_progress
 
-from vfbandits.cli.progress import Lines, progress
+from vfbandits.progress import Lines, progress
 
 SCRIPT = """
 import time
-from vfbandits.cli import progress
+from vfbandits import progress
 progress.EVERY_S = 0.05
 with progress.progress("rounds", total=20) as tell:
     for done in range(1, 21):

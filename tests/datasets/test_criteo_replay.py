@@ -5,10 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vfbandits as vfb
-from vfbandits.datasets.criteo.context import outer_addition, outer_product
 from vfbandits.datasets.criteo.features import Recipe, featurise
 from vfbandits.datasets.criteo.file import CriteoFile
-from vfbandits.datasets.criteo.player import part_of_features
+from vfbandits.datasets.criteo.player import outer_addition, part_of_features
 from vfbandits.datasets.criteo.replay import (
     ReplayCell,
     ReplayRound,
@@ -95,6 +94,11 @@ def test_a_ratio_that_is_no_share_is_refused(ratio):
 def test_an_unknown_context_is_refused():
     with pytest.raises(DatasetError, match="context must be 'addition' or 'product', got 'sum'"):
         replay([ReplayRound(np.ones(2), 0, 1.0)], ARMS, vfb.LinUCB(), context="sum", seed=0)
+
+
+def outer_product(user, arms):
+    """The entries u_i·w_j of each arm: what layout "outer" makes without ever building it."""
+    return (user[:, None] * arms[:, None, :]).reshape(len(arms), -1)
 
 
 def test_under_outer_addition_the_greedy_arm_is_the_same_for_every_user():

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfbandits.errors import SettingError
-from vfbandits.evaluate.dm import dm
-from vfbandits.evaluate.dr import dr, sndr
+from vfbandits.evaluate.estimators import dm, dr, ips, sndr, snips
 from vfbandits.evaluate.evaluation import FROZEN, EvaluationSettings, FrozenTarget
-from vfbandits.evaluate.ips import ips
 from vfbandits.evaluate.log import LoggedBandit
 from vfbandits.evaluate.reward_model import RewardModel
-from vfbandits.evaluate.snips import snips
 from vfbandits.evaluate.weights import effective_size, importance_weights
 
 N_LOGS, N_ROUNDS = 200, 400

@@ -1,7 +1,7 @@
 """Logs from files: three formats, joined tables, and errors that name row and column."""
 
-import builtins
 import gzip
+import sys
 
 import numpy as np
 import polars as pl
@@ -195,15 +195,8 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, name, content, message):
 
 
 def test_without_polars_the_error_names_the_extra(tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name == "polars":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
     path = write(tmp_path)
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(VFBanditsError, match=r"pip install 'vfbandits\[experiments\]'"):
         read_log(path)
 

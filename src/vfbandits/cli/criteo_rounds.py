@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from vfbandits.datasets.criteo.table import Facts

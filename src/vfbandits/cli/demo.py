@@ -12,8 +12,8 @@ import typer
 from vfbandits.cli.choices import AggregationName, MaskName
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import OUTPUT
-from vfbandits.cli.progress import progress
 from vfbandits.errors import LinkError, SettingError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

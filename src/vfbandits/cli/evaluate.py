@@ -18,8 +18,8 @@ from vfbandits.cli.policy_flags import (
     Space,
     policies_from,
 )
-from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -327,9 +327,9 @@ def _warnings(estimates: "Sequence[Estimate]") -> "list[RenderableType]":
 
 def _prepare(out: Path, plot_format: PlotFormat) -> None:
     if plot_format is not PlotFormat.none:
-        from vfbandits.evaluate.plot import require_matplotlib
+        from vfbandits.extras import require
 
-        require_matplotlib()
+        require("matplotlib", extra="experiments", to="plotting")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

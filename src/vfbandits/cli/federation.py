@@ -7,9 +7,8 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.federation_init import AuthorityFolder, init
-from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.output import AsJson, Output, say
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
-from vfbandits.cli.say import say
 from vfbandits.errors import ConfigError
 
 if TYPE_CHECKING:

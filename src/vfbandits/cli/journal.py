@@ -18,11 +18,10 @@ from vfbandits.cli.journal_flags import (
     Target,
     key_of,
 )
-from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.progress import progress
-from vfbandits.cli.say import say
+from vfbandits.cli.output import AsJson, Output, say
 from vfbandits.cli.who import who
 from vfbandits.errors import JournalError, SettingError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from vfbandits.evaluate.export import Export

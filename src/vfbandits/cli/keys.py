@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.failure import in_one_line
-from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.say import say
+from vfbandits.cli.output import AsJson, Output, say
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:

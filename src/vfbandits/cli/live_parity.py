@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vfbandits.cli.output import Output
-from vfbandits.cli.progress import progress
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.failure import in_one_line
-from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.progress import progress
-from vfbandits.cli.say import say
+from vfbandits.cli.output import AsJson, Output, say
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

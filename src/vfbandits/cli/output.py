@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.panels import OUTPUT
-from vfbandits.cli.say import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,6 +20,13 @@ AsJson = Annotated[
     typer.Option("--json", help="Print one JSON object on stdout and nothing else.",
                  rich_help_panel=OUTPUT),
 ]  # fmt: skip
+
+
+def say(text: str) -> None:
+    """Print one line for people as it is: no markup, no colour, no wrapping."""
+    from rich.console import Console
+
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class Output:

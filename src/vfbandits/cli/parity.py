@@ -18,8 +18,8 @@ from vfbandits.cli.policy_flags import (
     Space,
     policies_from,
 )
-from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError, SnapshotError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,7 +14,7 @@ from vfbandits.cli.criteo_rounds import featurised
 from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import COMPUTING, OUTPUT
-from vfbandits.cli.progress import progress
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,8 +17,8 @@ from vfbandits.cli.policy_flags import (
     Scale,
     policies_from,
 )
-from vfbandits.cli.progress import progress
 from vfbandits.errors import SettingError
+from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -22,14 +22,11 @@ from vfbandits.evaluate.diagnosis import (
     doubts_about_replay,
     doubts_about_weights,
 )
-from vfbandits.evaluate.dm import dm
-from vfbandits.evaluate.dr import dr, sndr
-from vfbandits.evaluate.ips import ips
+from vfbandits.evaluate.estimators import dm, dr, ips, sndr, snips
 from vfbandits.evaluate.log import LoggedBandit
 from vfbandits.evaluate.player import MakeAgent
 from vfbandits.evaluate.replay import replay
 from vfbandits.evaluate.reward_model import RewardModel
-from vfbandits.evaluate.snips import snips
 from vfbandits.evaluate.target import split_log, target_probabilities, teach
 from vfbandits.evaluate.terms import Terms
 from vfbandits.evaluate.weights import effective_size, importance_weights

@@ -4,25 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vfbandits.errors import SettingError, VFBanditsError
+from vfbandits.errors import SettingError
 from vfbandits.evaluate.evaluation import Estimate
+from vfbandits.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
 TRUSTED, DOUBTED, LOGGED = "#0072B2", "#E69F00", "0.4"
-
-
-def require_matplotlib() -> None:
-    """Say early, before a long run, that nothing can be drawn."""
-    try:
-        import matplotlib.figure  # noqa: F401, PLC0415  (an extra, and slow to import)
-    except ImportError as error:
-        raise VFBanditsError(
-            "plots need matplotlib, which is not installed; it comes with the extra "
-            "'experiments': pip install 'vfbandits[experiments]'"
-        ) from error
 
 
 def save_plot(estimates: Sequence[Estimate], path: Path, *, title: str) -> None:
@@ -39,7 +29,7 @@ def save_plot(estimates: Sequence[Estimate], path: Path, *, title: str) -> None:
 
 def draw(estimates: Sequence[Estimate], *, title: str) -> "Figure":
     """A point and an interval per estimator; open points are doubted."""
-    require_matplotlib()
+    require("matplotlib", extra="experiments", to="plotting")
     from matplotlib.figure import Figure  # noqa: PLC0415  (no pyplot: no window, no global state)
 
     figure = Figure(figsize=(7.0, 1.6 + 0.42 * len(estimates)), layout="constrained")

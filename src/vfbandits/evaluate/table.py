@@ -8,6 +8,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.errors import ContextError, SettingError, VFBanditsError
+from vfbandits.extras import require
 
 if TYPE_CHECKING:
     import polars as pl
@@ -15,22 +16,11 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
-def require_polars() -> None:
-    """Say in one sentence where polars comes from."""
-    try:
-        import polars  # noqa: F401, PLC0415  (an extra, and slow to import)
-    except ImportError as error:
-        raise VFBanditsError(
-            "reading logs needs polars, which is not installed; it comes with the extra "
-            "'experiments': pip install 'vfbandits[experiments]'"
-        ) from error
-
-
 class Table:
     """A file, not read yet."""
 
     def __init__(self, path: Path) -> None:
-        require_polars()
+        require("polars", extra="experiments", to="reading logs")
         import polars as pl  # noqa: PLC0415
 
         self.path = path

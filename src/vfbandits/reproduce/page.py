@@ -1,16 +1,15 @@
 """One HTML page that needs nothing else: images and style are inside, nothing is fetched."""
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from vfbandits.html_page import frame, png_address
 from vfbandits.reproduce.claim import Claim, ValueTable, Verdict
 from vfbandits.reproduce.runner import Image, Outcome
 
-STYLE = Path(__file__).with_name("page.css")
 CLASSES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.UNCHECKED: "open"}
 
 
@@ -33,18 +32,7 @@ def write_page(
         _summary(outcomes),
         *(_section(outcome, quick=quick) for outcome in outcomes),
     ]
-    path.write_text(_frame("\n".join(body)), encoding="utf-8")
-
-
-def _frame(body: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<title>vfb reproduce</title>\n"
-        '<link rel="icon" href="data:,">\n'
-        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n{body}\n"
-        "</body>\n</html>\n"
-    )
+    path.write_text(frame("vfb reproduce", "\n".join(body)), encoding="utf-8")
 
 
 def _quick_note() -> str:
@@ -117,10 +105,9 @@ def _config(outcome: Outcome) -> str:
 
 
 def _image(image: Image) -> str:
-    data = base64.b64encode(image.path.read_bytes()).decode()
     caption = escape(image.caption)
     return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{caption}">'
+        f'<figure><img src="{png_address(image.path.read_bytes())}" alt="{caption}">'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 

@@ -2,7 +2,7 @@
 
 The recipe is that of Malekzadeh et al. (2020), which the paper follows: columns with too many gaps
 are dropped, the other gaps filled forward and then backward, the categories of a row become one
-label (``criteo_label.py``), and the rows of the 40 most common labels are kept.
+label (``label.py``), and the rows of the 40 most common labels are kept.
 
 Nothing grows with the number of rows but files.  The text is parsed once, into a spool beside the
 output; labels need every category's values first, so they are made from the spool, and counted;
@@ -24,7 +24,6 @@ from vfbandits.datasets.criteo.file import CriteoFile
 from vfbandits.datasets.criteo.label import N_PACKED, Labeller, label_of, unpack
 from vfbandits.datasets.criteo.survey import FEATURES, Survey
 from vfbandits.datasets.criteo.table import Arm, CriteoTable, Facts, PartWriter
-from vfbandits.datasets.fill import Filler
 from vfbandits.errors import DatasetError
 
 REFERENCE_DROPPED = ("I1", "I10", "I12", "C19", "C20", "C22", "C25", "C26")
@@ -118,7 +117,7 @@ def _label(
 ) -> NDArray[np.int64]:
     """Write each row's packed counts beside it; returns how often each number occurs."""
     labeller = Labeller({name: survey.distinct[name].values() for name in categories})
-    filler = Filler(survey.first)
+    filler = _Filler(survey.first)
     counts = np.zeros(N_PACKED, dtype=np.int64)
     for number in range(n_pieces):
         frame = pl.read_ipc(_rows_file(spool, number), columns=list(categories))
@@ -147,7 +146,7 @@ def _parts(
     hear: Callable[[str, int], None],
 ) -> Iterator[pl.DataFrame]:
     """The rows of the arms: filled numbers, click, and the arm's place."""
-    filler = Filler({name: survey.first[name] for name in numbers})
+    filler = _Filler({name: survey.first[name] for name in numbers})
     arm_of = np.full(N_PACKED, len(arms), dtype=np.uint16)
     arm_of[list(arms)] = np.arange(len(arms))
     done = 0
@@ -200,3 +199,24 @@ def _rows_file(spool: Path, number: int) -> Path:
 
 def _labels_file(spool: Path, number: int) -> Path:
     return spool / f"{number}.npy"
+
+
+class _Filler:
+    """Fills gaps with the value before, across pieces; before the first value, with that one.
+
+    That is "forward, then backward" for a file that is never in memory as a whole.
+    """
+
+    def __init__(self, first: dict[str, int]) -> None:
+        self._last = dict(first)
+
+    def fill(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The next piece without gaps; pieces must come in order and with the same columns."""
+        full = frame.with_columns(
+            pl.col(name).forward_fill().fill_null(self._last[name])
+            for name in frame.columns
+            if frame[name].null_count()
+        )
+        if full.height:
+            self._last.update({name: full[name][-1] for name in full.columns})
+        return full

@@ -1,4 +1,8 @@
-"""A bandit in the Criteo experiment: some of the user's features, and one of the two contexts."""
+"""A bandit in the Criteo experiment: some of the user's features, and one of the two contexts.
+
+With outer addition, theta·x = α·u + β·w: the user's part is the same for all arms, and the greedy
+arm is the same for all users.  It is what the paper did.  The outer product is what personalises.
+"""
 
 import math
 from typing import Literal, TypeAlias
@@ -10,7 +14,6 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.decision import Decision
 from vfbandits.core.policy.base import Policy
-from vfbandits.datasets.criteo.context import outer_addition
 from vfbandits.errors import DatasetError
 
 Context: TypeAlias = Literal["addition", "product"]
@@ -48,6 +51,17 @@ class CriteoPlayer:
         if self._adds:
             return self.bandit.decide(outer_addition(user, self._arm_features))
         return self.bandit.decide(user, arm_features=self._arm_features)
+
+
+def outer_addition(user: Vector, arm_features: Matrix) -> Matrix:
+    """Rows with the entries u_i + w_j of each arm, (n_arms, n_user·n_arm_features).
+
+    >>> import numpy as np
+    >>> outer_addition(np.array([1.0, 2.0]), np.array([[10.0, 20.0]])).tolist()
+    [[11.0, 21.0, 12.0, 22.0]]
+    """
+    sums = user[:, None] + arm_features[:, None, :]
+    return sums.reshape(len(arm_features), -1)
 
 
 def part_of_features(n_features: int, ratio: float, seed: int) -> NDArray[np.intp]:

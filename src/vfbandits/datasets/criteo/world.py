@@ -1,6 +1,6 @@
 """A world in the shape of Criteo's data, in which every arm's click probability is known.
 
-Users are drawn from a Gaussian copula fitted to the aggregates of ``criteo_marginals.py``: gaps by
+Users are drawn from a Gaussian copula fitted to the aggregates of ``marginals.py``: gaps by
 their patterns, integers by their quantiles and rank correlations.  The log is uniform over 40 arms,
 so replay is unbiased, and since p(click | user, arm) is known, so are regret and relative CTR.
 

@@ -1,4 +1,4 @@
-"""How far a command is, on stderr: a bar on a terminal, else a plain line every few seconds."""
+"""How far long work is, on stderr: a bar on a terminal or in a notebook, else a line at times."""
 
 import os
 import sys
@@ -24,11 +24,22 @@ def progress(what: str, *, total: float | None = None) -> Iterator[Tell]:
 
     ``what`` is their name, in the plural; without one the share is shown and not the count.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not _shows_bars():
         yield Lines(what, total=total, stream=sys.stderr)
         return
     with _bar(what, total) as tell:
         yield tell
+
+
+def _shows_bars() -> bool:
+    """Whether stderr is a terminal, or we run in a notebook, which shows bars of its own."""
+    if sys.stderr.isatty():
+        return os.environ.get("TERM") != "dumb"
+    if "ipykernel" not in sys.modules:
+        return False
+    from rich.console import Console  # noqa: PLC0415  (slow, and seldom needed)
+
+    return Console(stderr=True).is_jupyter
 
 
 class Lines:
@@ -108,8 +119,8 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def _bar(what: str, total: float | None) -> Iterator[Tell]:
-    from rich.console import Console
-    from rich.progress import (
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
         BarColumn,
         Progress,
         TaskProgressColumn,

@@ -207,7 +207,7 @@ def test_numbers_that_are_not_finite_are_refused_by_column_and_count(
     message, _ = refused(store, [("u1",), ("u2",), ("u3",)])
     assert message == (
         f"column 'b' of table {name!r} must hold finite numbers, "
-        "got something else in 2 rows of this lookup"
+        "got 2 of 3 rows of this lookup without"
     )
     assert_array_equal(store.rows([("u3",)]).values, [[1.0, 2.0]])
 

@@ -43,7 +43,7 @@ def test_a_log_in_a_database_has_a_name(tmp_path, monkeypatch):
 
 def test_a_file_has_no_name(tmp_path):
     for opener in (open_journal, open_reader):
-        with pytest.raises(JournalError, match=r"a file holds one log, .* got the name 'shop'"):
+        with pytest.raises(JournalError, match=r"a file holds one journal, .* got the name 'shop'"):
             opener(tmp_path / "log.db", name="shop")
     assert list(tmp_path.iterdir()) == []
 
@@ -58,10 +58,10 @@ def test_other_addresses_are_refused_and_not_quoted(target):
 
 
 def test_an_empty_variable_is_named(monkeypatch):
-    with pytest.raises(JournalError, match="wanted the address of a log in NO_SUCH_LOG, got none"):
+    with pytest.raises(JournalError, match="address of a journal in NO_SUCH_LOG, got none"):
         open_journal("env:NO_SUCH_LOG")
     monkeypatch.setenv("LOOP", "env:LOOP")
-    with pytest.raises(JournalError, match="got another form"):
+    with pytest.raises(JournalError, match="got 8 characters without a scheme"):
         open_journal("env:LOOP")
 
 

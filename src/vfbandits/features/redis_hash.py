@@ -17,6 +17,7 @@ from vfbandits.errors import FeatureError
 from vfbandits.features.base import Key, Lookup, refuse_key
 from vfbandits.features.cells import CellReader
 from vfbandits.features.scaling import Scaling
+from vfbandits.settings.address import describe_url
 
 
 class RedisStore:
@@ -40,7 +41,8 @@ class RedisStore:
         except ValueError:
             # Its message may quote the url, and that the password.
             raise FeatureError(
-                "the url of a Redis store must be like redis://host:port/0, got another form"
+                "the url of a Redis store must be like redis://host:port/0, "
+                f"got {describe_url(url)}"
             ) from None
         self._where = "the Redis store"
         self._prefix = prefix

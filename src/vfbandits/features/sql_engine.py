@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from vfbandits.errors import FeatureError
+from vfbandits.settings.address import describe_url
 
 PSYCOPG = ("psycopg", "psycopg2")
 
@@ -33,7 +34,7 @@ def build_engine(url: str, *, timeout_s: float) -> sa.Engine:
     except (SQLAlchemyError, ValueError):
         # Its message may quote the url, and that the password.
         raise FeatureError(
-            "the url of a database must be like postgresql://host/name, got another form"
+            f"the url of a database must be like postgresql://host/name, got {describe_url(url)}"
         ) from None
 
 

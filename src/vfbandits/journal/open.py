@@ -12,16 +12,17 @@ A password belongs into the environment, a ``.pgpass`` file or ``PGPASSWORD``; n
 
 import os
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 from vfbandits.errors import JournalError
+from vfbandits.extras import require
 from vfbandits.journal.base import Journal, JournalReader
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import Migration
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.migrate import migrate_sqlite, plan_sqlite
 from vfbandits.journal.sqlite.reader import SqliteReader
+from vfbandits.settings.address import describe_url
 
 DEFAULT_NAME = "default"
 _ENVIRONMENT, _SQLITE = "env:", "sqlite:///"
@@ -119,7 +120,7 @@ def _resolve(target: str | os.PathLike[str]) -> str | Path:
         variable = target.removeprefix(_ENVIRONMENT)
         target = os.environ.get(variable, "")
         if not target:
-            raise JournalError(f"wanted the address of a log in {variable}, got none")
+            raise JournalError(f"wanted the address of a journal in {variable}, got none")
     if _POSTGRES.match(target):
         return target
     if target.startswith(_SQLITE) and len(target) > len(_SQLITE):
@@ -127,20 +128,16 @@ def _resolve(target: str | os.PathLike[str]) -> str | Path:
     if "://" in target or not target or target.startswith(_ENVIRONMENT):
         # Not quoted: it may hold a password.
         raise JournalError(
-            "the address of a log must be a path, sqlite:///path or postgresql://host/name, "
-            "got another form"
+            "the address of a journal must be a path, sqlite:///path or postgresql://host/name, "
+            f"got {describe_url(target)}"
         )
     return Path(target)
 
 
 def _refuse_name(name: str) -> None:
     if name != DEFAULT_NAME:
-        raise JournalError(f"a file holds one log, which has no name, got the name {name!r}")
+        raise JournalError(f"a file holds one journal, which has no name, got the name {name!r}")
 
 
 def _require_psycopg() -> None:
-    if find_spec("psycopg") is None:
-        raise JournalError(
-            "a log in PostgreSQL needs psycopg, which is not installed; it comes with the "
-            "extra 'sql': pip install 'vfbandits[sql]'"
-        )
+    require("psycopg", extra="sql", to="a journal in PostgreSQL", error=JournalError)

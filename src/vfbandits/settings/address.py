@@ -1,10 +1,12 @@
 """A network address as configuration files write it."""
 
+import re
 from ipaddress import ip_address
 
 from vfbandits.errors import ConfigError
 
 MAX_PORT = 65_535
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -24,6 +26,22 @@ def split_address(text: str) -> tuple[str, int]:
     if int(port) > MAX_PORT:
         raise ConfigError(f"a port is at most {MAX_PORT}, got {port[:16]} in {text[:128]!r}")
     return host, int(port)
+
+
+def describe_url(url: str) -> str:
+    """What an error may say of a URL: not the URL itself, since it may hold a password.
+
+    >>> describe_url("mysql://ann:hidden@host/shop")
+    "a URL with the scheme 'mysql'"
+    >>> describe_url("ann:hidden@host"), describe_url("")
+    ('15 characters without a scheme', 'an empty text')
+    """
+    if not url:
+        return "an empty text"
+    found = _SCHEME.match(url)
+    if found is None:
+        return f"{len(url)} characters without a scheme"
+    return f"a URL with the scheme {found[1]!r}"
 
 
 def is_loopback(address: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from vfbandits.errors import ConfigError
+from vfbandits.settings.address import describe_url
 from vfbandits.telemetry.tracer import NoTracer, Tracer
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -39,7 +40,10 @@ class TracingSettings:
         address = urlsplit(self.endpoint)
         # The address itself may hold a password.
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise ConfigError("traces go to http://host:port or https://host:port, got neither")
+            raise ConfigError(
+                "traces go to http://host:port or https://host:port, got "
+                f"{describe_url(self.endpoint)}"
+            )
 
 
 def make_tracer(

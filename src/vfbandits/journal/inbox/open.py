@@ -7,6 +7,7 @@ from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.inbox.base import Inbox
 from vfbandits.journal.open import DEFAULT_NAME, is_database
+from vfbandits.settings.address import describe_url
 
 if TYPE_CHECKING:
     from vfbandits.journal.postgres.leader_watch import LeaderWatch
@@ -31,8 +32,8 @@ def open_watch(target: str, *, name: str = DEFAULT_NAME) -> "LeaderWatch":
 def _url(target: str) -> str:
     if not target or not is_database(target):
         raise JournalError(
-            "several processes share a log in a database only: wanted a target like "
-            "postgresql://host/name, got another"
+            "several processes share a journal in a database only: wanted a target like "
+            f"postgresql://host/name, got {describe_url(target)}"
         )
     if target.startswith(_ENVIRONMENT):
         return os.environ[target.removeprefix(_ENVIRONMENT)]

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from vfbandits.errors import JournalError
+from vfbandits.settings.address import describe_url
 
 _SCHEME = re.compile(r"^postgres(ql)?(\+psycopg)?://")
 # What a connection needs to notice within seconds that the other machine is gone.
@@ -39,7 +40,7 @@ class PostgresAddress:
         host, port = given.get("host", "localhost"), given.get("port", "5432")
         # An unescaped / or @ in a password makes libpq take a part of it for host or port.
         if not all(part.isdigit() for part in port.split(",")) or "@" in host:
-            raise _refusal()
+            raise _refusal(url)
         name = given.get("dbname", given.get("user", ""))
         return cls(f"{host}:{port}/{name}", {**_DEFAULTS, **given})
 
@@ -62,12 +63,12 @@ def _parse(url: str) -> dict[str, str]:
         unquote(url, errors="strict")
     except (psycopg.Error, UnicodeDecodeError):
         # Its message may quote a piece of the password.
-        raise _refusal() from None
+        raise _refusal(url) from None
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _refusal() -> JournalError:
+def _refusal(url: str) -> JournalError:
     return JournalError(
-        "the url of a log must be like postgresql://user:password@host:port/name, got another "
-        "form; is a special character in the password not written as %XX?"
+        "the url of a journal must be like postgresql://user:password@host:port/name, got "
+        f"{describe_url(url)}; write special characters of the password as %XX"
     )

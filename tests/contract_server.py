@@ -173,7 +173,7 @@ class Contract:
     def readyz(self, *_):
         if self.is_ready:
             return 200, schemas.Health("ok")
-        return 503, schemas.Health("unavailable", ["the log is being read"])
+        return 503, schemas.Health("unavailable", ["the journal is being read"])
 
 
 def bound_socket(port=0):

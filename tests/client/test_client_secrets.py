@@ -105,7 +105,8 @@ def test_the_key_is_in_no_repr_error_or_log(kind, caplog):
 def test_a_key_that_no_header_can_hold_is_refused_without_being_quoted(kind, key):
     with pytest.raises(SettingError) as caught:
         kind("http://here", key=key)
-    assert str(caught.value) == "a key is printable ASCII without spaces, got another"
+    wanted = "a key must be printable ASCII without spaces"
+    assert str(caught.value) == f"{wanted}, got {len(key)} characters that are not"
 
 
 def test_with_the_right_certificates_both_sides_know_each_other(kind, secured):

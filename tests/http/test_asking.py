@@ -42,17 +42,27 @@ def test_features_of_arms_are_the_own_block_or_those_of_the_arms_by_layout():
 @pytest.mark.parametrize(
     ("request_", "layout", "error", "said"),
     [
-        (RankRequest("ann", ["a", "a"]), "per_arm", ArmError, "got one twice"),
+        (RankRequest("ann", ["a", "a"]), "per_arm", ArmError, "got 'a' twice"),
         (RankRequest("ann", ARMS, baseline="beer"), "per_arm", ArmError, "got 'beer'"),
-        (RankRequest("ann", ["a", Arm("b", [1.0])]), "per_arm", ContextError, "or none does"),
+        (
+            RankRequest("ann", ["a", Arm("b", [1.0])]),
+            "per_arm",
+            ContextError,
+            "or none any, got 0, 1",
+        ),
         (
             RankRequest("ann", [Arm("a", [1.0]), Arm("b", [1.0, 2.0])]),
             "outer",
             ContextError,
-            "all as many",
+            "every arm needs as many features",
         ),
         (RankRequest("ann", WITH_FEATURES), "disjoint", ContextError, "got 'disjoint'"),
-        (RankRequest("ann", ARMS, features=[1.0]), "per_arm", ContextError, "come with the arms"),
+        (
+            RankRequest("ann", ARMS, features=[1.0]),
+            "per_arm",
+            ContextError,
+            "got 1 features of the user",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_clear_error(request_, layout, error, said):

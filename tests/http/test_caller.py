@@ -10,7 +10,7 @@ def test_admin_may_all_and_others_what_they_were_given():
     admin = Caller("ops", frozenset({"admin"}))
     web = Caller("web", frozenset({"rank", "read"}))
     assert all(admin.may(right, "any") and admin.may(right) for right in RIGHTS)
-    assert [right for right in RIGHTS if web.may(right, "any")] == ["rank", "read"]
+    assert [right for right in RIGHTS if web.may(right, "any")] == ["rank", "figures", "read"]
 
 
 def test_a_caller_of_some_campaigns_may_nothing_in_others_nor_in_all():

@@ -397,7 +397,7 @@ def test_an_application_that_fails_is_a_500_that_is_logged(path, status):
     assert came.startswith(b"HTTP/1.1 %d " % status)
     assert b"connection: close" in came
     assert b"set-cookie" not in came
-    assert [line["path"] for line in lines if line["event"] == "http_failed"] == [path]
+    assert [line["path"] for line in lines if line["event"] == "http_request_failed"] == [path]
 
 
 def test_an_answer_that_breaks_off_ends_the_connection():
@@ -457,7 +457,7 @@ def test_a_caller_that_does_not_read_its_answers_is_disconnected():
 
     with capture_logs() as lines:
         assert asyncio.run(visit()) < 50
-    assert "http_hung_up" in {line["event"] for line in lines}
+    assert "http_connection_closed" in {line["event"] for line in lines}
 
 
 def test_idle_connections_are_closed_after_a_while(monkeypatch):
@@ -496,5 +496,5 @@ def test_what_is_no_http_is_logged_once_and_counted():
 
     with capture_logs() as lines:
         assert asyncio.run(visit()) == 40
-    reasons = [line["reason"] for line in lines if line["event"] == "http_garbage"]
+    reasons = [line["reason"] for line in lines if line["event"] == "http_request_malformed"]
     assert len(reasons) == len(set(reasons)) <= 2

@@ -129,8 +129,8 @@ def test_a_clock_that_goes_back_gives_nothing_away():
 def test_a_refusal_says_what_is_allowed_and_how_long_to_wait():
     buckets = Buckets(Rate(0.5, burst=1), clock=Clock())
     buckets.admit("web", "one caller")
-    with pytest.raises(TooMany, match=r"at most 0.5 requests a second from one caller, and 1 at "
-                       r"once, got more: wait 2.000 s") as caught:  # fmt: skip
+    with pytest.raises(TooMany, match=r"at most 0.5 requests a second from one caller, and bursts "
+                       r"of 1, got more: wait 2.000 s") as caught:  # fmt: skip
         buckets.admit("web", "one caller")
     assert caught.value.headers() == {"retry-after": "2"}
 
@@ -216,7 +216,7 @@ def test_a_body_passes_if_its_chunks_do_not_exceed_the_limit(chunks):
         assert (statuses, body) == ([200], str(total).encode())
     else:
         assert statuses == [413]
-        assert [line["event"] for line in lines] == ["http_refused"]
+        assert [line["event"] for line in lines] == ["http_request_refused"]
 
 
 def test_a_declared_length_is_refused_before_anything_is_read():

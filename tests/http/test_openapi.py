@@ -194,7 +194,7 @@ def test_schema_and_struct_refuse_the_same_ids(name):
 
 def test_attributes_are_explained_where_they_stand():
     rank = DOCUMENT["components"]["schemas"]["RankRequest"]
-    assert rank["description"] == "Ask which arm a user should see."
+    assert rank["description"] == "A request for a decision."
     assert all(each["description"] for each in rank["properties"].values())
 
 

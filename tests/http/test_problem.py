@@ -32,6 +32,7 @@ TOLD = [
     (errors.RewardError, 422, "invalid-reward"),
     (errors.UnknownDecisionError, 404, "unknown-event"),
     (errors.UnknownEventError, 404, "unknown-event"),
+    (errors.ErasedEventError, 410, "erased-event"),
     (errors.ConflictError, 409, "conflict"),
     (refusals.Unauthorized, 401, "unauthorized"),
     (refusals.Forbidden, 403, "forbidden"),
@@ -170,7 +171,7 @@ def test_an_unknown_error_is_logged_and_not_told():
     assert "0.125" not in answer.text
     (line,) = lines
     assert (line["event"], line["kind"], line["path"]) == (
-        "http_failed", "ZeroDivisionError", "/there",
+        "http_request_failed", "ZeroDivisionError", "/there",
     )  # fmt: skip
 
 
@@ -186,5 +187,5 @@ def test_a_refusal_is_logged_and_a_mistake_of_the_caller_is_not():
         assert ask(raising(refusals.Forbidden("not yours"))).status_code == 403
         assert ask(raising(errors.ArmError("no arms"))).status_code == 422
     assert [(line["event"], line["reason"], line["status"]) for line in lines] == [
-        ("http_refused", "not yours", 403)
+        ("http_request_refused", "not yours", 403)
     ]

@@ -77,9 +77,9 @@ def test_a_changed_byte_is_found_even_under_a_checksum_that_fits(place, change):
     record = bytearray(codec.seal(RECORDS[:1], after=0)[0])
     at = int(place * (len(record) - 4))
     record[at] ^= change
-    with pytest.raises(JournalError, match="record 1 of the log is damaged"):
+    with pytest.raises(JournalError, match="record 1 of the journal is damaged"):
         codec.open(bytes(record), 1)
-    with pytest.raises(JournalError, match=r"record 1 of the log must be (the one|encrypted)"):
+    with pytest.raises(JournalError, match=r"record 1 of the journal must be (the one|encrypted)"):
         codec.open(repaired(bytes(record)), 1)
 
 

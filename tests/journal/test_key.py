@@ -47,9 +47,8 @@ def test_what_is_no_key_is_refused_and_not_shown(tmp_path, content):
     path = tmp_path / "log.key"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(
-        JournalError, match="must be 64 hexadecimal digits, got others in"
-    ) as caught:
+    wanted = f"must be 64 hexadecimal digits, got {len(content)} bytes that are not, in"
+    with pytest.raises(JournalError, match=wanted) as caught:
         read_key(path)
     assert not content or content.decode("latin-1") not in str(caught.value)
     assert caught.value.__context__ is None
@@ -65,7 +64,7 @@ def test_a_key_that_others_could_read_is_refused(tmp_path, mode):
 
 
 def test_a_key_that_is_not_there_is_a_journal_error(tmp_path):
-    with pytest.raises(JournalError, match=r"wanted the key of a log, got .*No such file"):
+    with pytest.raises(JournalError, match=r"wanted the key of a journal, got .*No such file"):
         read_key(tmp_path / "log.key")
 
 
@@ -73,7 +72,7 @@ def test_a_key_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("LOG_KEY", SECRET.hex())
     assert key_from_environment("LOG_KEY").secret == SECRET
     monkeypatch.setenv("LOG_KEY", "hunter2")
-    with pytest.raises(JournalError, match="got others in LOG_KEY") as caught:
+    with pytest.raises(JournalError, match="got 7 bytes that are not, in LOG_KEY") as caught:
         key_from_environment("LOG_KEY")
     assert "hunter2" not in str(caught.value)
     monkeypatch.delenv("LOG_KEY")

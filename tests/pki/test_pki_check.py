@@ -59,9 +59,9 @@ def test_dates_are_checked(tmp_path, ca, days, message):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"name": "shop"}, "another name: wanted 'shop', got 'bank'"),
-        ({"role": "active"}, "another role: wanted 'active', got 'passive'"),
-        ({"federation": "trains"}, "another federation: wanted 'trains', got 'shops'"),
+        ({"name": "shop"}, "a different name: wanted 'shop', got 'bank'"),
+        ({"role": "active"}, "a different role: wanted 'active', got 'passive'"),
+        ({"federation": "trains"}, "a different federation: wanted 'trains', got 'shops'"),
     ],
 )
 def test_whom_it_names_is_checked(tmp_path, ca, wanted, message):
@@ -74,7 +74,7 @@ def test_the_authority_is_checked(tmp_path, ca):
     folder = join(tmp_path, ca, BANK)
     create_authority(tmp_path / "other", "shops")
     (problem,) = problems(folder, authority=tmp_path / "other" / "authority.crt")
-    assert "another signed it" in problem
+    assert "by a different key" in problem
     assert "from the organiser" in problem
     (problem,) = problems(folder, authority=tmp_path / "none.crt")
     assert "Ask the organiser" in problem
@@ -85,14 +85,14 @@ def test_the_authority_is_checked(tmp_path, ca):
 def test_the_private_key_is_checked(tmp_path, ca):
     folder, other = join(tmp_path, ca, BANK), join(tmp_path, ca, SHOP)
     (problem,) = problems(folder, key=other / "shop.key")
-    assert "it is another's" in problem
+    assert ", but is not" in problem
     (folder / "bank.key").chmod(0o644)
     (problem,) = problems(folder, key=folder / "bank.key")
     assert f"chmod 600 {folder / 'bank.key'}" in problem
     (problem,) = problems(folder, key=folder / "bank.crt")
     assert "where vfb pki request was run" in problem
     (problem,) = problems(folder, key=folder / "bank.sealing.key")
-    assert "of another kind" in problem
+    assert "wanted an ECDSA key, got X25519" in problem
 
 
 def test_what_is_no_certificate_is_one_problem(tmp_path, ca):

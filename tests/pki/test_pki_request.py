@@ -71,7 +71,9 @@ def test_a_certificate_request_for_another_name_is_refused():
     bank = keys.request(Subject("shops", "passive", "bank"), width=3, scaling="")
     news = keys.request(Subject("shops", "passive", "news"), width=3, scaling="")
     mixed = Request.sign(bank.claim, news.csr, keys.tls)
-    with pytest.raises(IdentityError, match="must be for vfb://shops/passive/bank"):
+    with pytest.raises(
+        IdentityError, match="wanted a certificate request for vfb://shops/passive/bank"
+    ):
         Request.from_bytes(mixed.to_bytes())
 
 

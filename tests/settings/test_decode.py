@@ -11,7 +11,7 @@ from vfbandits.campaign.settings import MODES, CampaignSettings
 from vfbandits.core.policy import OFUL, LinTS, LinUCB
 from vfbandits.core.policy.registry import POLICIES
 from vfbandits.errors import ConfigError
-from vfbandits.protocol.roster import ROLES
+from vfbandits.protocol.identity import CERTIFIED_ROLES
 from vfbandits.settings.decode import decode, keys_of
 from vfbandits.settings.http import CampaignTable, HttpSettings
 from vfbandits.settings.model import ModelSettings
@@ -170,7 +170,7 @@ WRONG = [
     ("[campaigns.a]\n[campaigns.b]\nholdback = 2", "campaigns.b.holdback must be a number of at"),
     ("[campaigns.b]\nmode = 'off'", "campaigns.b.mode must be one of frozen, learn, shadow, got"),
     ("[campaigns.b]\nreward_min = 3\nreward_max = 2", "campaigns.b.reward_min must be below rewa"),
-    ("[campaigns.default.model]\nbeta = 1", "campaigns.default.model must stand under [model]"),
+    ("[campaigns.default.model]\nbeta = 1", "campaigns.default.model must be [model] itself"),
     (
         "[campaigns.'../../x']",
         "campaigns must have names of letters, digits, '-', '_' or '.', got '.",
@@ -285,7 +285,7 @@ def test_the_choices_of_a_file_are_those_of_the_program():
     def choices(kind, key):
         return set(keys_of(kind)[key].__args__)
 
-    assert choices(ParticipantConfig, "role") == set(ROLES)
+    assert choices(ParticipantConfig, "role") == set(CERTIFIED_ROLES)
     assert choices(CampaignTable, "mode") == set(MODES)
     assert choices(ModelSettings, "policy") == set(POLICIES)
     parameters = [name for kind in POLICIES.values() for name in kind.__dataclass_fields__]

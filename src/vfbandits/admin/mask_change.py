@@ -11,7 +11,7 @@ from vfbandits.pki.authority import Authority
 from vfbandits.pki.files import certificate_path, read_certificate
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.envelope import check_deal
-from vfbandits.protocol.identity import AUTHORITY
+from vfbandits.protocol.identity import AUTHORITY, key_digest
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.serving.masks import load_envelopes
@@ -84,9 +84,11 @@ async def change_members(
 def _sign(session: Session, roster: Roster, authority: Authority) -> bytes:
     """The roster, signed by the authority that the operator's own certificates are of."""
     ours = read_certificate(certificate_path(session.place.identity, AUTHORITY))
-    if ours.public_key() != authority.private_key.public_key():
+    wanted, came = key_digest(ours.public_key()), key_digest(authority.private_key.public_key())
+    if came != wanted:
         raise IdentityError(
-            f"wanted the authority of {session.place.name!r}, got another one in {authority.folder}"
+            f"wanted the authority of {session.place.name!r}, with the key {wanted[:12]}…, "
+            f"got {authority.folder} with the key {came[:12]}…"
         )
     return sign_roster(roster, authority.private_key)
 
@@ -97,7 +99,7 @@ def _refuse_other(session: Session, now: InForce) -> None:
         raise HandshakeError(
             f"roster: the active participant has number {now.number} ({now.digest[:12]}…), "
             f"{session.place.roster} is number {ours.number} ({ours.digest[:12]}…); get the one "
-            "in force from whoever made the last change"
+            "in force from the operator who made the last change"
         )
 
 

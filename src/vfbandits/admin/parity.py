@@ -59,7 +59,7 @@ class Served:
                 record.integer("epoch"),
             )
         except SnapshotError as error:
-            raise WireError("wanted a status with participants and model, got another") from error
+            raise WireError(f"the status must have participants and a model: {error}") from error
 
     def central(self, terms: Terms, *, seed: int) -> Bandit:
         """A bandit with the same settings that sees everything in the open."""

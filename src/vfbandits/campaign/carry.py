@@ -23,8 +23,8 @@ def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutS
     between = [moved for moved in moves if one.epoch < moved.epoch <= epoch]
     if not between or [moved.epoch for moved in between] != list(range(one.epoch + 1, epoch + 1)):
         raise ContextError(
-            f"a decision behind masks of epoch {one.epoch} cannot be carried to {epoch}: the log "
-            "no longer has the changes between them"
+            f"a decision behind masks of epoch {one.epoch} cannot be carried to {epoch}: the "
+            "journal no longer has the changes between them"
         )
     bandit = Bandit(
         LinGreedy(),

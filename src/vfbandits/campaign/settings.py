@@ -41,7 +41,7 @@ class CampaignSettings:
     aggregation
         "earliest" or "sum".
     activation_wait_s
-        How long an event that is held is kept.
+        How long a held event waits for its activation, in seconds.
     reward_min, reward_max
         Bounds of every reward: one outside is refused, and so is such a ``default_reward``; a sum
         is learnt as the bound that it exceeds.

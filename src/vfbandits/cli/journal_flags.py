@@ -20,9 +20,9 @@ Target = Annotated[
         "stands in the environment.",
     ),
 ]
-LogName = Annotated[str, typer.Option("--name", help="Of the log, in a database.")]
+LogName = Annotated[str, typer.Option("--name", help="Name of the journal in a database.")]
 KeyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Key of an encrypted log, mode 0600.")
+    Path | None, typer.Option(metavar="FILE", help="Key of an encrypted journal, mode 0600.")
 ]
 KeyVariable = Annotated[
     str | None, typer.Option(metavar="NAME", help="Environment variable with the key.")

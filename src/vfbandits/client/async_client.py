@@ -1,4 +1,4 @@
-"""The client of ``client.py``, to be awaited."""
+"""The methods of ``client.py`` as coroutines."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import httpx2
 
 from vfbandits.client import schemas
 from vfbandits.client.calls import ArmLike, Call, Calls, Changes, RewardLike, rank_request
-from vfbandits.client.connection import LIMITS, Certificate, Connection, Verify
+from vfbandits.client.connection import Certificate, Connection, Verify
 from vfbandits.client.retry import Tries, retry_after_s
 
 Answer = TypeVar("Answer")
@@ -44,13 +44,7 @@ class AsyncClient:
     ) -> None:
         self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
         self._calls = Calls(campaign)
-        self._http = httpx2.AsyncClient(
-            base_url=base_url,
-            headers=self._connection.headers(),
-            verify=self._connection.tls(),
-            limits=LIMITS,
-            transport=transport,
-        )
+        self._http = httpx2.AsyncClient(**self._connection.options(), transport=transport)
 
     async def rank(
         self,
@@ -63,10 +57,10 @@ class AsyncClient:
         features: Iterable[float] | None = None,
         activate: bool = True,
     ) -> schemas.RankResponse:
-        """Which arm to show; ``schemas.RankRequest`` tells the rest.
+        """Choose an arm; ``schemas.RankRequest`` describes the parameters.
 
         An arm is an id, a pair of id and features, or a ``schemas.Arm``.  The same ``event_id``
-        gets the same answer; one is made up if there is none.
+        gets the same answer; by default the client makes one.
         """
         request = rank_request(
             user,
@@ -80,52 +74,52 @@ class AsyncClient:
         return await self._send(self._calls.rank(request))
 
     async def rank_many(self, requests: Iterable[schemas.RankRequest]) -> list[schemas.RankResult]:
-        """One result for each request, in their order: an answer, or a problem."""
+        """One result for each request, in the order of the requests: an answer or a problem."""
         return (await self._send(self._calls.rank_many(requests))).results
 
     async def reward(
         self, event_id: str, value: float, *, reward_id: str = ""
     ) -> schemas.RewardResponse:
-        """Say how an event went.  The same reward again changes nothing."""
+        """Send the reward of an event.  Sending it again changes nothing."""
         return await self._send(self._calls.reward(event_id, value, reward_id))
 
     async def reward_many(self, rewards: Iterable[RewardLike]) -> list[schemas.RewardResult]:
-        """Say how several events went: pairs of event id and value, or ``schemas.EventReward``."""
+        """Send several rewards: pairs of event id and value, or ``schemas.EventReward``."""
         return (await self._send(self._calls.reward_many(rewards))).results
 
     async def activate(self, event_id: str) -> schemas.ActivateResponse:
-        """The arm is shown now, for an event ranked with ``activate=False``."""
+        """Activate an event that was ranked with ``activate=False``: its arm is shown now."""
         return await self._send(self._calls.activate(event_id))
 
     async def retract(self, event_id: str) -> schemas.RetractResponse:
-        """Take back a reward that was learnt; needs the scope "admin"."""
+        """Retract a learnt reward; needs the scope "admin"."""
         return await self._send(self._calls.retract(event_id))
 
     async def event(self, event_id: str) -> schemas.EventResponse:
-        """One event as it stands."""
+        """The state of an event."""
         return await self._send(self._calls.event(event_id))
 
     async def model(self) -> schemas.ModelResponse:
-        """What there is of the model that may be shown."""
+        """The state of the model, without its weights."""
         return await self._send(self._calls.model())
 
     async def config(self) -> schemas.ConfigResponse:
-        """Settings in force."""
+        """The settings in force."""
         return await self._send(self._calls.config())
 
     async def change_config(self, **changes: Unpack[Changes]) -> schemas.ConfigResponse:
-        """Change settings, such as ``holdback=0.05``; what is left out stays.
+        """Change settings, such as ``holdback=0.05``; those that are left out stay.
 
-        Unlike the others this is not sent again when its answer was lost.
+        Unlike the other calls this one is not sent again if its answer was lost.
         """
         return await self._send(self._calls.change_config(changes))
 
     async def campaigns(self) -> list[str]:
-        """Names of the server's campaigns."""
+        """Names of the campaigns."""
         return (await self._send(self._calls.campaigns())).campaigns
 
     async def ready(self) -> schemas.Health:
-        """Whether the server may be sent traffic, and if not why."""
+        """Whether the server is ready for traffic, with the reasons if not."""
         return await self._send(self._calls.ready())
 
     async def close(self) -> None:
@@ -133,7 +127,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
-        """It closes with the block."""
+        """The client is closed at the end of the block."""
         return self
 
     async def __aexit__(
@@ -146,21 +140,14 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        """Where it goes; not the key."""
+        """URL and campaign, without the key."""
         return f"AsyncClient({self._connection.base_url!r}, campaign={self._calls.campaign!r})"
 
     async def _send(self, call: Call[Answer]) -> Answer:
-        terms = self._connection
-        tries = Tries(call, retries=terms.retries, timeout_s=terms.timeout_s)
+        tries = Tries(call, self._connection)
         while True:
             try:
-                response = await self._http.request(
-                    call.method,
-                    call.path,
-                    content=call.body,
-                    headers=call.headers,
-                    timeout=tries.left_s(),
-                )
+                response = await self._http.request(**tries.request())
             except httpx2.RequestError as error:
                 pause_s = tries.pause_after_failure(error)
             else:

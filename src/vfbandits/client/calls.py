@@ -49,8 +49,8 @@ class ApiError(VFBanditsError):
     def __str__(self) -> str:
         """Status, title and detail.
 
-        >>> str(ApiError(404, "There is no such event", "wanted a known id"))
-        '404 There is no such event: wanted a known id'
+        >>> str(ApiError(404, "The event does not exist", "wanted a known id"))
+        '404 The event does not exist: wanted a known id'
         """
         told = f"{self.status} {self.title}"
         return f"{told}: {self.detail}" if self.detail else told
@@ -111,8 +111,10 @@ class Call(Generic[Answer_co]):
         try:
             return msgspec.json.decode(response.content, type=self.answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            wanted = f"wanted a {self.answer.__name__} in JSON, got something else"
-            raise ApiError(response.status_code, "Unreadable answer", wanted) from error
+            # The bytes are not quoted: an answer may hold features.
+            kind, size = response.headers.get("content-type", "no type"), len(response.content)
+            detail = f"wanted a {self.answer.__name__} in JSON, got {size} bytes of {kind[:60]!r}"
+            raise ApiError(response.status_code, "Unreadable answer", detail) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +230,9 @@ def to_features(features: Iterable[float]) -> list[float]:
     """Features as they go over HTTP, from anything that holds finite numbers."""
     made = list(map(float, features))
     # JSON has no word for these, and null would be refused with a sentence about null.
-    if not all(map(math.isfinite, made)):
-        raise ContextError("features must be finite numbers, got one that is not")
+    for place, value in enumerate(made):
+        if not math.isfinite(value):
+            raise ContextError(f"features must be finite numbers, got {value} at feature {place}")
     return made
 
 
@@ -259,14 +262,15 @@ def _segment(name: str) -> str:
         # Dots too: "." and ".." would be steps within the path.
         return quote(name, safe="").replace(".", "%2E")
     except UnicodeEncodeError as error:
-        raise WireError("an id must be text that UTF-8 can hold, got another") from error
+        raise WireError(f"an id must be text that UTF-8 can hold, got {name[:60]!a}") from error
 
 
 def _body(request: msgspec.Struct) -> bytes:
     try:
         return msgspec.json.encode(request)
     except UnicodeEncodeError as error:
-        raise WireError("text must be such that UTF-8 can hold it, got another") from error
+        came = f"{error.object[error.start]!a} at character {error.start}"
+        raise WireError(f"text must be such that UTF-8 can hold it, got {came}") from error
 
 
 def _refusal(response: httpx2.Response, retry_after_s: float | None) -> ApiError:

@@ -1,4 +1,4 @@
-"""A typed client of the HTTP interface; ``async_client.py`` has the same, to be awaited."""
+"""A typed client of the HTTP interface; ``async_client.py`` has the same methods as coroutines."""
 
 import time
 from collections.abc import Iterable
@@ -9,35 +9,35 @@ import httpx2
 
 from vfbandits.client import schemas
 from vfbandits.client.calls import ArmLike, Call, Calls, Changes, RewardLike, rank_request
-from vfbandits.client.connection import LIMITS, Certificate, Connection, Verify
+from vfbandits.client.connection import Certificate, Connection, Verify
 from vfbandits.client.retry import Tries, retry_after_s
 
 Answer = TypeVar("Answer")
 
 
 class Client:
-    """Asks a server which arm to show, and tells it how that went.
+    """Requests decisions from a server, and sends it rewards.
 
-    It keeps connections open: use one for the life of the process, in as many threads as there
-    are.  Calls raise ``ApiError`` if the server refuses and ``ApiUnreachable`` if it cannot be
-    reached.  Within ``timeout_s``, which is for the whole call, one that was lost or put off is
-    sent again, ever later, and up to ``retries`` times if that is a number; since every event has
-    an id, nothing is done twice.
+    It keeps connections open: use one client for the life of the process, from any number of
+    threads.  Calls raise ``ApiError`` if the server refuses and ``ApiUnreachable`` if it cannot be
+    reached.  A call that was lost or refused for now is sent again, with exponential back-off,
+    until ``timeout_s``, which is for the whole call, and at most ``retries`` times if that is a
+    number; since every event has an id, nothing is done twice.
 
     Parameters
     ----------
     base_url
-        Of the server, such as ``https://bandit.internal:8443``.
+        URL of the server, such as ``https://bandit.internal:8443``.
     key
         API key; it is never shown.
     campaign
-        Which of the server's models to use.
+        Campaign of the server.
     verify
         Certificate authority to trust (a file), or a TLS context; None for the system's.
     cert
         Certificate and private key (files), for mutual TLS.
     transport
-        Another way to send than over sockets, such as to an application in the same process.
+        Transport of httpx2 instead of sockets, such as one to an application in the same process.
 
     Examples
     --------
@@ -62,13 +62,7 @@ class Client:
     ) -> None:
         self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
         self._calls = Calls(campaign)
-        self._http = httpx2.Client(
-            base_url=base_url,
-            headers=self._connection.headers(),
-            verify=self._connection.tls(),
-            limits=LIMITS,
-            transport=transport,
-        )
+        self._http = httpx2.Client(**self._connection.options(), transport=transport)
 
     def rank(
         self,
@@ -81,10 +75,10 @@ class Client:
         features: Iterable[float] | None = None,
         activate: bool = True,
     ) -> schemas.RankResponse:
-        """Which arm to show; ``schemas.RankRequest`` tells the rest.
+        """Choose an arm; ``schemas.RankRequest`` describes the parameters.
 
         An arm is an id, a pair of id and features, or a ``schemas.Arm``.  The same ``event_id``
-        gets the same answer; one is made up if there is none.
+        gets the same answer; by default the client makes one.
         """
         request = rank_request(
             user,
@@ -98,50 +92,50 @@ class Client:
         return self._send(self._calls.rank(request))
 
     def rank_many(self, requests: Iterable[schemas.RankRequest]) -> list[schemas.RankResult]:
-        """One result for each request, in their order: an answer, or a problem."""
+        """One result for each request, in the order of the requests: an answer or a problem."""
         return self._send(self._calls.rank_many(requests)).results
 
     def reward(self, event_id: str, value: float, *, reward_id: str = "") -> schemas.RewardResponse:
-        """Say how an event went.  The same reward again changes nothing."""
+        """Send the reward of an event.  Sending it again changes nothing."""
         return self._send(self._calls.reward(event_id, value, reward_id))
 
     def reward_many(self, rewards: Iterable[RewardLike]) -> list[schemas.RewardResult]:
-        """Say how several events went: pairs of event id and value, or ``schemas.EventReward``."""
+        """Send several rewards: pairs of event id and value, or ``schemas.EventReward``."""
         return self._send(self._calls.reward_many(rewards)).results
 
     def activate(self, event_id: str) -> schemas.ActivateResponse:
-        """The arm is shown now, for an event ranked with ``activate=False``."""
+        """Activate an event that was ranked with ``activate=False``: its arm is shown now."""
         return self._send(self._calls.activate(event_id))
 
     def retract(self, event_id: str) -> schemas.RetractResponse:
-        """Take back a reward that was learnt; needs the scope "admin"."""
+        """Retract a learnt reward; needs the scope "admin"."""
         return self._send(self._calls.retract(event_id))
 
     def event(self, event_id: str) -> schemas.EventResponse:
-        """One event as it stands."""
+        """The state of an event."""
         return self._send(self._calls.event(event_id))
 
     def model(self) -> schemas.ModelResponse:
-        """What there is of the model that may be shown."""
+        """The state of the model, without its weights."""
         return self._send(self._calls.model())
 
     def config(self) -> schemas.ConfigResponse:
-        """Settings in force."""
+        """The settings in force."""
         return self._send(self._calls.config())
 
     def change_config(self, **changes: Unpack[Changes]) -> schemas.ConfigResponse:
-        """Change settings, such as ``holdback=0.05``; what is left out stays.
+        """Change settings, such as ``holdback=0.05``; those that are left out stay.
 
-        Unlike the others this is not sent again when its answer was lost.
+        Unlike the other calls this one is not sent again if its answer was lost.
         """
         return self._send(self._calls.change_config(changes))
 
     def campaigns(self) -> list[str]:
-        """Names of the server's campaigns."""
+        """Names of the campaigns."""
         return self._send(self._calls.campaigns()).campaigns
 
     def ready(self) -> schemas.Health:
-        """Whether the server may be sent traffic, and if not why."""
+        """Whether the server is ready for traffic, with the reasons if not."""
         return self._send(self._calls.ready())
 
     def close(self) -> None:
@@ -149,7 +143,7 @@ class Client:
         self._http.close()
 
     def __enter__(self) -> Self:
-        """It closes with the block."""
+        """The client is closed at the end of the block."""
         return self
 
     def __exit__(
@@ -162,21 +156,14 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        """Where it goes; not the key."""
+        """URL and campaign, without the key."""
         return f"Client({self._connection.base_url!r}, campaign={self._calls.campaign!r})"
 
     def _send(self, call: Call[Answer]) -> Answer:
-        terms = self._connection
-        tries = Tries(call, retries=terms.retries, timeout_s=terms.timeout_s)
+        tries = Tries(call, self._connection)
         while True:
             try:
-                response = self._http.request(
-                    call.method,
-                    call.path,
-                    content=call.body,
-                    headers=call.headers,
-                    timeout=tries.left_s(),
-                )
+                response = self._http.request(**tries.request())
             except httpx2.RequestError as error:
                 pause_s = tries.pause_after_failure(error)
             else:

@@ -5,7 +5,7 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import httpx2
 
@@ -19,6 +19,15 @@ LIMITS: Final = httpx2.Limits(
 
 Verify: TypeAlias = str | PathLike[str] | ssl.SSLContext | None
 Certificate: TypeAlias = tuple[str | PathLike[str], str | PathLike[str]] | None
+
+
+class HttpOptions(TypedDict):
+    """What the two clients of httpx2 are made with alike."""
+
+    base_url: str
+    headers: dict[str, str]
+    verify: ssl.SSLContext
+    limits: httpx2.Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +59,28 @@ class Connection:
         _check_address(self.base_url)
         # A key that no header can hold would be quoted by the error that says so.
         if self.key is not None and not re.fullmatch(r"[!-~]+", self.key):
-            raise SettingError("a key is printable ASCII without spaces, got another")
+            raise SettingError(
+                "a key must be printable ASCII without spaces, got "
+                f"{len(self.key)} characters that are not"
+            )
         if not (self.timeout_s > 0.0 and math.isfinite(self.timeout_s)):
             raise SettingError(f"timeout_s must be positive and finite, got {self.timeout_s}")
         if self.retries is not None and self.retries < 0:
             raise SettingError(f"retries must not be negative, got {self.retries}")
 
-    def headers(self) -> dict[str, str]:
-        """Of every call."""
-        accepted = {"accept": "application/json, application/problem+json"}
-        return accepted if self.key is None else {**accepted, "authorization": f"Bearer {self.key}"}
+    def options(self) -> HttpOptions:
+        """How to make the pool of connections, for either client."""
+        headers = {"accept": "application/json, application/problem+json"}
+        if self.key is not None:
+            headers["authorization"] = f"Bearer {self.key}"
+        return {
+            "base_url": self.base_url,
+            "headers": headers,
+            "verify": self._tls(),
+            "limits": LIMITS,
+        }
 
-    def tls(self) -> ssl.SSLContext:
+    def _tls(self) -> ssl.SSLContext:
         """Whom to trust and who we are."""
         if self.verify is None and self.cert is None and self.base_url.startswith("http:"):
             # It trusts nobody, and is not needed: reading whom the system trusts takes 50 ms.
@@ -74,7 +93,11 @@ class Connection:
             if self.cert is not None:
                 context.load_cert_chain(*self.cert)
         except OSError as error:
-            raise SettingError("verify and cert must name PEM files, got others") from error
+            paths = (self.verify, *(self.cert or ())[:2])  # a third is the password of the key
+            named = ", ".join(str(path) for path in paths if isinstance(path, str | PathLike))
+            raise SettingError(
+                f"verify and cert must name PEM files, got {named}: {error}"
+            ) from error
         return context
 
 
@@ -83,7 +106,9 @@ def _check_address(base_url: str) -> None:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL:
         # Not its cause: that may quote a password.
-        raise SettingError("base_url must be an address, got something else") from None
+        raise SettingError(
+            f"base_url must be a URL, got {len(base_url)} characters that are none"
+        ) from None
     if url.scheme not in ("http", "https") or not url.host:
         raise SettingError(f"base_url must begin with http:// or https://, got {url.scheme!r}")
     if url.userinfo or url.query or url.fragment:

@@ -8,11 +8,12 @@ import secrets
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypedDict
 
 import httpx2
 
 from vfbandits.client.calls import ApiUnreachable, Call
+from vfbandits.client.connection import Connection
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 2.0
@@ -24,23 +25,40 @@ _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTim
 _random = secrets.SystemRandom()
 
 
+class HttpRequest(TypedDict):
+    """One try, as both clients of httpx2 take it."""
+
+    method: str
+    url: str
+    content: bytes | None
+    headers: dict[str, str]
+    timeout: float
+
+
 class Tries:
     """The tries of one call, all within ``timeout_s``: at most ``retries`` after the first.
 
     None for ``retries`` stands for as many as there is time for.
     """
 
-    def __init__(self, call: Call[object], *, retries: int | None, timeout_s: float) -> None:
+    def __init__(self, call: Call[object], connection: Connection) -> None:
         self._call = call
-        self._retries = retries
-        self._timeout_s = timeout_s
+        self._retries = connection.retries
+        self._timeout_s = connection.timeout_s
         self._begun = time.monotonic()
-        self._end = self._begun + timeout_s
+        self._end = self._begun + connection.timeout_s
         self._n_failed = 0
 
-    def left_s(self) -> float:
-        """How long the next try may take."""
-        return max(self._end - time.monotonic(), 0.001)
+    def request(self) -> HttpRequest:
+        """What to send now, and how long it may take."""
+        call = self._call
+        return {
+            "method": call.method,
+            "url": call.path,
+            "content": call.body,
+            "headers": call.headers,
+            "timeout": max(self._end - time.monotonic(), 0.001),
+        }
 
     def pause_after_answer(self, response: httpx2.Response) -> float | None:
         """How long to wait before the next try; None if this answer is final."""

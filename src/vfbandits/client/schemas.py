@@ -1,4 +1,4 @@
-"""What goes over HTTP, both ways: server, client and the OpenAPI document are made of these."""
+"""Bodies of HTTP requests and responses, for the server, the client and the OpenAPI document."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,9 +23,9 @@ Features: TypeAlias = Annotated[list[Number], Meta(max_length=MAX_FEATURES)]
 
 
 class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing that may be shown, with what is known of it.
+    """An arm with its features.
 
-    ``features`` is its row of the active participant's own block (layout "per_arm"), or the arm's
+    ``features`` is its row of the active participant's block (layout "per_arm"), or the arm's
     features (layout "outer").
     """
 
@@ -34,24 +34,24 @@ class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ask which arm a user should see.
+    """A request for a decision.
 
     Attributes
     ----------
     user
-        Whom it is for, by the id that all participants know.
+        Id of the user, the same at all participants.
     arms
-        What may be shown, in the order in which it would be without us; ids, or ids with features.
+        Candidates in the order without a policy: ids, or ids with features.
     event_id
-        Names the event; the same id gets the same answer.  One is made up if there is none.
+        Idempotency key: the same id gets the same response.  By default the server makes one.
     exclude
-        Arms that must not be shown this time.
+        Arms that must not be chosen.
     baseline
-        What would be shown without us: the first arm, unless this names another.
+        The arm that is shown without a policy; by default the first one.
     features
-        Of the user, at the active participant (layouts "outer" and "disjoint").
+        Features of the user at the active participant (layouts "outer" and "disjoint").
     activate
-        False if it is not certain yet that the arm will be shown: ``activate`` follows then.
+        False if it is not certain that the arm will be shown: the event is held until ``activate``.
     """
 
     user: Id
@@ -64,7 +64,7 @@ class RankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RankedArm(msgspec.Struct, frozen=True):
-    """One place of the ranking: score = estimate + bonus."""
+    """An arm of the ranking: its score is the estimate plus the exploration bonus."""
 
     id: str
     score: float
@@ -73,28 +73,28 @@ class RankedArm(msgspec.Struct, frozen=True):
 
 
 class RankResponse(msgspec.Struct, frozen=True):
-    """What to show, and why.
+    """A decision.
 
     Attributes
     ----------
     event_id
-        To send with the reward.
+        Id to send with the reward.
     arm
-        Show this one.
+        The arm to show.
     ranking
-        All arms, best score first.  ``probability`` is that of being shown.
+        All arms, best score first.  ``probability`` is the probability of being shown.
     contributors
-        Participants whose features counted.
+        Participants whose features were used.
     degraded
-        Whether some participant's did not.
+        Whether the features of some participant are missing.
     group
-        "policy", or why the baseline is shown: "holdback" or "shadow".
+        "policy", or the reason why the baseline is shown: "holdback" or "shadow".
     model_version
-        How many rewards the model had learnt.
+        Number of changes of the model so far: rewards learnt, and retractions.
     config_version
-        How often the settings had been changed.
+        Number of changes of the settings so far.
     epoch
-        Of the masks.
+        Mask epoch in force.
     """
 
     event_id: str
@@ -109,7 +109,7 @@ class RankResponse(msgspec.Struct, frozen=True):
 
 
 class RewardRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How it went.  ``reward_id`` tells one reward of an event from another."""
+    """The reward of an event; ``reward_id`` distinguishes several rewards of one event."""
 
     value: Number
     reward_id: Annotated[str, Meta(max_length=MAX_ID_LENGTH)] = ""
@@ -121,12 +121,13 @@ RewardStatus: TypeAlias = Literal[
 
 
 class RewardResponse(msgspec.Struct, frozen=True):
-    """What became of a reward.
+    """The status of a reward.
 
-    "learnt": the model has it.  "counted": it will be learnt, with others, when the wait is over
-    (aggregation "sum").  "repeated": it was there before.  "late": the wait is over; it is logged
-    and not learnt.  "ignored": an earlier one counts (aggregation "earliest").  "logged": the model
-    is frozen.  "queued": it is kept, and the process that learns will say which of these it is.
+    "learnt": the model has learnt it.  "counted": it is learnt as part of the sum when the wait
+    ends (aggregation "sum").  "repeated": it was received before.  "late": the wait has ended; it
+    is recorded but not learnt.  "ignored": an earlier one was learnt (aggregation "earliest").
+    "logged": it is recorded but not learnt, because the model is frozen.  "queued": it is durable
+    in the inbox, and the leader gives it one of the other statuses.
     """
 
     event_id: str
@@ -134,14 +135,14 @@ class RewardResponse(msgspec.Struct, frozen=True):
 
 
 class ActivateResponse(msgspec.Struct, frozen=True):
-    """The wait for a reward begins; False if it had begun before."""
+    """Whether the wait for a reward starts now; False if the event was activated before."""
 
     event_id: str
     activated: bool
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A reward that came."""
+    """A received reward."""
 
     value: float
     reward_id: str
@@ -152,16 +153,16 @@ EventStatus: TypeAlias = Literal["held", "waiting", "learnt", "forgotten", "retr
 
 
 class RetractResponse(msgspec.Struct, frozen=True):
-    """A learnt reward was taken back; ``reward`` is its value."""
+    """A retracted reward, with its value."""
 
     event_id: str
     reward: float
 
 
 class EventResponse(msgspec.Struct, frozen=True):
-    """One event as it stands.
+    """The state of an event.
 
-    ``reward`` is what was learnt: what came, the default, or the sum; null once it was retracted.
+    ``reward`` is the learnt value: a reward, the default, or a sum; null after a retraction.
     """
 
     event_id: str
@@ -177,26 +178,26 @@ class EventResponse(msgspec.Struct, frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Settings of a campaign to change; what is left out stays.
+    """Changes of a campaign's settings; settings that are left out stay as they are.
 
     Attributes
     ----------
     mode
-        "learn", "shadow" (show the baseline and see how often the policy would agree) or "frozen".
+        "learn", "shadow" (show the baseline, record what the policy would choose) or "frozen".
     holdback
-        Share of events that get the baseline, for an honest comparison.
+        Fraction of events that get the baseline, for an unbiased comparison.
     reward_wait_s
-        How long a reward is waited for.
+        Wait for a reward, in seconds.
     default_reward
-        What is learnt if none came; null to learn nothing.
+        Reward that is learnt if none arrives in time; null to learn nothing.
     aggregation
-        "earliest": the first reward counts.  "sum": all that come in time do.
+        "earliest": the first reward is learnt.  "sum": the sum of all that arrive in time is.
     activation_wait_s
-        How long an event that is held may wait to be activated.
+        How long a held event waits for its activation, in seconds.
     reward_min, reward_max
-        Bounds of every reward: one outside is refused.  A sum counts as the bound that it exceeds.
+        Bounds of each reward: one outside is refused.  A sum is clipped to them.
     floor
-        Share of decisions in which any arm is shown, all alike.
+        Fraction of decisions that choose an arm uniformly at random.
     policy
         Parameters of the policy, such as {"beta": 0.5}.
     """
@@ -214,7 +215,7 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class ConfigResponse(msgspec.Struct, frozen=True):
-    """Settings of a campaign; ``version`` counts changes since its log was begun."""
+    """Settings of a campaign; ``version`` counts the changes since its journal was created."""
 
     campaign: str
     version: int
@@ -231,7 +232,7 @@ class ConfigResponse(msgspec.Struct, frozen=True):
 
 
 class ParticipantView(msgspec.Struct, frozen=True):
-    """A participant as the active one sees it."""
+    """A participant, as seen by the active participant."""
 
     name: str
     width: int
@@ -240,7 +241,7 @@ class ParticipantView(msgspec.Struct, frozen=True):
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
-    """What there is of a model that may be shown."""
+    """The state of a model, without its weights."""
 
     campaign: str
     policy: str
@@ -258,19 +259,19 @@ class ModelResponse(msgspec.Struct, frozen=True):
 
 
 class CampaignsResponse(msgspec.Struct, frozen=True):
-    """The campaigns of this server, by name."""
+    """Names of the campaigns."""
 
     campaigns: list[str]
 
 
 class BatchRankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Several rank requests in one."""
+    """Several rank requests."""
 
     requests: Annotated[list[RankRequest], Meta(min_length=1, max_length=BATCH_SIZE)]
 
 
 class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A reward that names its event."""
+    """A reward with the id of its event."""
 
     event_id: Id
     value: Number
@@ -278,13 +279,13 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BatchRewardRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Several rewards in one."""
+    """Several rewards."""
 
     rewards: Annotated[list[EventReward], Meta(min_length=1, max_length=BATCH_SIZE)]
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error, as RFC 9457 has it; ``title`` names its kind, ``detail`` says what was wanted."""
+    """An error in the format of RFC 9457; ``detail`` says what was wanted and what came."""
 
     type: str
     title: str
@@ -301,7 +302,7 @@ class RankResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BatchRankResponse(msgspec.Struct, frozen=True):
-    """One result for each request, in their order."""
+    """One result for each request, in the order of the requests."""
 
     results: list[RankResult]
 
@@ -314,13 +315,13 @@ class RewardResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BatchRewardResponse(msgspec.Struct, frozen=True):
-    """One result for each reward, in their order."""
+    """One result for each reward, in the order of the rewards."""
 
     results: list[RewardResult]
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether the process lives, or may be sent traffic, and if not why."""
+    """The health of the process, with the reasons if it is unavailable."""
 
     status: Literal["ok", "unavailable"]
     reasons: list[str] = []

@@ -25,18 +25,18 @@ class Record:
     3
     >>> Record({"dim": "three"}).integer("dim")
     Traceback (most recent call last):
-    vfbandits.errors.SnapshotError: the snapshot needs a whole number at 'dim', got str
+    vfbandits.errors.SnapshotError: wanted a whole number at 'dim', got str
     """
 
     values: Mapping[str, object] = field(repr=False)
 
     def _get(self, key: str, wanted: str) -> object:
         if key not in self.values:
-            raise SnapshotError(f"the snapshot needs {wanted} at {key!r}, got nothing")
+            raise SnapshotError(f"wanted {wanted} at {key!r}, got nothing")
         return self.values[key]
 
     def _wrong(self, key: str, wanted: str, value: object) -> SnapshotError:
-        return SnapshotError(f"the snapshot needs {wanted} at {key!r}, got {type(value).__name__}")
+        return SnapshotError(f"wanted {wanted} at {key!r}, got {type(value).__name__}")
 
     def has(self, key: str) -> bool:
         """Whether there is a value other than null at ``key``."""

@@ -1,6 +1,7 @@
 """A request to rank over HTTP becomes a query."""
 
 import struct
+from collections import Counter
 
 from vfbandits.campaign.query import Query
 from vfbandits.client.schemas import Arm, RankRequest
@@ -17,12 +18,15 @@ def query_of(request: RankRequest, *, layout: str) -> Query:
     """
     ids, of_arms = _arms(request)
     if len(set(ids)) < len(ids):
-        raise ArmError("each arm comes once, got one twice")
+        twice = Counter(ids).most_common(1)[0][0]
+        raise ArmError(f"each arm comes once, got {twice[:100]!r} twice")
     own = b"" if request.features is None else _floats(request.features)
     if of_arms and layout == "disjoint":
         raise ContextError("features of arms go with layouts 'per_arm' and 'outer', got 'disjoint'")
     if own and layout == "per_arm":
-        raise ContextError("with layout 'per_arm' features come with the arms, got some of a user")
+        raise ContextError(
+            f"layout 'per_arm' takes features of arms, got {len(own) // 8} features of the user"
+        )
     return Query(
         request.user,
         ids,
@@ -58,7 +62,10 @@ def _rows(arms: list[Arm]) -> bytes:
     if not rows:
         return b""
     if len(rows) < len(arms) or len({len(row) for row in rows}) > 1:
-        raise ContextError("either every arm comes with features, all as many, or none does")
+        widths = sorted({0 if arm.features is None else len(arm.features) for arm in arms})
+        raise ContextError(
+            f"every arm needs as many features, or none any, got {', '.join(map(str, widths))}"
+        )
     return b"".join(map(_floats, rows))
 
 

@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
             if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(
                 cause, MalformedRequestError
             ):
-                _log.error("http_failed", kind=type(cause).__name__, exc_info=cause)
+                _log.error("http_request_failed", kind=type(cause).__name__, exc_info=cause)
             self._log_malformed(str(cause)[:100])
             self._refuse("malformed", _MALFORMED)
         return self._n_discarded is None
@@ -407,7 +407,7 @@ class Connection(asyncio.Protocol):
     def _log_malformed(self, reason: str) -> None:
         unlogged = self._context.throttle.admit(reason)
         if unlogged is not None:
-            _log.warning("http_garbage", reason=reason, unlogged=unlogged)
+            _log.warning("http_request_malformed", reason=reason, unlogged=unlogged)
 
     # --- who, and how long --------------------------------------------------------------------
 
@@ -465,7 +465,9 @@ def sweep(connections: Iterable[Connection], now: float) -> None:
     for connection in stuck:
         connection.give_up()
     if stuck:
-        _log.warning("http_hung_up", count=len(stuck), reason="their requests were not finished")
+        _log.warning(
+            "http_connection_closed", count=len(stuck), reason="their requests were not finished"
+        )
 
 
 def _check(version: str, method: str, headers: list[tuple[bytes, bytes]]) -> tuple[bool, bool]:
@@ -487,10 +489,11 @@ def _check(version: str, method: str, headers: list[tuple[bytes, bytes]]) -> tup
             has_body = True
             if version == "1.0" or value.strip().lower() != b"chunked":
                 raise MalformedRequestError(
-                    f"wanted no coding but chunked, over HTTP/1.1, got others over HTTP/{version}"
+                    f"wanted chunked over HTTP/1.1, got {value[:40].decode('latin-1')!r} "
+                    f"over HTTP/{version}"
                 )
     if n_hosts > 1 or (n_hosts == 0 and version == "1.1"):
-        raise MalformedRequestError("wanted one Host, got none or several")
+        raise MalformedRequestError(f"wanted one Host, got {n_hosts}")
     return expects_continue, has_body
 
 
@@ -501,7 +504,9 @@ def _absolute(
     scheme, found, rest = target.partition(b"://")
     if not found or scheme.lower() not in (b"http", b"https"):
         # Not shown: a careless application may have put a key into it.
-        raise MalformedRequestError("wanted a path or an http address as target, got neither")
+        raise MalformedRequestError(
+            f"wanted a path or an http URL as target, got {len(target)} other bytes"
+        )
     authority, _, path = rest.partition(b"/")
     host = authority.rpartition(b"@")[2]
     others = [header for header in headers if header[0] != b"host"]

@@ -21,7 +21,7 @@ _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
     for status in HTTPStatus
 }
-_FAILED: Final = b"Something went wrong, see the server's log"
+_FAILED: Final = b"Internal error; the server's log has its cause"
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -139,7 +139,7 @@ class Exchange:
             await app(self.scope, self.receive, self.send)
         except Exception as error:  # noqa: BLE001  (logged; the server goes on)
             path = str(self.scope["path"])[:200]
-            _log.error("http_failed", kind=type(error).__name__, path=path, exc_info=error)
+            _log.error("http_request_failed", kind=type(error).__name__, path=path, exc_info=error)
         if self._is_answered or self._is_gone:
             return
         if self._framing is not None:
@@ -241,7 +241,7 @@ class Exchange:
         head = b"".join(lines)
         if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
             self._framing = None
-            raise RuntimeError("wanted headers without line breaks, got some with")
+            raise RuntimeError("wanted headers without CR, LF or NUL, got one that holds them")
         return head + b"\r\n"
 
     def _wake(self) -> None:

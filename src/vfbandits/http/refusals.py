@@ -50,7 +50,7 @@ class NotFound(Refusal):
 class Conflict(Refusal):
     """The request contradicts what stands."""
 
-    status, kind, title = 409, "conflict", "The request contradicts an earlier one"
+    status, kind, title = 409, "conflict", "The request conflicts with an earlier one"
 
 
 class TooLarge(Refusal):
@@ -86,4 +86,4 @@ class TooMany(Refusal):
 class Unavailable(Refusal):
     """We cannot answer now, and it is not the caller's doing."""
 
-    status, kind, title = 503, "unavailable", "The service cannot answer now"
+    status, kind, title = 503, "unavailable", "The service is unavailable"

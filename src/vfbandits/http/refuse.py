@@ -33,7 +33,9 @@ def problem_for(scope: Scope, error: Exception) -> Response:
     if isinstance(error, Refusal):
         log_refusal(scope, error)
     elif answer.status_code >= 500:
-        _log.error("http_failed", kind=type(error).__name__, exc_info=error, **_facts(scope))
+        _log.error(
+            "http_request_failed", kind=type(error).__name__, exc_info=error, **_facts(scope)
+        )
     return answer
 
 
@@ -61,7 +63,7 @@ def log_refusal(scope: Scope, refusal: Refusal, *, unlogged: int = 0) -> None:
     """One line; ``unlogged`` is how many like it had none."""
     more = {"unlogged": unlogged} if unlogged else {}
     _log.warning(
-        "http_refused", reason=str(refusal), status=refusal.status, **_facts(scope), **more
+        "http_request_refused", reason=str(refusal), status=refusal.status, **_facts(scope), **more
     )
 
 

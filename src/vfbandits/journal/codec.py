@@ -87,10 +87,10 @@ class Codec:
             return decode(record, position)  # which says what is wrong
         if self._key is None:
             if record[0] == SEALED:
-                raise JournalError(f"record {position} of the log must be plain, got encrypted")
+                raise JournalError(f"record {position} of the journal must be plain, got encrypted")
             return decode(record, position)
         if record[0] != SEALED:
-            raise JournalError(f"record {position} of the log must be encrypted, got plain")
+            raise JournalError(f"record {position} of the journal must be encrypted, got plain")
         return decode(self._decrypt(record, position), position)
 
     def seal_snapshot(self, position: int, snapshot: Snapshot) -> bytes:
@@ -131,8 +131,8 @@ class Codec:
             return self._cipher(salt).decrypt(nonce, secret, bound)
         except (InvalidTag, ValueError) as error:
             raise RecordError(
-                f"record {position} of the log must be the one that was encrypted there, "
-                "got another: it was changed, or moved",
+                f"record {position} of the journal must be the one that was encrypted there, "
+                "got one that does not decrypt: it was changed, or moved",
                 position,
             ) from error
 
@@ -149,7 +149,7 @@ class Codec:
             )
         except (InvalidTag, ValueError) as error:
             raise SnapshotError(
-                f"{name} must be the one that was encrypted there, got another"
+                f"{name} must be the one that was encrypted there, got one that does not decrypt"
             ) from error
 
     def _bound(self, head: bytes, position: int) -> bytes:
@@ -157,7 +157,7 @@ class Codec:
 
     def _cipher(self, salt: bytes) -> AESGCM:
         if self._key is None:
-            raise JournalError("the log is not encrypted")
+            raise JournalError("the journal is not encrypted")
         cipher = self._ciphers.get(salt)
         if cipher is None:
             if len(self._ciphers) >= _MAX_CIPHERS:
@@ -171,15 +171,18 @@ def refuse_other_key(
 ) -> None:
     """Raise unless a log with this check is read with its own key, or is plain and has none."""
     if key is None and check is not None:
-        raise JournalError(f"the log {log} is encrypted: wanted its key, got none")
+        raise JournalError(f"the journal {log} is encrypted: wanted its key, got none")
     if key is not None and check is None:
         raise JournalError(
-            f"the log {log} is not encrypted: wanted no key, got one; start a new log with it"
+            f"the journal {log} is not encrypted: wanted no key, got one; "
+            "start a new journal with it"
         )
     if key is None or check is None:
         return
     if not secrets.compare_digest(key.check(identity), check):
-        raise JournalError(f"the log {log} wanted the key that it was made with, got another")
+        raise JournalError(
+            f"the journal {log}: wanted the key that it was made with, got a different key"
+        )
 
 
 def _checked(body: bytes) -> bytes:

@@ -36,7 +36,8 @@ class JournalKey:
     def __post_init__(self) -> None:
         """Refuse what is no key."""
         if not isinstance(self.secret, bytes) or len(self.secret) != KEY_BYTES:
-            raise JournalError(f"the key of a log must be {KEY_BYTES} bytes, got something else")
+            came = f"{len(self.secret)} bytes" if isinstance(self.secret, bytes) else "no bytes"
+            raise JournalError(f"the key of a journal must be {KEY_BYTES} bytes, got {came}")
 
     @classmethod
     def generate(cls, *, entropy: Callable[[int], bytes] = os.urandom) -> "JournalKey":
@@ -80,13 +81,13 @@ def read_key(path: Path) -> JournalKey:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             raise JournalError(
-                f"the key of a log must be for its owner only, got {path} with mode {mode:04o}: "
-                "chmod 600 it"
+                f"the key of a journal must be for its owner only, got {path} with mode "
+                f"{mode:04o}: chmod 600 it"
             )
         with path.open("rb") as file:
             data = file.read(4 * KEY_BYTES)
     except OSError as error:
-        raise JournalError(f"wanted the key of a log, got {path}: {error.strerror}") from error
+        raise JournalError(f"wanted the key of a journal, got {path}: {error.strerror}") from error
     if len(data) == KEY_BYTES:
         return JournalKey(data)
     return _from_digits(data, str(path))
@@ -96,7 +97,9 @@ def key_from_environment(variable: str) -> JournalKey:
     """The key whose digits an environment variable holds."""
     text = os.environ.get(variable, "")
     if not text:
-        raise JournalError(f"wanted the key of a log in the environment as {variable}, got none")
+        raise JournalError(
+            f"wanted the key of a journal in the environment as {variable}, got none"
+        )
     return _from_digits(text.encode(errors="surrogateescape"), variable)
 
 
@@ -107,6 +110,7 @@ def _from_digits(data: bytes, where: str) -> JournalKey:
         secret = b""
     if len(secret) != KEY_BYTES:
         raise JournalError(
-            f"the key of a log must be {2 * KEY_BYTES} hexadecimal digits, got others in {where}"
+            f"the key of a journal must be {2 * KEY_BYTES} hexadecimal digits, got "
+            f"{len(data)} bytes that are not, in {where}"
         )
     return JournalKey(secret)

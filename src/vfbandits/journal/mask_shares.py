@@ -60,5 +60,10 @@ class ShareFiles:
         record = snapshot.record
         columns = snapshot.arrays.get("columns")
         if record.text("kind") != "share" or columns is None or columns.ndim != 2:
-            raise SnapshotError(f"{path.name} must be a share of a mask, got something else")
+            came = (
+                f"{record.text('kind')!r} with columns of shape {getattr(columns, 'shape', None)}"
+            )
+            raise SnapshotError(
+                f"{path.name} must be a 'share' with columns (dim, width), got {came}"
+            )
         return HeldShare(MaskShare(columns), bytes.fromhex(record.text("roster")))

@@ -91,7 +91,7 @@ class Identity:
         keys = Keys.load(folder, name, subject.role)
         if keys.tls.public_key() != certificate.public_key():
             raise IdentityError(
-                f"{key_path(folder, name)} must be the private key of {path}, it is another's"
+                f"{key_path(folder, name)} must be the private key of {path}, but is not"
             )
         return cls(
             subject,

@@ -79,7 +79,7 @@ def _write(approval: Approval, authority: Authority) -> None:
     member = approval.approved.to_bytes()
     copy = approval.authority_path
     if copy.exists() and read_file(copy, "a certificate") != ca_pem:
-        raise IdentityError(f"{copy} must be this authority's certificate, it is another's")
+        raise IdentityError(f"{copy} must be the certificate of {authority.folder}, but is not")
     name = approval.approved.claim.name
     make_folder(authority.issued)
     replace_public(member_path(authority.issued, name), member)

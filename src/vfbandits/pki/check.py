@@ -55,8 +55,10 @@ def refuse_other_authority(path: Path, certificate: x509.Certificate, authority:
     try:
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature) as error:
+        came = certificate.issuer.rfc4514_string()[:100]
         raise IdentityError(
-            f"{path} must be signed by the authority in {authority}; another signed it"
+            f"{path} must be signed by the authority in {authority}, got a signature "
+            f"of {came} by a different key"
         ) from error
 
 
@@ -70,7 +72,7 @@ def _authority_problems(
     except IdentityError as error:
         return [f"{error}.  Get the certificates of both from the organiser of {federation!r}"]
     return [
-        f"{problem}  Only the organiser can help: all certificates are to be made anew"
+        f"{problem}  The organiser must reissue all certificates"
         for problem in _dates(authority, ca, now)
     ]
 
@@ -102,8 +104,8 @@ def _subject_problems(
     except IdentityError as error:
         return [f"{path} names no member: {error}.  Ask the organiser for another: vfb pki approve"]
     return [
-        f"{path} is of another {what}: wanted {value!r}, got {getattr(subject, what)!r}.  Is it "
-        "the right file?  If so, correct the configuration, or ask for another: vfb pki request"
+        f"{path} has a different {what}: wanted {value!r}, got {getattr(subject, what)!r}.  Check "
+        "that it is the right file; correct the configuration, or request another: vfb pki request"
         for what, value in wanted.items()
         if value and getattr(subject, what) != value
     ]
@@ -117,9 +119,12 @@ def _key_problems(path: Path, certificate: x509.Certificate, key: Path) -> list[
     problems = []
     if private_key.public_key() != certificate.public_key():
         problems.append(
-            f"{key} must be the private key of {path}, it is another's.  Take the key that "
+            f"{key} must be the private key of {path}, but is not.  Use the key that "
             "vfb pki request wrote beside the request of this certificate"
         )
     if is_open_to_others(key):
-        problems.append(f"{key} must be readable by its owner only, others can.  chmod 600 {key}")
+        problems.append(
+            f"{key} must be readable by its owner only, but other users can read it.  "
+            f"Run chmod 600 {key}"
+        )
     return problems

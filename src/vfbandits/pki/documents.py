@@ -108,10 +108,9 @@ class Request:
                 f"the request of {claim.name!r} must be signed by the key that it brings; it was "
                 "changed since, or made by somebody else"
             ) from error
-        if not asked.is_signature_valid or subject_of(asked) != claim.subject:
-            raise IdentityError(
-                f"the certificate request must be for {claim.subject.uri}, it is for another"
-            )
+        if not asked.is_signature_valid or (subject := subject_of(asked)) != claim.subject:
+            came = subject.uri if asked.is_signature_valid else "one with a wrong signature"
+            raise IdentityError(f"wanted a certificate request for {claim.subject.uri}, got {came}")
         return cls(claim, csr, signature)
 
 
@@ -165,8 +164,9 @@ def _read(data: bytes, kind: str, more: tuple[str, ...]) -> tuple[Claim, list[st
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise IdentityError(f"wanted a {kind!r} in JSON, got {len(data)} other bytes") from error
-    if not isinstance(document, dict) or document.pop("format", "") != kind:
-        raise IdentityError(f"wanted a {kind!r}, got another document")
+    came = document.pop("format", None) if isinstance(document, dict) else type(document).__name__
+    if came != kind:
+        raise IdentityError(f"wanted a {kind!r}, got {str(came)[:64]!r}")
     version = document.pop("version", None)
     if version != VERSION:
         raise IdentityError(f"wanted a {kind!r} of version {VERSION}, got {str(version)[:16]!r}")
@@ -185,14 +185,16 @@ def _load_csr(text: str) -> x509.CertificateSigningRequest:
     try:
         return x509.load_pem_x509_csr(text.encode())
     except ValueError as error:
-        raise IdentityError("wanted a certificate request in PEM, got something else") from error
+        raise IdentityError(
+            f"wanted a certificate request in PEM, got {len(text)} characters that are none"
+        ) from error
 
 
 def _key_of(csr: x509.CertificateSigningRequest) -> EllipticCurvePublicKey:
     try:
         key = csr.public_key()
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise IdentityError("wanted an ECDSA P-256 key, got one that cannot be read") from error
+        raise IdentityError(f"wanted an ECDSA P-256 key, but {error}") from error
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
         raise IdentityError(f"wanted an ECDSA P-256 key, got a {type(key).__name__}")
     return key

@@ -144,7 +144,7 @@ def read_tls_key(path: Path, *, passphrase: bytes | None = None) -> EllipticCurv
     """The private key of a certificate; errors tell its path and nothing of it."""
     key = _read_private_key(path, passphrase)
     if not isinstance(key, EllipticCurvePrivateKey):
-        raise IdentityError(f"wanted an ECDSA key, got one of another kind in {path}")
+        raise IdentityError(f"wanted an ECDSA key, got {_kind(key)} in {path}")
     return key
 
 
@@ -152,7 +152,7 @@ def read_sealing_key(path: Path) -> X25519PrivateKey:
     """A participant's key to its mask shares."""
     key = _read_private_key(path)
     if not isinstance(key, X25519PrivateKey):
-        raise IdentityError(f"wanted an X25519 key, got one of another kind in {path}")
+        raise IdentityError(f"wanted an X25519 key, got {_kind(key)} in {path}")
     return key
 
 
@@ -160,7 +160,7 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     """A mask generator's key."""
     key = _read_private_key(path)
     if not isinstance(key, Ed25519PrivateKey):
-        raise IdentityError(f"wanted an Ed25519 key, got one of another kind in {path}")
+        raise IdentityError(f"wanted an Ed25519 key, got {_kind(key)} in {path}")
     return key
 
 
@@ -173,6 +173,15 @@ def private_pem(key: PrivateKey, *, passphrase: bytes | None = None) -> bytes:
 def is_open_to_others(path: Path) -> bool:
     """Whether anybody but its owner may read a file."""
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def _kind(key: PrivateKeyTypes) -> str:
+    """The algorithm of a private key, and nothing of the key.
+
+    >>> _kind(Ed25519PrivateKey.generate())
+    'Ed25519'
+    """
+    return type(key).__name__.removesuffix("PrivateKey").strip("_")
 
 
 def _read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKeyTypes:

@@ -170,7 +170,9 @@ def _open_label(data: bytes, roster: Roster) -> tuple[Label, memoryview]:
             f"federation, got {len(data)}"
         )
     if not data.startswith(TITLE):
-        raise EnvelopeError(f"wanted a {TITLE.decode().strip()!r}, got something else")
+        raise EnvelopeError(
+            f"wanted a {TITLE.decode().strip()!r}, got {len(data)} bytes without this title"
+        )
     view = memoryview(data)
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster.generator_key))
@@ -189,7 +191,7 @@ def _parse(spelt: bytes) -> Label:
         label = Label(**json.loads(spelt))
         right = label.to_bytes() == spelt and _is_deal(label.deal)
     except (ValueError, TypeError, RecursionError) as error:
-        raise EnvelopeError("wanted the label of a mask share, got something else") from error
+        raise EnvelopeError(f"wanted the label of a mask share, got {spelt[:60]!r}") from error
     if not right:
         raise EnvelopeError("the label of a mask share must be spelt as this version does")
     return label
@@ -216,7 +218,8 @@ def _refuse_other_key(roster: Roster, participant: str, key: X25519PublicKey) ->
     member = roster.find(participant)
     if member is None or key.public_bytes_raw().hex() != member.sealing_key:
         raise IdentityError(
-            f"the sealing key of {participant!r} must be the one in the roster; this is another"
+            f"the sealing key of {participant!r} must be the one in the roster, got the public key "
+            f"{key.public_bytes_raw().hex()}"
         )
 
 

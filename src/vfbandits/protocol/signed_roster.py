@@ -50,12 +50,16 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
         raise IdentityError(f"a signed roster has at most {MAX_BYTES} bytes, got {len(data)}")
     if not data.startswith(TITLE):
         other = _ANY_TITLE.match(data)
-        came = other[0].decode() if other else "something else"
-        raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got {came!r}")
-    spelt, newline, document = data[len(TITLE) :].partition(b"\n")
-    signature = _from_hex(spelt)
+        # Other bytes are not quoted: somebody may have named the file of a key.
+        came = repr(other[0].decode()) if other else f"{len(data)} bytes without a title"
+        raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got {came}")
+    text, newline, document = data[len(TITLE) :].partition(b"\n")
+    signature = _from_hex(text)
     if not newline or signature is None:
-        raise IdentityError("wanted a signed roster, got one without a whole signature")
+        raise IdentityError(
+            "wanted a signature in hex in line 2 of a signed roster, got "
+            f"{text[:60].decode('latin-1')!r}"
+        )
     try:
         ca_certificate_public_key.verify(signature, TITLE + document, ECDSA(SHA256()))
     except InvalidSignature as error:
@@ -66,12 +70,12 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
     return Roster.from_bytes(document)
 
 
-def _from_hex(spelt: bytes) -> bytes | None:
+def _from_hex(text: bytes) -> bytes | None:
     """The signature, or None; hex has one spelling here, so that no byte may change."""
-    if len(spelt) > _MAX_SIGNATURE_LENGTH:
+    if len(text) > _MAX_SIGNATURE_LENGTH:
         return None
     try:
-        signature = bytes.fromhex(spelt.decode("ascii"))
+        signature = bytes.fromhex(text.decode("ascii"))
     except ValueError:
         return None
-    return signature if signature.hex().encode() == spelt else None
+    return signature if signature.hex().encode() == text else None

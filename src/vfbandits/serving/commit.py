@@ -49,8 +49,8 @@ class GroupCommit:
         """Raise once a commit has failed."""
         if self.broken_by is not None:
             raise JournalError(
-                "the log and the model may differ, so nothing is taken until it is opened again: "
-                f"{self.broken_by}"
+                "the journal and the model may differ, so nothing is taken until it is opened "
+                f"again: {self.broken_by}"
             )
 
     def add(self, event: Event) -> None:
@@ -122,7 +122,9 @@ class GroupCommit:
         error = writing.exception()
         if error is None and writing.result() != wanted:
             last = writing.result()
-            error = JournalError(f"the log must end at {wanted}, got {last}: who else wrote?")
+            error = JournalError(
+                f"the journal must end at {wanted}, got {last}: another process wrote to it"
+            )
         if error is not None:
             self.fail(str(error) if isinstance(error, JournalError) else type(error).__name__)
             return

@@ -143,4 +143,4 @@ def _read_status(
             [(float(at), str(name), str(event)) for at, name, event in changes],
         )
     except (AttributeError, TypeError, ValueError) as error:
-        raise WireError("wanted a status with participants, got another") from error
+        raise WireError(f"wanted a status with participants, got {document[:60]!r}") from error

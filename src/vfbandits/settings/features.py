@@ -22,7 +22,7 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     kind
         "file", "sql" or "redis".
     key
-        Names of the key columns: the user's, and in layout per_arm the arm's too.
+        Names of the key columns: the user, and in layout per_arm also the arm.
     columns
         Names of number columns that are used as they are; with ``scaling`` they may be left out,
         or must be the scaling's.
@@ -42,9 +42,9 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     width
         How many numbers the federation expects of this participant; without it none is checked.
     clip_norm
-        Longest row that may leave, in the Euclidean norm; longer ones are shortened.
+        Maximum Euclidean norm of a row; longer rows are scaled down to it.
     timeout_s
-        Longest wait for a server.
+        Timeout of a lookup.
     """
 
     kind: Literal["file", "sql", "redis"]

@@ -21,19 +21,19 @@ class ModelSettings(PolicySettings, frozen=True, kw_only=True):
     Attributes
     ----------
     ridge
-        How strongly the estimate is drawn to zero.
+        Ridge regularisation.
     discount
-        Below 1 the past is forgotten: the weight of a reward after one more.
+        Factor on the weight of earlier rewards at each new one; below 1 the past is forgotten.
     floor
-        Fraction of decisions taken at random.
+        Fraction of decisions made at random.
     seed
-        Of the policy's randomness; without it every start draws others.
+        Seed of the policy's random draws; without it each start differs.
     max_arms
-        How many arms may have a model of their own.
+        Maximum number of arms with a model (layout disjoint).
     arm_expiry_days
-        For how long an arm's own model is kept that is not shown (layout disjoint).
+        Days after which an arm that is not shown loses its model (layout disjoint).
     max_pending
-        Decisions that wait for a reward in memory; the others are found in the journal.
+        Maximum number of pending decisions in memory; the others are read from the journal.
     """
 
     ridge: Positive = 1.0

@@ -4,9 +4,7 @@ It is of draft 7, which the language servers for TOML know.  What keys do togeth
 its parameters, is left to ``vfb preflight``.
 """
 
-import inspect
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +13,12 @@ from typing import Any, get_args
 import msgspec
 
 from vfbandits.settings.decode import alternatives, is_table, keys_of
+from vfbandits.settings.docstring import split_docstring
 from vfbandits.settings.services import ActiveConfig, ParticipantConfig, PassiveSettings
 from vfbandits.settings.values import Secret
 
 SCHEMA_FILE = "settings.schema.json"
-PROGRAMS = ["application", "operator"]
+PROGRAMS = ["application", "operator", "generator"]
 
 
 def config_schema() -> dict[str, Any]:
@@ -72,24 +71,17 @@ def _tables(kind: type) -> Iterator[type]:
 
 def _describe(component: dict[str, Any], kind: type) -> None:
     """Add what docstrings say, in place; take out null, which TOML does not have."""
-    component["description"] = _split(kind.__doc__ or "")[0]
+    component["description"] = split_docstring(kind.__doc__ or "")[0]
     component["additionalProperties"] = False
-    notes = {k: v for base in kind.__mro__ for k, v in _split(base.__doc__ or "")[1].items()}
+    notes = dict(
+        note for base in kind.__mro__ for note in split_docstring(base.__doc__ or "")[1].items()
+    )
     for key, schema in component["properties"].items():
         wanted = [each for each in schema.pop("anyOf", ()) if each != {"type": "null"}]
         schema.update(wanted[0] if len(wanted) == 1 else {"anyOf": wanted} if wanted else {})
         if schema.get("default", {}) is None or isinstance(schema.get("default"), dict):
             del schema["default"]
         schema.update({"description": notes[key]} if key in notes else {})
-
-
-def _split(docstring: str) -> tuple[str, dict[str, str]]:
-    """The text of a docstring, and what it says of each attribute."""
-    clean = inspect.cleandoc(docstring).replace("``", "")
-    head, _, attributes = clean.partition("\n\nAttributes\n----------\n")
-    found = re.findall(r"^([\w, ]+)\n((?: {4}.*\n?)+)", attributes, flags=re.MULTILINE)
-    notes = {key: " ".join(note.split()) for keys, note in found for key in keys.split(", ")}
-    return " ".join(head.partition("\n\n>>>")[0].split()), notes
 
 
 if __name__ == "__main__":

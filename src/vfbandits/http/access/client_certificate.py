@@ -25,7 +25,7 @@ def caller_from(certificate: bytes | None) -> Caller | None:
         subject = subject_of(x509.load_der_x509_certificate(certificate))
         return caller_of_certificate(subject.name, subject.role)
     except (IdentityError, Forbidden, ValueError) as error:
-        _log.warning("http_refused", reason=str(error))
+        _log.warning("http_request_refused", reason=str(error))
         return None
 
 

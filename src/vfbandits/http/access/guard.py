@@ -147,7 +147,10 @@ def require(scope: Scope, right: Right, campaign: str | None = None) -> Caller:
         raise Forbidden(f"wanted a caller with the scope {right!r}, got one with {had}")
     if not caller.sees(campaign):
         what = "all campaigns" if campaign is None else f"campaign {campaign!r}"
-        raise Forbidden(f"wanted a caller that may ask about {what}, got one limited to others")
+        raise Forbidden(
+            f"wanted a caller that may ask about {what}, got one limited to "
+            f"{', '.join(sorted(caller.campaigns or ()))[:200]}"
+        )
     return caller
 
 

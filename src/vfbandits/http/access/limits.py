@@ -88,7 +88,7 @@ class Buckets:
         if wait > 0.0:
             raise TooMany(
                 f"wanted at most {self.rate.per_s:g} requests a second from {what}, and "
-                f"{self.rate.burst} at once, got more: wait {wait:.3f} s",
+                f"bursts of {self.rate.burst}, got more: wait {wait:.3f} s",
                 retry_after_s=wait,
             )
 

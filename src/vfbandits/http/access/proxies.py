@@ -51,7 +51,7 @@ class Proxies:
             if self._only:
                 raise Forbidden(
                     "wanted a request by way of a proxy among [http] trusted_proxies, "
-                    "got one from another address"
+                    f"got one from {client[0] if client else 'an unknown address'}"
                 )
             return
         hops: list[str] = []

@@ -26,9 +26,9 @@ from vfbandits.http.problems import MEDIA_TYPE
 __all__ = ["OPERATIONS", "Operation", "openapi_document"]
 
 _TAGS = {
-    "decisions": "Rank, and say how it went.",
-    "model": "What was learnt, and by which settings.",
-    "process": "For those who run the server.",
+    "decisions": "Rank arms and send rewards.",
+    "model": "State of the model, and settings of campaigns.",
+    "process": "For operators of the server.",
 }
 
 
@@ -47,7 +47,7 @@ def openapi_document(version: str) -> dict[str, object]:
         "info": {
             "title": "vfbandits",
             "version": version,
-            "summary": "Rank and reward, with the features of several organisations.",
+            "summary": "Contextual bandits on the features of several organisations.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -61,7 +61,7 @@ def openapi_document(version: str) -> dict[str, object]:
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key. What it may do is the key's scopes.",
+                    "description": "An API key. Its scopes say which operations it may use.",
                 }
             },
         },
@@ -105,7 +105,8 @@ def _responses(operation: Operation) -> dict[str, object]:
 
 def _answer(operation: Operation, status: int) -> dict[str, object]:
     if operation.response is schemas.Health and status == HTTPStatus.SERVICE_UNAVAILABLE:
-        return _content(schemas.Health, schemas.Health("unavailable", ["the log is being read"]))
+        example = schemas.Health("unavailable", ["the journal is being read"])
+        return _content(schemas.Health, example)
     if operation.response:
         return _content(operation.response)
     kind = "string" if operation.media.startswith("text/") else "object"
@@ -139,7 +140,7 @@ def _headers(status: int) -> Table:
         case HTTPStatus.UNAUTHORIZED:
             return {"WWW-Authenticate": _header("Bearer.", "string", required=True)}
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return {"Allow": _header("Methods that the path knows.", "string", required=True)}
+            return {"Allow": _header("Methods of this path.", "string", required=True)}
         case HTTPStatus.TOO_MANY_REQUESTS:
             return {"Retry-After": _header("Seconds to wait.", "integer", required=True)}
         case HTTPStatus.SERVICE_UNAVAILABLE:
@@ -153,8 +154,8 @@ def _header(description: str, kind: str, *, required: bool) -> Table:
 
 def _parameters() -> dict[str, Table]:
     texts = {
-        "event_id": ("The event, by the id that its decision has.", EVENT_ID),
-        "campaign": ("The campaign, by its name.", CAMPAIGN),
+        "event_id": ("Id of the event.", EVENT_ID),
+        "campaign": ("Name of the campaign.", CAMPAIGN),
     }
     return {
         name: {

@@ -5,14 +5,13 @@ each property, numbers say how wide they are, enumerations that they are text, a
 name or is gone where JSON Schema can say the same without one.
 """
 
-import inspect
-import re
 from collections.abc import Iterable
 from typing import TypeAlias, cast
 
 import msgspec
 
 from vfbandits.client import schemas
+from vfbandits.settings.docstring import split_docstring
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 Table: TypeAlias = dict[str, Json]
@@ -58,7 +57,7 @@ def _anything(kind: type) -> dict[str, object]:
 def _struct_schema(name: str, raw: dict[str, object]) -> Table:
     schema = cast(Table, _friendly(cast(Json, raw)))
     struct = getattr(schemas, name, None)
-    text, notes = _docstring(str(schema.get("description", "")))
+    text, notes = split_docstring(str(schema.get("description", "")))
     schema["description"] = text
     properties = cast(dict[str, Table], schema["properties"])
     for key, prop in properties.items():
@@ -118,16 +117,3 @@ def _name_the_union(schemas: dict[str, Table]) -> None:
         "oneOf": union["anyOf"],
     }
     arms["items"] = {"$ref": REF.format(name=ARM_OR_ID)}
-
-
-def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the struct, and of each attribute."""
-    clean = inspect.cleandoc(text).replace("``", "`")
-    head, _, attributes = clean.partition("\n\nAttributes\n----------\n")
-    pairs = re.findall(r"^(\w+)\n((?: {4}.*\n?)+)", attributes, flags=re.MULTILINE)
-    return _one_line(head), {name: _one_line(note) for name, note in pairs}
-
-
-def _one_line(text: str) -> str:
-    paragraphs = (" ".join(each.split()) for each in text.split("\n\n"))
-    return "\n\n".join(paragraphs)

@@ -114,7 +114,8 @@ class InboxCodec:
             return self._cipher(secret, salt).decrypt(_NONCE.pack(number, 0), sealed, head + key)
         except InvalidTag as error:
             raise JournalError(
-                "a record of the inbox must be the one that was encrypted there, got another"
+                "a record of the inbox must be the one that was encrypted there, "
+                "got one that does not decrypt"
             ) from error
 
     def _cipher(self, secret: JournalKey, salt: bytes) -> AESGCM:

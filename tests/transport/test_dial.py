@@ -5,11 +5,13 @@ import contextlib
 import socket
 import time
 
+import grpc
 import pytest
 from certificates import DAY, FEDERATION, make_authority, make_leaf
 from networks import ACTIVE_NAME, files
 
 from vfbandits.errors import ConfigError, IdentityError, LinkError
+from vfbandits.transport.rpc.caller import FEDERATION as SERVICE
 from vfbandits.transport.rpc.client import RpcDialer
 from vfbandits.transport.rpc.server import RpcListener
 from vfbandits.transport.rpc.tls import TlsFiles, host_name
@@ -131,6 +133,25 @@ def test_of_a_server_that_says_nothing(folder):
             assert time.monotonic() - start < 20.0
 
         asyncio.run(test())
+
+
+def test_a_stream_that_ends_well_before_its_headers_were_read_is_a_link_that_ended():
+    async def at_once(requests, context):
+        """What is left of a listener that accepts and closes in one go, if gRPC is slow."""
+
+    async def test():
+        server = grpc.aio.server()
+        methods = {"Join": grpc.stream_stream_rpc_method_handler(at_once)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        link = await dialer(f"127.0.0.1:{port}", None).dial(timeout_s=30.0)
+        with pytest.raises(LinkError, match="it ended the stream"):
+            await link.receive()
+        await link.close()
+        await server.stop(0.0)
+
+    asyncio.run(test())
 
 
 def test_each_dial_is_fresh_with_no_back_off_from_the_one_before(folder):

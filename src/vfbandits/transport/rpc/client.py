@@ -40,11 +40,13 @@ class RpcDialer:
         link = None
         try:
             async with asyncio.timeout(timeout_s):
-                # The listening end sends this as soon as it has accepted us.
-                if PROTOCOL_KEY in (await call.initial_metadata() or ()):
-                    link = self._link(channel, call)
-                    return link
-                raise await self._refused(call)
+                # The listening end sends this as soon as it has accepted us.  A stream that it
+                # ends at once may lose it, but then ends with OK, which no refusal does.
+                accepted = PROTOCOL_KEY in (await call.initial_metadata() or ())
+                if not accepted and await call.code() is not grpc.StatusCode.OK:
+                    raise await self._refused(call)
+                link = self._link(channel, call)
+                return link
         except TimeoutError:
             address = self._route.address
             raise LinkError(f"{address} did not answer within {timeout_s:g} s") from None

@@ -136,11 +136,13 @@ async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
     """
     if model.epoch == leader.epoch:
         return
-    for moved in await leader.moves():
-        if model.epoch < moved.epoch <= leader.epoch:
-            await model.move(moved.matrix, epoch=moved.epoch, note=moved.note)
-    if model.epoch != leader.epoch:
+    between = [one for one in await leader.moves() if model.epoch < one.epoch <= leader.epoch]
+    wanted = [*range(model.epoch + 1, leader.epoch + 1)]
+    # A change that is left out would turn all that was learnt to noise.
+    if not between or [moved.epoch for moved in between] != wanted:
         raise JournalError(
-            f"a campaign's log is at mask epoch {model.epoch}, wanted {leader.epoch}: the default "
-            "campaign's log no longer has the changes between them"
+            f"a campaign's journal is at mask epoch {model.epoch}, wanted {leader.epoch}: the "
+            "default campaign's journal no longer has the changes between them"
         )
+    for moved in between:
+        await model.move(moved.matrix, epoch=moved.epoch, note=moved.note)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from vfbandits.core.decision import Decision
     from vfbandits.core.mask import MaskShare, sample_mask, split_columns
     from vfbandits.core.move import drop, embed, rotate
+    from vfbandits.core.noise import VectorNoise
     from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB, Policy
     from vfbandits.core.round import Federation
     from vfbandits.errors import VFBanditsError
@@ -27,6 +28,7 @@ __all__ = [
     "ParityReport",
     "Policy",
     "VFBanditsError",
+    "VectorNoise",
     "drop",
     "embed",
     "load",
@@ -43,6 +45,7 @@ _HOMES = {
     "vfbandits.core.decision": ("Decision",),
     "vfbandits.core.mask": ("MaskShare", "sample_mask", "split_columns"),
     "vfbandits.core.move": ("drop", "embed", "rotate"),
+    "vfbandits.core.noise": ("VectorNoise",),
     "vfbandits.core.policy": ("OFUL", "InverseGap", "LinGreedy", "LinTS", "LinUCB", "Policy"),
     "vfbandits.core.round": ("Federation",),
     "vfbandits.errors": ("VFBanditsError",),

@@ -16,6 +16,7 @@ MODULES: Final = {
     "otel": ("opentelemetry",),
     "sql": ("psycopg", "sqlalchemy"),
     "redis": ("redis",),
+    "noise": ("dp_accounting",),
 }
 
 

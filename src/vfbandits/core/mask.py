@@ -82,7 +82,7 @@ def sample_mask(dim: int, *, entropy: Entropy = os.urandom) -> Matrix:
     """
     if dim < 1:
         raise MaskError(f"a mask needs at least one dimension, got {dim}")
-    Q, R = qr(_standard_normal(dim * dim, entropy).reshape(dim, dim))
+    Q, R = qr(standard_normal(dim * dim, entropy).reshape(dim, dim))
     return np.asfortranarray(Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0))
 
 
@@ -115,7 +115,7 @@ def deal_blockwise(
     return tuple(MaskShare(sample_mask(width, entropy=entropy)) for width in widths)
 
 
-def _standard_normal(count: int, entropy: Entropy) -> Matrix:
+def standard_normal(count: int, entropy: Entropy) -> Matrix:
     """Gaussians by inversion, so that every secret bit comes from ``entropy`` and nowhere else."""
     bits = np.frombuffer(entropy(8 * count), dtype="<u8") >> 12
     normal: Matrix = ndtri((bits + 0.5) * 2.0**-52)  # 52 bits and a half: never 0, 1 or infinite

@@ -1,6 +1,6 @@
 """One round of a vertical federation, with all roles in this process: the paper's algorithm box.
 
-    1  each participant brings its block of the contexts            context.py
+    1  each participant brings its block of the contexts            context.py, noise.py
     2  and rotates it with its share of the mask                     mask.py
     3  the active participant aggregates the masked blocks           aggregate.py, secure_sum.py
     4  estimates rewards and lets the policy score the arms          estimate.py, policy/
@@ -14,6 +14,7 @@ are called by the roles; here they are called one after the other.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Never
 
 import numpy as np
@@ -30,12 +31,13 @@ from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
+from vfbandits.core.noise import KeyedNoise, VectorNoise
 from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
-from vfbandits.core.snapshot import Snapshot, stored
-from vfbandits.errors import ContextError, SecureSumError, SettingError
+from vfbandits.core.snapshot import Record, Snapshot, stored
+from vfbandits.errors import ContextError, SecureSumError, SettingError, SnapshotError
 
 MASKS = ("blockwise", "dense")
 AGGREGATIONS = ("plain", "secure")
@@ -58,8 +60,11 @@ class Federation:
         blocks and not the parts.  Secure sums need dense masks and two passive participants.
     bound
         Largest size of a masked value that a secure sum takes; ‖block row‖ bounds it.
+    noise
+        Gaussian noise on each row of the passive participants before it is masked, each with a key
+        of its own; None for none.  Equal rows get equal noise: here a row has no user.
     entropy
-        Source of the masks' secret bits; tests may give their own.
+        Source of the secret bits of masks and noise; tests may give their own.
     layout, arm_dim, intercept, ridge, discount, floor, seed
         As for ``Bandit``, and so are the others.
 
@@ -82,6 +87,7 @@ class Federation:
         mask: str = "blockwise",
         aggregation: str = "plain",
         bound: float = 64.0,
+        noise: VectorNoise | None = None,
         entropy: Entropy = os.urandom,
         layout: str = "per_arm",
         arm_dim: int | None = None,
@@ -103,6 +109,8 @@ class Federation:
         self.mask = mask
         self.aggregation = aggregation
         self.bound = bound
+        self.noise = noise
+        self.clipped = 0
         self.bandit = Bandit(
             policy,
             dim=self.split.dim,
@@ -123,14 +131,17 @@ class Federation:
         self._ndim = 2 if self.bandit.layout.layout == "per_arm" else 1
         self._epoch = 0
         self._round = 0
+        self._noises: dict[str, KeyedNoise] = {}
         self._deal()
+        self._draw_noises()
 
     def __repr__(self) -> str:
         """Settings and counts; no mask, no key."""
         widths = dict(self.split.items())
         return (
             f"Federation({self.bandit.policy!r}, widths={widths}, mask={self.mask!r}, "
-            f"aggregation={self.aggregation!r}, epoch={self._epoch})"
+            f"aggregation={self.aggregation!r}, epoch={self._epoch}"
+            f"{f', noise={self.noise}' if self.noise else ''})"
         )
 
     def decide(
@@ -249,6 +260,7 @@ class Federation:
         self.split = split
         self._epoch += 1
         self._deal()
+        self._draw_noises()
         self.bandit.move(Rotation(self.reveal_mask() @ before.T))
 
     def _gather(
@@ -259,6 +271,8 @@ class Federation:
             # One passive participant alone would be seen as it is: it is left out from the start.
             came = {self.split.active: came[self.split.active]}
         blocks_of_rows = came if ndim == 2 else _as_rows(came)
+        if self.noise is not None:
+            blocks_of_rows = self._with_noise(blocks_of_rows)
         names = self.split.names
         if self._blockwise is not None and len(came) == len(names):
             rows = self._blockwise.mask(blocks_of_rows)
@@ -273,6 +287,23 @@ class Federation:
             return rows, names
         shape = came[self.split.active].shape[:-1]
         return rows.reshape(*shape, self.split.dim), names
+
+    def _draw_noises(self) -> None:
+        """Give each passive participant a key, if there is noise; those with a key keep it."""
+        if self.noise is not None:
+            self._noises = {
+                name: self._noises.get(name) or KeyedNoise.draw(self.noise, entropy=self._entropy)
+                for name in self.split.passive
+            }
+
+    def _with_noise(self, blocks: dict[str, PlainBlock]) -> dict[str, PlainBlock]:
+        """Blocks of passive participants with noise; ``clipped`` counts rows that were too long."""
+        noisy = dict(blocks)
+        for name in blocks.keys() & self._noises.keys():
+            unnamed = [()] * len(blocks[name])
+            noisy[name], clipped = self._noises[name].add(blocks[name], unnamed)
+            self.clipped += clipped
+        return noisy
 
     def _mask_and_aggregate(self, blocks: dict[str, PlainBlock]) -> Matrix:
         masked = {name: self._shares[name].mask(block) for name, block in blocks.items()}
@@ -303,6 +334,9 @@ class Federation:
             "round": self._round,
             "bandit": inner.header,
         }
+        if self.noise is not None:
+            keys = {name: noise.key.hex() for name, noise in self._noises.items()}
+            header["noise"] = {**asdict(self.noise), "keys": keys}
         arrays = {f"bandit/{name}": array for name, array in inner.arrays.items()}
         arrays.update({f"share/{n}": share.columns for n, share in self._shares.items()})
         return Snapshot(header, arrays, secret=True)
@@ -320,11 +354,17 @@ class Federation:
             mask=record.text("mask"),
             aggregation=record.text("aggregation"),
             bound=record.number("bound"),
+            noise=_stored_noise(record) if record.has("noise") else None,
             **bandit.options,
         )
         federation.bandit = bandit
         federation._epoch = record.integer("epoch")
         federation._round = record.integer("round")
+        if federation.noise is not None:
+            keys = record.child("noise").child("keys")
+            for name in federation.split.passive:
+                key = _stored_key(keys, name)
+                federation._noises[name] = KeyedNoise(federation.noise, key=key)
         shares = snapshot.below("share/")
         federation._take(
             {
@@ -333,6 +373,18 @@ class Federation:
             }
         )
         return federation
+
+
+def _stored_noise(record: Record) -> VectorNoise:
+    noise = record.child("noise")
+    return VectorNoise(noise.number("epsilon"), noise.number("delta"), noise.number("clip"))
+
+
+def _stored_key(keys: Record, name: str) -> bytes:
+    try:
+        return bytes.fromhex(keys.text(name))
+    except ValueError as error:
+        raise SnapshotError(f"wanted a key of noise in hex at {name!r}") from error
 
 
 def _as_rows(blocks: dict[str, PlainBlock]) -> dict[str, PlainBlock]:

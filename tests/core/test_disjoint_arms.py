@@ -60,35 +60,24 @@ def restored(record, arrays):
     return again
 
 
-def old_pack(learner):
-    """As version 0.1.0 packed it: a header and four arrays for each arm."""
-    headers, arrays = [], {}
-    for position, (arm, state) in enumerate(learner.states().items()):
-        header, parts = state.pack()
-        headers.append({"arm": arm, **header})
-        arrays.update({f"{position}/{name}": array for name, array in parts.items()})
-    return {"arms": headers}, arrays
-
-
-def new_pack(learner):
+def packed(learner):
     header, rows = learner.pack()
     return header, Snapshot({}, rows).arrays
 
 
-@pytest.mark.parametrize("pack", [new_pack, old_pack])
-def test_a_restore_looks_at_each_array_a_fixed_number_of_times_for_each_arm(pack):
+def test_a_restore_looks_at_each_array_a_fixed_number_of_times_for_each_arm():
     looks = {}
     for n_arms in (20, 200):
-        header, arrays = pack(learner_of(n_arms))
+        header, arrays = packed(learner_of(n_arms))
         counting = Counting(arrays)
         assert restored(Record(header), counting).n_arms == n_arms
         looks[n_arms] = counting.looks
-    assert looks[200] <= 10 * looks[20]  # linear; 0.1.0 looked 4·K² times
+    assert looks[200] <= 10 * looks[20]  # linear
 
 
 @given(n_arms=st.integers(0, 6), seed=st.integers(0, 2**32 - 1), root=st.booleans())
 @settings(deadline=None)
-def test_a_snapshot_is_restored_bit_for_bit_in_either_format(n_arms, seed, root):
+def test_a_snapshot_is_restored_bit_for_bit(n_arms, seed, root):
     rng = np.random.default_rng(seed)
     learner = DisjointLearner(2, LearnerSettings(discount=0.9), intercept=True, max_arms=100)
     for _ in range(12 if n_arms else 0):
@@ -96,14 +85,14 @@ def test_a_snapshot_is_restored_bit_for_bit_in_either_format(n_arms, seed, root)
         learner.learn(Observation(rng.standard_normal(3), arm), float(rng.standard_normal()))
         if root:
             learner.state_of(arm).root()
-    for header, arrays in (new_pack(learner), old_pack(learner)):
-        again = DisjointLearner(2, LearnerSettings(discount=0.9), intercept=True, max_arms=100)
-        again.unpack(Record(json.loads(json.dumps(header))), arrays)
-        assert list(again.states()) == list(learner.states())
-        for arm, state in learner.states().items():
-            assert again.state_of(arm).pack()[0] == state.pack()[0]
-            for name, array in state.pack()[1].items():
-                assert_array_equal(again.state_of(arm).pack()[1][name], array)
+    header, arrays = packed(learner)
+    again = DisjointLearner(2, LearnerSettings(discount=0.9), intercept=True, max_arms=100)
+    again.unpack(Record(json.loads(json.dumps(header))), arrays)
+    assert list(again.states()) == list(learner.states())
+    for arm, state in learner.states().items():
+        assert again.state_of(arm).pack()[0] == state.pack()[0]
+        for name, array in state.pack()[1].items():
+            assert_array_equal(again.state_of(arm).pack()[1][name], array)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +140,7 @@ def test_a_snapshot_copies_nothing_and_an_update_only_what_it_changes():
 
 
 def test_damaged_stacks_are_refused():
-    header, arrays = new_pack(learner_of(2))
+    header, arrays = packed(learner_of(2))
     for name, bad in (("A", arrays["A"][:1]), ("theta", arrays["theta"][:, :1]), ("b", None)):
         broken = {key: value for key, value in arrays.items() if key != name}
         broken |= {} if bad is None else {name: bad}

@@ -4,14 +4,15 @@ It does not know whether its contexts are masked.  ``Federation`` feeds it maske
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from hashlib import blake2b
 from typing import NamedTuple, Never, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vfbandits.core.arrays import as_array, frobenius
+from vfbandits.core.arrays import Vector, as_array
 from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.layout import MAX_ARMS, LayoutSettings, Learner, Round, build_learner
@@ -28,6 +29,7 @@ from vfbandits.core.snapshot import AnyArray, Record, Snapshot
 from vfbandits.core.state import State
 from vfbandits.errors import (
     ArmError,
+    ContextError,
     RewardError,
     SettingError,
     SnapshotError,
@@ -315,6 +317,49 @@ class Bandit:
             decisions.append(proposal.decision)
         return decisions
 
+    def fit(
+        self,
+        contexts: ArrayLike,
+        rewards: Sequence[float] | Vector,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+    ) -> "Bandit":
+        """Learn from history: one row for each arm that was shown, and what it gave.
+
+        ``contexts`` is (n, dim); ``arms`` has the id of the arm in each row, needed in layout
+        "disjoint", and ``arm_features`` its features (n, arm_dim), needed in "outer".  The rows
+        count as if they had been decided and rewarded one after the other.  All are checked before
+        the first is learnt.  Returns the bandit itself.
+
+        >>> import vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinGreedy(), dim=1, layout="disjoint")
+        >>> bandit.fit([[1.0], [1.0]], [0.0, 1.0], arms=["tea", "milk"])
+        Bandit(LinGreedy(epsilon=0.0), layout='disjoint', dim=1, decisions=0, open=0)
+        >>> bandit.decide([1.0], arms=["tea", "milk"]).arm
+        'milk'
+        """
+        rows = as_array(contexts, ndim=2, width=self.dim, what="contexts")
+        values = [as_reward(value) for value in rewards]
+        features = None if arm_features is None else np.asarray(arm_features)
+        for what, given in (("rewards", values), ("arms", arms), ("arm_features", features)):
+            if given is not None and len(given) != len(rows):
+                raise ContextError(
+                    f"{what} must have one for each of {len(rows)} rows, got {len(given)}"
+                )
+        is_per_arm = self.layout.layout == "per_arm"
+        observations = [
+            self._learner.open_round(
+                rows[place : place + 1] if is_per_arm else rows[place],
+                arms=None if arms is None else (arms[place],),
+                arm_features=None if features is None else features[place : place + 1],
+            ).observation(0)
+            for place in range(len(rows))
+        ]
+        for observation, value in zip(observations, values, strict=True):
+            self._learner.learn(observation, value)
+        return self
+
     def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn the reward of a decision.
 
@@ -373,11 +418,11 @@ class Bandit:
         >>> bandit.estimate_norm()
         0.0
         """
-        self._learner.unlearn(self._own(observation), as_reward(value))
+        self._learner.unlearn(self._learner.own(observation), as_reward(value))
 
     def carry(self, observation: Observation, move: Move) -> Observation:
         """An observation from before ``move`` as it is after it."""
-        return Observation(self._learner.lift(move).vector(observation.x), observation.model)
+        return observation.moved(self._learner.lift(move))
 
     def forget(self, decision: Decision | DecisionId) -> None:
         """Drop an open decision whose reward will never come; nothing is learnt from it."""
@@ -412,7 +457,7 @@ class Bandit:
         self, decision_id: DecisionId, pending: Pending, *, root: bool = False
     ) -> Evicted | None:
         """As ``recall``, with all that is kept of the decision; returns one that had to leave."""
-        pending.observation = self._own(pending.observation)
+        pending.observation = self._learner.own(pending.observation)
         return self._enter(decision_id, pending, root=root)
 
     def _enter(self, decision_id: DecisionId, pending: Pending, *, root: bool) -> Evicted | None:
@@ -441,7 +486,7 @@ class Bandit:
         """
         if self.knows(decision_id):
             raise SettingError(f"decision {decision_id!r} is still kept: wanted one that is not")
-        own, reward = self._own(observation), as_reward(value)
+        own, reward = self._learner.own(observation), as_reward(value)
         self._learner.learn(own, reward)
         self.pending.settle(decision_id, reward)
 
@@ -455,7 +500,7 @@ class Bandit:
 
     def move(self, move: Move) -> None:
         """Carry all that was learnt, and the open decisions, to another mask or width."""
-        self.pending.move(self.lift(move).vector)
+        self.pending.move(self.lift(move))
         self._learner.move(move)
 
     def estimate_norm(self) -> float:
@@ -470,17 +515,6 @@ class Bandit:
     def draw_from(self, draws: Draws) -> None:
         """Take the policy's randomness from ``draws``: for twins that must share their draws."""
         self._rng = draws
-
-    def _own(self, observation: Observation) -> Observation:
-        """The observation, if a round of this bandit could have left it."""
-        layout, ones, what = self.layout, int(self.layout.intercept), "a recalled context"
-        width = (self.dim + ones) * (1 if layout.arm_dim is None else layout.arm_dim + ones)
-        x = as_array(observation.x, ndim=1, width=width, what=what)
-        frobenius(x, what=what)
-        wanted = "an arm's own" if layout.layout == "disjoint" else "the one"
-        if (observation.model is None) is (wanted != "the one"):
-            raise ArmError(f"a recalled decision teaches {wanted} model, got {observation!r}")
-        return Observation(x, observation.model)
 
     def _propose(
         self,
@@ -514,6 +548,27 @@ class Bandit:
         root = isinstance(state.form, RootForm)
         state.form = before  # LinTS switches the form, which is for ``apply`` to do
         return scored, root
+
+    def copy(self) -> "Bandit":
+        """Another bandit that knows the same and draws the same; they share nothing.
+
+        >>> import vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinTS(), dim=2, seed=1)
+        >>> other = bandit.copy()
+        >>> other.fit([[1.0, 0.0]], [1.0]).estimate_norm() > bandit.estimate_norm() == 0.0
+        True
+        """
+        return Bandit.restore(deepcopy(self.snapshot()))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> "Bandit":
+        """As ``copy``."""
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Callable[[Snapshot], "Bandit"], tuple[Snapshot]]:
+        """A pickle is a snapshot."""
+        return Bandit.restore, (self.snapshot(),)
 
     def snapshot(self) -> Snapshot:
         """All that ``restore`` needs to go on as if nothing had happened, bit for bit."""

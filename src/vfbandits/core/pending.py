@@ -6,7 +6,7 @@ reward is learnt once: the same value again changes nothing, another value is re
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -15,6 +15,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation, as_reward
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import AnyArray, Record
@@ -168,11 +169,10 @@ class PendingDecisions:
             raise UnknownDecisionError(f"there is no open decision {decision_id!r} to forget")
         del self.open[decision_id]
 
-    def move(self, move: Callable[[Vector], Vector]) -> None:
-        """Carry the open contexts along when the state moves to another mask or width."""
+    def move(self, lifted: Move) -> None:
+        """Carry the open observations along when the state moves to another mask or width."""
         for pending in self.open.values():
-            x, model = pending.observation
-            pending.observation = Observation(move(x), model)
+            pending.observation = pending.observation.moved(lifted)
 
     def unpack(self, record: Record, contexts: AnyArray | None) -> None:
         """Take the decisions of a snapshot."""

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag
 
 from vfbandits.core.aggregate import add_blocks, place_blocks
-from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.blockwise import BlockwiseMasker
 from vfbandits.core.context import Split
@@ -188,6 +188,30 @@ class Federation:
             self.split.blame(blocks)
             raise
 
+    def fit(
+        self,
+        blocks: Mapping[str, ArrayLike],
+        rewards: Sequence[float] | Vector,
+        *,
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+    ) -> "Federation":
+        """Learn from history, of which each participant has its columns; as ``Bandit.fit``.
+
+        >>> import vfbandits as vfb
+        >>> federation = vfb.Federation(vfb.LinGreedy(), widths={"shop": 1, "bank": 1})
+        >>> _ = federation.fit({"shop": [[1.0], [0.0]], "bank": [[0.0], [1.0]]}, [0.0, 1.0])
+        >>> federation.decide({"shop": [[1.0], [0.0]], "bank": [[0.0], [1.0]]}).arm
+        1
+        """
+        contexts, _ = self._gather(blocks, ndim=2)
+        try:
+            self.bandit.fit(contexts, rewards, arms=arms, arm_features=arm_features)
+        except ContextError:
+            self.split.blame(blocks)
+            raise
+        return self
+
     def reward(self, decision: Decision | DecisionId, value: float) -> bool:
         """Learn the reward of a decision; as ``Bandit.reward``."""
         return self.bandit.reward(decision, value)
@@ -320,6 +344,13 @@ class Federation:
             for name in senders
         ]
         return masked[self.split.active] + add_blinded(messages, self._code)
+
+    def __reduce__(self) -> Never:
+        """Refuse to be pickled or copied: the masks would go where nobody looks for secrets."""
+        raise SnapshotError(
+            "a federation holds the masks of all participants, and is not pickled or copied; "
+            "wanted vfb.save(), whose file only its owner can read"
+        )
 
     def snapshot(self) -> Snapshot:
         """All that ``restore`` needs, masks included: keep it as secret as the masks."""

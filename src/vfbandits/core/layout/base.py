@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.arrays import Matrix, Vector, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.move import Move
@@ -69,6 +69,10 @@ class Learner(Protocol):
         """Check the input of several rounds, the first axis of ``contexts``; changes nothing."""
         ...
 
+    def own(self, observation: Observation) -> Observation:
+        """An observation from elsewhere, if a round of this learner could have left it."""
+        ...
+
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward."""
         ...
@@ -129,6 +133,14 @@ def as_arms(arms: Sequence[ArmId], n_arms: int | None = None) -> tuple[ArmId, ..
     if n_arms is not None and len(ids) != n_arms:
         raise ArmError(f"{n_arms} arms have contexts, got {len(ids)} arm ids")
     return ids
+
+
+def own_vector(observation: Observation, *, width: int) -> Vector:
+    """The context of an observation from elsewhere, checked."""
+    what = "a recalled context"
+    x = as_array(observation.x, ndim=1, width=width, what=what)
+    frobenius(x, what=what)
+    return x
 
 
 def refuse_empty(rows: Matrix) -> None:

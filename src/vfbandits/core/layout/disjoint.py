@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Vector, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import DisjointStatistics
-from vfbandits.core.layout.base import as_arms, refuse_too_long
+from vfbandits.core.layout.base import as_arms, own_vector, refuse_too_long
 from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
@@ -74,6 +74,13 @@ class DisjointLearner:
         ids = _ids(arms, arm_features)
         users = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         return [self._round(user, ids) for user in users]
+
+    def own(self, observation: Observation) -> Observation:
+        """An observation of one arm's state."""
+        x = own_vector(observation, width=self._fresh.dim)
+        if observation.model is None:
+            raise ArmError(f"a recalled decision teaches an arm's own model, got {observation!r}")
+        return Observation(x, observation.model)
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward for one arm's model."""
@@ -154,23 +161,17 @@ class DisjointLearner:
         return {"arms": arms, **counts}, rows
 
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
-        """Take the states that ``pack`` gave, also those of version 0.1.0."""
+        """Take the states that ``pack`` gave."""
         self._states = OrderedDict()
         dim = self._fresh.dim
         shapes = {name: (dim, dim) if name in ("A", "form") else (dim,) for name in ARRAYS}
         for position, item in enumerate(record.items("arms")):
             arm, facts = _facts_of(item, position, dim)
-            parts = {
-                name: arrays[f"{position}/{name}"]
-                if f"{position}/{name}" in arrays  # as version 0.1.0 named them
-                else _row(arrays, name, position, shape)
-                for name, shape in shapes.items()
-            }
+            parts = {name: _row(arrays, name, position, shape) for name, shape in shapes.items()}
             self._states[arm] = State.unpack(facts, parts, self._settings)
-        states = self._states.values()
-        self._n_updates = _count(record, "n_updates", sum(state.n_updates for state in states))
-        self.n_repairs = _count(record, "n_repairs", sum(state.n_repairs for state in states))
-        self.n_dropped = _count(record, "n_dropped", 0)
+        self._n_updates = record.integer("n_updates")
+        self.n_repairs = record.integer("n_repairs")
+        self.n_dropped = record.integer("n_dropped")
 
     def _round(self, user: Vector, arms: tuple[ArmId, ...]) -> DisjointRound:
         length = frobenius(user, what="contexts")
@@ -205,12 +206,10 @@ class DisjointLearner:
 
 
 def _facts_of(item: object, position: int, dim: int) -> tuple[ArmId, Record]:
-    """An arm and its state's header, from a row of facts or a header of version 0.1.0."""
+    """An arm and its state's header, from a row of facts."""
     match item:
         case [int() | str() as arm, *facts] if len(facts) == len(FACTS):
             return arm, Record({"dim": dim, **dict(zip(FACTS, facts, strict=True))})
-        case {"arm": int() | str() as arm, **header}:
-            return arm, Record({str(name): value for name, value in header.items()})
     raise SnapshotError(f"the snapshot needs an arm's header at {position}")
 
 
@@ -222,10 +221,6 @@ def _row(arrays: dict[str, AnyArray], name: str, position: int, shape: tuple[int
         raise SnapshotError(f"the snapshot needs {size} values of arm {position} in {name!r}")
     row: AnyArray = stack[position].reshape(shape, order="F")
     return row
-
-
-def _count(record: Record, name: str, otherwise: int) -> int:
-    return record.integer(name) if record.has(name) else otherwise
 
 
 def _ids(arms: Sequence[ArmId] | None, arm_features: ArrayLike | None) -> tuple[ArmId, ...]:

@@ -7,12 +7,13 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.decision import ArmId
+from vfbandits.core.layout.base import own_vector
 from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
-from vfbandits.errors import SettingError
+from vfbandits.errors import ArmError, SettingError
 
 
 class SharedLearner:
@@ -30,6 +31,13 @@ class SharedLearner:
     def n_repairs(self) -> int:
         """Of the one state."""
         return self.state.n_repairs
+
+    def own(self, observation: Observation) -> Observation:
+        """An observation of the one state."""
+        x = own_vector(observation, width=self.state.dim)
+        if observation.model is not None:
+            raise ArmError(f"a recalled decision teaches the one model, got {observation!r}")
+        return Observation(x)
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward."""

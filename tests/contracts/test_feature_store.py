@@ -4,13 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from feature_tables import KINDS, fill, plain
+import servers
+import sqlalchemy as sa
+from feature_tables import KINDS, fill, plain, write_hashes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from worlds import MORE
 
 from vfbandits.errors import FeatureError
+from vfbandits.features import redis_hash, sql
 from vfbandits.features.scaling import Scaling
 
 SCALING = Scaling(
@@ -120,6 +123,11 @@ def test_an_answer_is_the_callers_own(stores):
     assert_answers(store, USERS, [("u1",), ("nobody",)])
 
 
+@pytest.mark.parametrize("key", TABLES)
+def test_a_store_gives_every_user_as_a_lookup_finds_it(stores, key):
+    assert {*stores[key].users()} == {one[0] for one in TABLES[key]}
+
+
 def test_threads_get_their_own_answers(stores):
     store = stores["user",]
     keys = [[key, ("nobody",), key] for key in USERS] * 8
@@ -140,3 +148,65 @@ def test_a_store_tells_its_columns_and_never_a_value(stores):
     told = f"{facts} {store!r} {store.rows([('u1',)])!r}"
     for secret in ("41.5", "Rome", "0.15", "://"):
         assert secret not in told
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_users_are_read_a_page_at_a_time(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(sql, "PAGE", 7)
+    monkeypatch.setattr(redis_hash, "PAGE", 7)
+    rows = {(f"user-{k}", arm): (1.0, 2.0, "Rome") for k in range(30) for arm in ("a", "b")}
+    store = fill(kind, tmp_path, rows, key=("user", "arm"), scaling=SCALING)
+    assert {*store.users()} == {f"user-{k}" for k in range(30)}
+    store.close()
+
+
+def test_users_that_are_numbers_or_uuids_are_spelt_as_lookups_want_them(tmp_path):
+    url = f"sqlite:///{tmp_path / 'numbers.db'}"
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("create table t (user integer primary key, age float)"))
+        connection.execute(sa.text("insert into t values (7, 1.0), (-12, 2.0), (100, 3.0)"))
+    engine.dispose()
+    store = sql.SqlStore(url, table="t", key=["user"], scaling=Scaling.identity(["age"]))
+    assert [*store.users()] == ["-12", "7", "100"]
+    assert store.rows([(user,) for user in store.users()]).missing == 0
+    store.close()
+
+
+def test_other_names_in_redis_are_no_users(tmp_path):
+    """Neither of another prefix, nor of a pattern that the prefix might be taken for."""
+    url = servers.redis().url
+    rows = {("u1",): (1.0, 2.0, "Rome")}
+    for prefix in ("b*nk", "bank", "b*nk2", "[x]"):
+        write_hashes(url, prefix, rows if prefix != "bank" else {("u2",): (1.0, 2.0, "Bern")},
+                     columns=SCALING.columns)  # fmt: skip
+    store = redis_hash.RedisStore(url, prefix="b*nk", scaling=SCALING, timeout_s=5.0)
+    assert {*store.users()} == {"u1"}
+    store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_consent_a_row_is_zeros_and_told_apart_from_a_missing_one(kind, tmp_path):
+    """An empty cell is no consent, and the column is no feature."""
+    given = {("u1",): True, ("u2",): False, ("u 3",): None}
+    rows = {key: USERS[key] for key in given}
+    store = fill(kind, tmp_path, rows, key=("user",), scaling=SCALING, consents=given)
+    asked = [("u2",), ("u1",), ("nobody",), ("u 3",)]
+    answer = store.rows(asked)
+    values, _ = plain({("u1",): USERS["u1",]}, asked, SCALING)
+    assert_array_equal(answer.values, values)
+    assert (list(answer.refused), list(answer.absent)) == ([0, 3], [2])
+    assert (store.width, store.columns) == (SCALING.width, SCALING.columns)
+    (only,) = store.sample(10)
+    assert_array_equal(only, answer.values[1])
+    store.close()
+
+
+def test_a_sample_has_scaled_rows_of_the_table_and_no_more_than_wanted(stores):
+    for key, rows in TABLES.items():
+        known = {tuple(row) for row in plain(rows, list(rows), SCALING)[0]}
+        for count in (1, 3, 100):
+            sample = stores[key].sample(count)
+            assert 0 < len(sample) <= count
+            assert {tuple(row) for row in sample} <= known
+        assert len(stores[key].sample(100)) == len(rows)

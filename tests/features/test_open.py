@@ -201,7 +201,7 @@ def test_a_missing_scikit_learn_is_named(monkeypatch):
     longest=st.floats(1e-3, 1e6),
 )
 def test_no_row_is_longer_than_the_longest_and_short_ones_are_not_touched(X, longest):
-    answer = clip(Lookup(PlainBlock(X), missing=2), longest)
+    answer = clip(Lookup(PlainBlock(X), absent=[0, 1]), longest)
     lengths = np.linalg.norm(X, axis=1)
     assert (np.linalg.norm(answer.values, axis=1) <= longest * (1.0 + 1e-15)).all()
     short = lengths <= longest * (1.0 - 1e-12)

@@ -155,7 +155,7 @@ def changed(path, **values):
         ({"version": 2}, "version 1, got 'vfbandits scaling' of version 2"),
         ({"format": "snapshot"}, "must be a vfbandits scaling"),
         ({"method": "minmax"}, "digest of what it says"),
-        ({"method": "robust"}, "one of standard, minmax, none, got 'robust'"),
+        ({"method": "robust"}, "one of standard, unit, minmax, none, got 'robust'"),
         ({"salt": "00"}, "digest of what it says"),
         ({"digest": "0" * 64}, "digest of what it says"),
         ({"digest": None}, "digest must be text, got nothing"),
@@ -208,7 +208,7 @@ def test_rows_that_overflow_are_refused():
     ("X", "method", "says"),
     [
         (np.empty((0, 1)), "standard", "fitted on rows, got none"),
-        (np.ones((2, 1)), "robust", "one of standard, minmax, none, got 'robust'"),
+        (np.ones((2, 1)), "robust", "one of standard, unit, minmax, none, got 'robust'"),
         (np.array([[1e308], [-1e308]]), "standard", r"below 1e\+150, .* got 2 rows"),
         (np.array([[1e308], [-1.0]]), "minmax", r"below 1e\+150, .* got 1 rows"),
         (np.array([[np.nan], [1.0]]), "minmax", r"below 1e\+150, .* got 1 rows"),

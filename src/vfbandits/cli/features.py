@@ -22,6 +22,7 @@ class ScaleName(StrEnum):
     """How numbers are scaled."""
 
     standard = "standard"
+    unit = "unit"
     minmax = "minmax"
     none = "none"
 
@@ -40,7 +41,10 @@ def fit(
     one_hot: Annotated[str, typer.Option(help="Categorical columns, such as d,e.")] = "",
     scale: Annotated[
         ScaleName,
-        typer.Option(help="standard: mean 0, deviation 1. minmax: to [-1, 1]. none: unchanged."),
+        typer.Option(
+            help="standard: mean 0, deviation 1. unit: the same, in rows of length 1 on average. "
+            "minmax: to [-1, 1]. none: unchanged."
+        ),
     ] = ScaleName.standard,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ answers with scaled rows, so that whoever asks sees float64 and nothing else.  A
 scales once, when it is filled; one behind a server scales each answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -20,13 +20,20 @@ Key: TypeAlias = tuple[str, ...]
 class Lookup:
     """Scaled rows (n, width), C-ordered, one for each key asked for and in that order.
 
-    ``missing`` keys were not found: their rows are zeros, which is the mean of a standardised
-    column.  ``clipped`` rows were longer than the longest allowed and have been shortened.
+    Keys at the places ``absent`` were not found: their rows are zeros, which is the mean of a
+    standardised column.  ``clipped`` rows were longer than the longest allowed and have been
+    shortened.  Rows at the places ``refused`` are zeros as well: their users gave no consent.
     """
 
     values: PlainBlock = field(repr=False)
-    missing: int
+    absent: Sequence[int] = ()
     clipped: int = 0
+    refused: Sequence[int] = ()
+
+    @property
+    def missing(self) -> int:
+        """How many keys were not found."""
+        return len(self.absent)
 
 
 class FeatureStore(Protocol):
@@ -48,6 +55,18 @@ class FeatureStore(Protocol):
 
     def rows(self, keys: Sequence[Key]) -> Lookup:
         """The rows of these keys, in one batch; a key may come twice."""
+        ...
+
+    def users(self) -> Iterator[str]:
+        """The first part of every key, as a lookup finds it; a user may come several times.
+
+        A store that is asked at each lookup is read in pages.  Rows that change meanwhile may be
+        left out.
+        """
+        ...
+
+    def sample(self, count: int) -> PlainBlock:
+        """Scaled rows of some keys, at most ``count`` of them; none without consent."""
         ...
 
     def check(self) -> None:

@@ -62,7 +62,7 @@ def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:
     n_columns = values.shape[1]
     if method == "none" or not n_columns:
         return np.zeros(n_columns), np.ones(n_columns)
-    if method == "standard":
+    if method in ("standard", "unit"):
         standard = StandardScaler().fit(values)
         return np.asarray(standard.mean_), np.asarray(standard.scale_)
     minmax = MinMaxScaler(feature_range=(-1.0, 1.0)).fit(values)

@@ -1,6 +1,6 @@
 """Features in memory: one contiguous matrix, and a dictionary from key to row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -31,6 +31,7 @@ class MemoryStore:
         scaling: Scaling,
         n_parts: int = 1,
         kind: str = "memory",
+        consents: Sequence[bool] | None = None,
     ) -> None:
         for key in keys:
             refuse_key(key, n_parts)
@@ -38,12 +39,28 @@ class MemoryStore:
         if len(self._index) != len(keys):
             again = len(keys) - len(self._index)
             raise FeatureError(f"a store must hold each key once, got {again} rows of known keys")
+        self._refused: frozenset[Key] = frozenset()
+        if consents is not None:
+            keys, raw = self._keep_given(keys, raw, consents)
         # The last row is what a missing key gets, so that a lookup is one gather.
         self._matrix = np.zeros((len(keys) + 1, scaling.width))
         self._matrix[:-1] = scaling.apply(raw)
         self._scaling = scaling
         self._n_parts = n_parts
         self._kind = kind
+
+    def _keep_given(
+        self, keys: Sequence[Key], raw: RawRows, consents: Sequence[bool]
+    ) -> tuple[Sequence[Key], RawRows]:
+        """Rows with consent; of the others nothing is kept but their keys."""
+        places = [place for place, given in enumerate(consents) if given]
+        kept = [keys[place] for place in places]
+        self._index = {key: place for place, key in enumerate(kept)}
+        self._refused = frozenset(
+            key for key, given in zip(keys, consents, strict=True) if not given
+        )
+        texts = tuple([column[place] for place in places] for column in raw.texts)
+        return kept, RawRows(raw.numbers[places], texts)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,11 +76,24 @@ class MemoryStore:
         """The rows of these keys; a key may come twice."""
         nowhere = len(self._matrix) - 1
         places: list[int] = list(map(self._index.get, keys, repeat(nowhere)))
-        missing = places.count(nowhere)
-        if missing:
+        absent: list[int] = []
+        refused: list[int] = []
+        if nowhere in places:
+            absent = [row for row, place in enumerate(places) if place == nowhere]
             for key in keys:
                 refuse_key(key, self._n_parts)
-        return Lookup(PlainBlock(self._matrix.take(places, axis=0)), missing)
+            refused = [row for row in absent if keys[row] in self._refused]
+            absent = [row for row in absent if keys[row] not in self._refused]
+        return Lookup(PlainBlock(self._matrix.take(places, axis=0)), absent, refused=refused)
+
+    def users(self) -> Iterator[str]:
+        """The first part of every key."""
+        return (key[0] for key in self._index)
+
+    def sample(self, count: int) -> PlainBlock:
+        """Rows from all over the table."""
+        step = max(1, -(-len(self._index) // count))
+        return PlainBlock(self._matrix[:-1:step].copy())
 
     def check(self) -> None:
         """Nothing can be in the way."""

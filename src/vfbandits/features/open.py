@@ -1,29 +1,41 @@
 """A participant's features, opened from its settings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-import numpy as np
-
 from vfbandits.core.arrays import PlainBlock
+from vfbandits.core.noise import KeyedNoise, clip_rows
 from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.extras import require
 from vfbandits.features.base import FeatureStore, Key, Lookup
+from vfbandits.features.consent import refuse_as_feature
 from vfbandits.features.scaling import Scaling
 from vfbandits.protocol.roster import Member
 from vfbandits.settings.features import FeatureSettings
 
 
 class Features:
-    """A store, the digest of its scaling, and the longest row that may leave it."""
+    """A store, its scaling, the longest row that may leave it, and its noise.
 
-    def __init__(self, store: FeatureStore, *, digest: str, clip_norm: float | None = None) -> None:
+    ``column_of_each`` has the raw column behind each column of a scaled row.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        *,
+        scaling: Scaling,
+        clip_norm: float | None = None,
+        noise: KeyedNoise | None = None,
+    ) -> None:
         self._store = store
         self._clip_norm = clip_norm
-        self.digest = digest
+        self._noise = noise
+        self.digest = scaling.digest
         self.width = store.width
         self.columns = store.columns
+        self.column_of_each = scaling.column_of_each
 
     def __enter__(self) -> "Features":
         """Itself; leaving closes it."""
@@ -39,11 +51,22 @@ class Features:
         self.close()
 
     def block(self, keys: Sequence[Key]) -> Lookup:
-        """Scaled rows of these keys, (n, width); no row is longer than ``clip_norm``."""
+        """Scaled rows of these keys, (n, width), clipped, and with noise if there is any."""
         lookup = self._store.rows(keys)
-        if self._clip_norm is None:
+        if self._clip_norm is not None:
+            lookup = clip(lookup, self._clip_norm)
+        if self._noise is None:
             return lookup
-        return clip(lookup, self._clip_norm)
+        noisy, clipped = self._noise.add(lookup.values, keys, absent=lookup.absent)
+        return replace(lookup, values=noisy, clipped=lookup.clipped + clipped)
+
+    def users(self) -> Iterator[str]:
+        """Every user that there are rows of; one may come several times."""
+        return self._store.users()
+
+    def sample(self, count: int) -> PlainBlock:
+        """Scaled rows of some keys, at most ``count`` of them."""
+        return self._store.sample(count)
 
     def check(self) -> None:
         """Refuse if a lookup could not be answered now."""
@@ -66,35 +89,39 @@ class Features:
 def clip(lookup: Lookup, longest: float) -> Lookup:
     """``lookup`` with rows longer than ``longest`` shortened to it, and counted.
 
-    >>> clipped = clip(Lookup(PlainBlock(np.array([[3.0, 4.0], [0.0, 1.0]])), 0), 2.5)
+    >>> import numpy as np
+    >>> from vfbandits.core.arrays import PlainBlock
+    >>> clipped = clip(Lookup(PlainBlock(np.array([[3.0, 4.0], [0.0, 1.0]]))), 2.5)
     >>> clipped.values, clipped.clipped
     (array([[1.5, 2. ],
            [0. , 1. ]]), 1)
     """
-    lengths = np.sqrt(np.einsum("ij,ij->i", lookup.values, lookup.values))
-    is_long = lengths > longest
-    count = int(np.count_nonzero(is_long))
-    if not count:
-        return lookup
-    shrink = np.where(is_long, longest / np.where(is_long, lengths, 1.0), 1.0)
-    return replace(lookup, values=PlainBlock(lookup.values * shrink[:, None]), clipped=count)
+    values, count = clip_rows(lookup.values, longest)
+    return replace(lookup, values=values, clipped=count) if count else lookup
 
 
-def open_features(settings: FeatureSettings) -> Features:
-    """The features that ``settings`` describe.
+def open_features(
+    settings: FeatureSettings, *, consent: str | None = None, noise: KeyedNoise | None = None
+) -> Features:
+    """The features that ``settings`` describe, with ``noise`` on each row.
 
     A file is read now, whole.  A server is not asked before the first lookup or ``check``.
+    ``consent`` names a column of the same table: rows without consent are not looked up.
     """
-    scaling = _scaling(settings)
+    scaling = scaling_of(settings)
+    if consent is not None:
+        refuse_as_feature(consent, scaling, settings.key)
     if settings.width is not None and settings.width != scaling.width:
         raise FeatureError(
             f"these features must be {settings.width} wide, got {scaling.width} "
             f"from {len(scaling.columns)} columns"
         )
-    return Features(_store(settings, scaling), digest=scaling.digest, clip_norm=settings.clip_norm)
+    store = _store(settings, scaling, consent)
+    return Features(store, scaling=scaling, clip_norm=settings.clip_norm, noise=noise)
 
 
-def _scaling(settings: FeatureSettings) -> Scaling:
+def scaling_of(settings: FeatureSettings) -> Scaling:
+    """The scaling that ``settings`` name, or that of columns which are taken as they are."""
     if settings.scaling is None:
         return Scaling.identity(settings.columns)
     scaling = Scaling.load(settings.scaling)
@@ -106,12 +133,12 @@ def _scaling(settings: FeatureSettings) -> Scaling:
     return scaling
 
 
-def _store(settings: FeatureSettings, scaling: Scaling) -> FeatureStore:
+def _store(settings: FeatureSettings, scaling: Scaling, consent: str | None) -> FeatureStore:
     if settings.path is not None:
         require("polars", extra="rpc", to="reading a feature file")
         from vfbandits.features.table_file import open_file  # noqa: PLC0415  (an extra)
 
-        return open_file(settings.path, key=settings.key, scaling=scaling)
+        return open_file(settings.path, key=settings.key, scaling=scaling, consent=consent)
     if settings.table is not None:
         require("sqlalchemy", extra="sql", to="reading features from a database")
         from vfbandits.features.sql import SqlStore  # noqa: PLC0415  (an extra)
@@ -122,6 +149,7 @@ def _store(settings: FeatureSettings, scaling: Scaling) -> FeatureStore:
             key=settings.key,
             scaling=scaling,
             timeout_s=settings.timeout_s,
+            consent=consent,
         )
     require("redis", extra="redis", to="reading features from Redis")
     from vfbandits.features.redis_hash import RedisStore  # noqa: PLC0415  (an extra)
@@ -132,6 +160,7 @@ def _store(settings: FeatureSettings, scaling: Scaling) -> FeatureStore:
         n_parts=len(settings.key),
         scaling=scaling,
         timeout_s=settings.timeout_s,
+        consent=consent,
     )
 
 

@@ -6,18 +6,24 @@ So that no two keys share a name, ``%`` and ``:`` in a user that an arm follows 
 """
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import FeatureError
 from vfbandits.features.base import Key, Lookup, refuse_key
 from vfbandits.features.cells import CellReader
 from vfbandits.features.scaling import Scaling
 from vfbandits.settings.address import describe_url
+
+PAGE = 1_000  # names that the server looks at in one call
+MAX_SCANS: Final = 100
 
 
 class RedisStore:
@@ -28,7 +34,14 @@ class RedisStore:
     """
 
     def __init__(
-        self, url: str, *, prefix: str, n_parts: int = 1, scaling: Scaling, timeout_s: float = 1.0
+        self,
+        url: str,
+        *,
+        prefix: str,
+        n_parts: int = 1,
+        scaling: Scaling,
+        timeout_s: float = 1.0,
+        consent: str | None = None,
     ) -> None:
         try:
             self._client = redis.Redis.from_url(
@@ -48,8 +61,10 @@ class RedisStore:
         self._prefix = prefix
         self._n_parts = n_parts
         self._timeout_s = timeout_s
-        self._reader = CellReader(self._where, scaling, _number, _text)
-        self._fields = list(scaling.columns)
+        self._reader = CellReader(
+            self._where, scaling, _number, _text, has_consent=consent is not None
+        )
+        self._fields = [*scaling.columns, *filter(None, [consent])]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -82,6 +97,43 @@ class RedisStore:
         except RedisError as error:
             raise self._failure(error) from error
 
+    def users(self) -> Iterator[str]:
+        """Every user, from the names of the hashes: the server scans all of its names."""
+        start, cursor = self._start, 0
+        while True:
+            cursor, names = self._scan(cursor)
+            for name in names:
+                user = user_in(name.removeprefix(start), n_parts=self._n_parts)
+                if user is not None:
+                    yield user
+            if not cursor:
+                return
+
+    def sample(self, count: int) -> PlainBlock:
+        """Rows of the hashes that the server finds first, among so many keys of its own."""
+        names: list[bytes] = []
+        cursor = 0
+        for _ in range(MAX_SCANS):
+            cursor, some = self._scan(cursor)
+            names += some
+            if not cursor or len(names) >= count:
+                break
+        replies = self._ask(names[:count]) if names else []
+        return self._reader.sample([row for row in replies if any(c is not None for c in row)])
+
+    @property
+    def _start(self) -> bytes:
+        return f"{self._prefix}:".encode()
+
+    def _scan(self, cursor: int) -> tuple[int, list[bytes]]:
+        """Names of some more hashes, and where to go on; 0 at the end."""
+        pattern = _literal(self._start) + b"*"
+        try:
+            cursor, names = self._client.scan(cursor, pattern, PAGE, "HASH")
+        except RedisError as error:
+            raise self._failure(error) from error
+        return cursor, [name for name in names if isinstance(name, bytes)]
+
     def check(self) -> None:
         """Refuse unless the server answers now."""
         try:
@@ -113,6 +165,27 @@ def hash_name(prefix: str, key: Key, *, n_parts: int) -> bytes:
     escaped = [part.replace("%", "%25").replace(":", "%3A") for part in key[:-1]]
     # A text that is no valid Unicode names no hash, and must not be an error either.
     return ":".join((prefix, *escaped, key[-1])).encode("utf-8", "surrogatepass")
+
+
+def user_in(rest: bytes, *, n_parts: int) -> str | None:
+    """The user in the name of a hash behind the prefix, None if ``hash_name`` writes no such name.
+
+    >>> user_in(b"u%3A7:tea:green", n_parts=2), user_in(b"u:7", n_parts=1), user_in(b"u", n_parts=2)
+    ('u:7', 'u:7', None)
+    """
+    try:
+        text = rest.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    if n_parts == 1:
+        return text
+    user, colon, _ = text.partition(":")
+    return user.replace("%3A", ":").replace("%25", "%") if colon else None
+
+
+def _literal(text: bytes) -> bytes:
+    """A pattern of Redis that matches this text only."""
+    return re.sub(rb"[\\*?\[\]^-]", rb"\\\g<0>", text)
 
 
 def _number(cell: object) -> float:

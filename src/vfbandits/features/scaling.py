@@ -3,6 +3,9 @@
 Numbers become (x - centre) / spread:
 
 * ``standard``: centre is the mean and spread the standard deviation, so that zero is the mean.
+* ``unit``: ``standard``, and then every column, flags too, divided by the root of the number of raw
+  columns.  Rows have a mean squared length of about 1, so that no participant outweighs another by
+  the number of its columns, and a ridge means the same for few and for many.
 * ``minmax``: the fitted range becomes [-1, 1], so that zero is its middle.  As in scikit-learn a
   constant column becomes -1, and values outside the fitted range fall outside [-1, 1].
 * ``none``: as they are.  Zero is the mean only if the columns came centred.
@@ -17,6 +20,7 @@ its digest; a random salt keeps them from guessing at what it covers.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +35,7 @@ from vfbandits.settings.values import Settings, Text
 
 FORMAT = "vfbandits scaling"
 VERSION = 1
-METHODS = ("standard", "minmax", "none")
+METHODS = ("standard", "unit", "minmax", "none")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,13 +113,35 @@ class Scaling:
         except OSError as error:
             raise FeatureError(f"a scaling must be a file to read, got: {error}") from error
         except ValueError as error:
-            raise FeatureError(f"{path} must be a scaling in JSON, got something else") from error
+            raise FeatureError(f"{path} must be a scaling in JSON, but {error}") from error
         return _from_document(document, str(path))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the raw columns: numbers first, then categories."""
         return (*self.numbers, *self.one_hot)
+
+    @property
+    def scaled_columns(self) -> tuple[str, ...]:
+        """Names of the columns of a scaled row; a category's is ``column=category``.
+
+        >>> cities = {"city": ("Bern", "Rome")}
+        >>> scaling = Scaling("none", ("age",), np.zeros(1), np.ones(1), cities)
+        >>> scaling.scaled_columns
+        ('age', 'city=Bern', 'city=Rome')
+        """
+        flags = (f"{name}={kind}" for name, kinds in self.one_hot.items() for kind in kinds)
+        return (*self.numbers, *flags)
+
+    @property
+    def column_of_each(self) -> tuple[str, ...]:
+        """The raw column behind each column of a scaled row.
+
+        >>> cities = {"city": ("Bern", "Rome")}
+        >>> Scaling("none", ("age",), np.zeros(1), np.ones(1), cities).column_of_each
+        ('age', 'city', 'city')
+        """
+        return (*self.numbers, *(name for name, kinds in self.one_hot.items() for _ in kinds))
 
     def apply(self, raw: RawRows) -> PlainBlock:
         """Raw rows, scaled: (n, width), C-ordered.
@@ -133,6 +159,8 @@ class Scaling:
             found = np.array([places.get(text, -1) for text in texts], dtype=np.intp)
             known = np.flatnonzero(found >= 0)
             scaled[known, found[known]] = 1.0
+        if self.method == "unit":
+            scaled /= math.sqrt(len(self.columns))
         if not np.isfinite(scaled).all():
             bad = int((~np.isfinite(scaled)).any(axis=1).sum())
             raise FeatureError(f"scaled rows must be finite, got {bad} that are not")
@@ -165,14 +193,23 @@ def _refuse_faults(scaling: Scaling) -> None:
         raise FeatureError(f"a scaling needs columns, each once, got {', '.join(names) or 'none'}")
     shape = (len(scaling.numbers),)
     if scaling.centres.shape != shape or scaling.spreads.shape != shape:
-        raise FeatureError(f"a scaling needs {shape[0]} centres and spreads, got other shapes")
-    if not np.isfinite(scaling.centres).all() or not np.isfinite(scaling.spreads).all():
-        raise FeatureError("centres and spreads must be finite, got some that are not")
-    if not (scaling.spreads > 0.0).all():
-        raise FeatureError("spreads must be above 0, got some that are not")
+        raise FeatureError(
+            f"a scaling needs {shape[0]} centres and spreads, got shapes "
+            f"{scaling.centres.shape} and {scaling.spreads.shape}"
+        )
+    for name, centre, spread in zip(scaling.numbers, scaling.centres, scaling.spreads, strict=True):
+        if not math.isfinite(centre):
+            raise FeatureError(f"the centre of column {name!r} must be finite, got {centre:g}")
+        if not (math.isfinite(spread) and spread > 0.0):
+            raise FeatureError(
+                f"the spread of column {name!r} must be finite and above 0, got {spread:g}"
+            )
     for name, categories in scaling.one_hot.items():
         if not categories or len(set(categories)) != len(categories):
-            raise FeatureError(f"column {name!r} needs categories, each once, got others")
+            raise FeatureError(
+                f"column {name!r} needs categories, each once, got "
+                f"{len(categories)}, of which {len(set(categories))} differ"
+            )
 
 
 def _as_document(scaling: Scaling) -> dict[str, object]:

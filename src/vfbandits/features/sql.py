@@ -11,7 +11,7 @@ that broke while it was idle is replaced, and the lookup asked once more.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
@@ -19,15 +19,17 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
 
+from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import FeatureError
 from vfbandits.features.base import Key, Lookup
 from vfbandits.features.cells import CellReader
 from vfbandits.features.deadline import Watchdog
 from vfbandits.features.scaling import Scaling
 from vfbandits.features.sql_engine import build_engine
-from vfbandits.features.sql_keys import KeyColumns, StoredKey
+from vfbandits.features.sql_keys import KeyColumns, StoredKey, StoredPart
 
 CHUNK = 500  # keys in one statement: databases limit parameters, and SQLite the depth of an OR
+PAGE = 10_000  # users in one statement
 Answer = TypeVar("Answer")
 
 
@@ -47,14 +49,24 @@ class SqlStore:
     """
 
     def __init__(
-        self, url: str, *, table: str, key: Sequence[str], scaling: Scaling, timeout_s: float = 1.0
+        self,
+        url: str,
+        *,
+        table: str,
+        key: Sequence[str],
+        scaling: Scaling,
+        timeout_s: float = 1.0,
+        consent: str | None = None,
     ) -> None:
         self._engine = build_engine(url, timeout_s=timeout_s)
         self._table = table
         self._key = tuple(key)
         self._timeout_s = timeout_s
         self._watchdog = Watchdog(timeout_s)
-        self._reader = CellReader(f"table {table!r}", scaling, _number, _text)
+        self._reader = CellReader(
+            f"table {table!r}", scaling, _number, _text, has_consent=consent is not None
+        )
+        self._consent = () if consent is None else (consent,)
         self._question: _Question | None = None
 
     @property
@@ -84,6 +96,31 @@ class SqlStore:
             )
         return self._reader.lookup(wanted, found)
 
+    def users(self) -> Iterator[str]:
+        """Every user, a page at a time and in their order: each page has its own deadline.
+
+        Without an index on the key column the database sorts the table for every page.
+        """
+        column = self._looked_at().keys.columns[0]
+        pages = sa.select(column).distinct().order_by(column).limit(PAGE)
+        page = self._page(pages)
+        while page:
+            yield from map(str, page)
+            page = self._page(pages.where(column > page[-1])) if len(page) == PAGE else []
+
+    def _page(self, question: sa.Select[StoredPart]) -> list[StoredPart]:
+        return self._ask(lambda connection: [row[0] for row in connection.execute(question)])
+
+    def sample(self, count: int) -> PlainBlock:
+        """The rows that the database gives first."""
+        question, n = self._looked_at(), len(self._key)
+        rows = self._ask(
+            lambda connection: [
+                tuple(row) for row in connection.execute(question.select.limit(count))
+            ]
+        )
+        return self._reader.sample([row[n:] for row in rows])
+
     def check(self) -> None:
         """Refuse unless the database answers now and the table has the columns."""
         self._looked_at()
@@ -110,7 +147,7 @@ class SqlStore:
 
     def _look(self, connection: sa.Connection) -> _Question:
         schema, _, name = self._table.rpartition(".")
-        names = (*self._key, *self.columns)
+        names = (*self._key, *self.columns, *self._consent)
         try:
             table = sa.Table(
                 name,

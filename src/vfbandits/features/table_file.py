@@ -14,6 +14,7 @@ import polars as pl
 from vfbandits.core.arrays import Matrix
 from vfbandits.errors import FeatureError
 from vfbandits.features.base import Key
+from vfbandits.features.consent import NO, YES, spelt
 from vfbandits.features.memory import MemoryStore
 from vfbandits.features.scaling import RawRows, Scaling
 
@@ -22,25 +23,43 @@ ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureTable:
-    """A file's keys, each once, and their rows."""
+    """A file's keys, each once, their rows, and whether the user gave consent, if that is asked."""
 
     keys: list[Key] = field(repr=False)
     raw: RawRows = field(repr=False)
+    consents: list[bool] | None = field(default=None, repr=False)
 
 
-def open_file(path: Path, *, key: Sequence[str], scaling: Scaling) -> MemoryStore:
+def open_file(
+    path: Path, *, key: Sequence[str], scaling: Scaling, consent: str | None = None
+) -> MemoryStore:
     """A store of what is in the file now; later changes of the file are not seen."""
-    table = read_table(path, key=key, numbers=scaling.numbers, categories=tuple(scaling.one_hot))
-    return MemoryStore(table.keys, table.raw, scaling=scaling, n_parts=len(key), kind="file")
+    categories = tuple(scaling.one_hot)
+    table = read_table(
+        path, key=key, numbers=scaling.numbers, categories=categories, consent=consent
+    )
+    return MemoryStore(
+        table.keys,
+        table.raw,
+        scaling=scaling,
+        n_parts=len(key),
+        kind="file",
+        consents=table.consents,
+    )
 
 
 def read_table(
-    path: Path, *, key: Sequence[str], numbers: Sequence[str], categories: Sequence[str] = ()
+    path: Path,
+    *,
+    key: Sequence[str],
+    numbers: Sequence[str],
+    categories: Sequence[str] = (),
+    consent: str | None = None,
 ) -> FeatureTable:
     """The named columns of a file; all rows, or one error that names column and count."""
     if not key:
         raise FeatureError("rows are found by a key column at least, got none")
-    frame = _read(path, (*key, *numbers, *categories))
+    frame = _read(path, (*key, *numbers, *categories, *filter(None, [consent])))
     keys = list(zip(*(_texts(frame, name, path) for name in key), strict=True))
     again = len(keys) - len(set(keys))
     if again:
@@ -49,7 +68,8 @@ def read_table(
             f"got {_rows(again)} with a key of another"
         )
     texts = tuple(_texts(frame, name, path) for name in categories)
-    return FeatureTable(keys, RawRows(_numbers(frame, numbers, path), texts))
+    consents = None if consent is None else _consents(frame[consent], path)
+    return FeatureTable(keys, RawRows(_numbers(frame, numbers, path), texts), consents)
 
 
 def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:
@@ -67,7 +87,7 @@ def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:
         if not missing:
             return scan.select(names).collect()
     except (OSError, pl.exceptions.PolarsError) as error:
-        # Its message may quote cells, so only its kind is told.
+        # Its message may quote cells: the error names its class only.
         kind = type(error).__name__
         raise FeatureError(f"{path.name} must be a table to read, got {kind}") from None
     raise FeatureError(
@@ -90,6 +110,17 @@ def _texts(frame: pl.DataFrame, name: str, path: Path) -> list[str]:
             f"got {_rows(column.null_count())} with one"
         )
     return column.cast(pl.String).to_list()
+
+
+def _consents(column: pl.Series, path: Path) -> list[bool]:
+    cells = [spelt(cell) for cell in column]
+    odd = sum(cell not in YES | NO for cell in cells)
+    if odd:
+        raise FeatureError(
+            f"column {column.name!r} of {path.name} must hold true or false for consent, "
+            f"got {_rows(odd)} with something else"
+        )
+    return [cell in YES for cell in cells]
 
 
 def _numbers(frame: pl.DataFrame, names: Sequence[str], path: Path) -> Matrix:

@@ -1,0 +1,49 @@
+"""All columns of a participant's file, as they are: what is looked at before columns are chosen."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from vfbandits.core.arrays import Vector
+from vfbandits.errors import FeatureError
+from vfbandits.features.table_file import ENDINGS
+
+
+def read_whole_table(path: Path) -> dict[str, Vector | list[str | None]]:
+    """Columns by name: numbers and flags as float64 with NaN for empty cells, others as texts.
+
+    Types of a CSV file are guessed from all its rows.  Lists and other nested columns are refused.
+    """
+    if not path.name.endswith(ENDINGS):
+        raise FeatureError(f"a feature file ends in {', '.join(ENDINGS)}, got {path.name!r}")
+    if not path.is_file():
+        raise FeatureError(f"a feature file must exist, got none at {path}")
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        else:
+            frame = pl.read_csv(path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        # Its message may quote cells: the error names its class only.
+        kind = type(error).__name__
+        raise FeatureError(f"{path.name} must be a table to read, got {kind}") from None
+    return {column.name: _plain(column, path) for column in frame.iter_columns()}
+
+
+def _plain(column: pl.Series, path: Path) -> Vector | list[str | None]:
+    kind = column.dtype
+    if kind.is_nested():
+        raise FeatureError(
+            f"column {column.name!r} of {path.name} must hold numbers or text, got {kind}"
+        )
+    if kind.is_numeric() or kind == pl.Boolean:
+        numbers = column.cast(pl.Float64, strict=False).fill_null(np.nan)
+        return np.array(numbers.to_numpy(), dtype=np.float64)
+    if kind == pl.Null:
+        return np.full(len(column), np.nan)
+    if kind == pl.Binary:
+        raise FeatureError(
+            f"column {column.name!r} of {path.name} must hold numbers or text, got bytes"
+        )
+    return column.cast(pl.String).to_list()

@@ -63,6 +63,34 @@ def test_it_prints_the_table_and_the_paths_of_what_it_wrote(tmp_path):
     assert beside_progress(done.stderr) == []
 
 
+def test_noise_on_vectors_is_compared_with_central_and_alone(tmp_path):
+    flags = ("--vector-noise", "1,100", "--vector-clip", "0.8", "--policy", "linucb")
+    done = simulate(tmp_path / "out", *flags)
+    assert done.exit_code == 0, done.output
+    assert "noise.png" in written(tmp_path / "out")
+    names = ["central LinUCB", "LinUCB, ε = 1 per vector", "LinUCB, ε = 100 per vector"]
+    study = study_of(tmp_path / "out")
+    assert [one.name for one in study.contestants] == [*names, "active LinUCB alone"]
+    assert {one.vector_noise.clip for one in study.contestants if one.vector_noise} == {0.8}
+    for word in ("ε per vector", "benefit left"):
+        assert word in done.stdout
+    assert "benefit left" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--vector-noise", "1,many"), "--vector-noise must be numbers such as 1,3,10,30"),
+        (("--vector-noise", "0"), "epsilon must be between 0.001 and 1e+06, got 0.0"),
+        (("--vector-noise", "1", "--partial", "0.2"), "got --partial as well"),
+    ],
+)
+def test_noise_that_makes_no_study_is_refused(tmp_path, flags, said):
+    done = simulate(tmp_path / "out", *flags)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
 def test_the_study_toml_that_it_writes_makes_the_same_run_again(tmp_path):
     simulate(tmp_path / "one", "--format", "svg", "--layout", "disjoint", "--noise", "0.3")
     again = str(tmp_path / "one" / "study.toml")
@@ -129,7 +157,7 @@ def test_flags_make_any_set_of_policies_and_feature_subsets(tmp_path):
         (["--rounds", "0"], "rounds must be a whole number from 1, got 0"),
         (["--widths", "2,x"], "--widths must be integers such as 20,30,50, got '2,x'"),
         (["--widths", "2,3"], "widths says it all already, got dim as well"),
-        (["--partial", "1.5"], "features must be 'all', a ratio between 0 and 1"),
+        (["--partial", "1.5"], "features must be 'all', 'active', a ratio between 0 and 1"),
         (["--partial", "p9"], "features must name some of p1, p2, p3, p4, p5, got p9"),
         (["--partial", "0.2", "--partial", "0.2"], "got 'partial LinUCB 0.2' twice"),
         (["--scale", "3"], "--scale needs policy inverse_gap, got linucb, lints"),

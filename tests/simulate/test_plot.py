@@ -143,14 +143,16 @@ def test_names_are_drawn_as_they_are_even_with_dollar_signs(tmp_path):
 def test_without_matplotlib_the_error_names_the_extra():
     program = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from vfbandits.simulate.plot import require_matplotlib\n"
-        "try: require_matplotlib()\n"
+        "from pathlib import Path; from vfbandits.simulate.output import prepare_folder\n"
+        "try: prepare_folder(Path('.'), plot_format='png')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert re.match(r"VFBanditsError .*vfbandits\[experiments\]", done.stdout)
+    assert re.match(
+        r"FeatureError plotting needs matplotlib.*vfb[a-z]+\[experiments\]", done.stdout
+    )
 
 
 def test_nothing_but_drawing_imports_matplotlib():

@@ -234,7 +234,7 @@ BAD_CONTESTANTS = [
     ("posterior_scale = 1", r"\.posterior_scale goes with policy 'lints', got policy 'linucb'"),
     (
         "features = 1.5",
-        r"contestant\[0\].features must be 'all', a ratio between 0 and 1.* got 1.5",
+        r"contestant\[0\].features must be 'all', 'active', a ratio between 0 and 1.* got 1.5",
     ),
     ("features = 0", r"contestant\[0\].features must be .* got 0.0"),
     ('features = "some"', r"contestant\[0\].features must be .* got 'some'"),

@@ -21,8 +21,11 @@ from vfbandits.errors import SettingError
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
+    from vfbandits.core.noise import VectorNoise
     from vfbandits.simulate.contestant import Contestant, Features
     from vfbandits.simulate.result import StudyResult
     from vfbandits.simulate.study import Study
@@ -115,6 +118,24 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
             rich_help_panel=LEARNING,
         ),
     ] = None,
+    vector_noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare federations with noise on each vector of the passive participants, by ε "
+            "per vector such as 1,3,10,30, with central and alone.",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    vector_delta: Annotated[
+        float, typer.Option(help="δ per vector of that noise.", rich_help_panel=FEDERATION)
+    ] = 1e-5,
+    vector_clip: Annotated[
+        float,
+        typer.Option(
+            help="Longest vector before that noise; longer ones are scaled down.",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = 0.5,
     layout: Annotated[
         LayoutName | None,
         typer.Option(
@@ -198,6 +219,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
             "scale": scale,
             "exponent": exponent,
         },
+        noises=_noises(vector_noise, delta=vector_delta, clip=vector_clip),
     )
     document = {} if file is None else load_document(file)
     _overrule(document, {key: value for key, value in flags.items() if value is not None})
@@ -231,7 +253,7 @@ def run_and_write(
             "starts from the beginning"
         )
     paths = write_result(result, out, plot_format=plot_format)
-    output.show(as_object(result, paths), lambda: [as_table(result)])
+    output.show(as_object(result, paths), lambda: [as_table(result), *_price_tables(result)])
     for path in paths:
         output.say(f"wrote {path}")
     return result
@@ -239,11 +261,14 @@ def run_and_write(
 
 def as_object(result: "StudyResult", paths: list[Path]) -> dict[str, object]:
     """Final regrets and the files, as ``--json`` prints them."""
-    study = result.study
+    from vfbandits.simulate.price import prices
+
+    study, found = result.study, prices(result)
     return {
         "rounds": study.horizon,
         "seeds": study.n_seeds,
         "contestants": result.table(),
+        **({"noise": found} if found else {}),
         "written": paths,
     }
 
@@ -252,7 +277,7 @@ def as_table(result: "StudyResult") -> "Table":
     """Final regrets, for the terminal."""
     from rich.table import Table
 
-    from vfbandits.simulate.output import spell, spell_ratio
+    from vfbandits.simulate.output import cells
 
     study = result.study
     table = Table(
@@ -260,12 +285,45 @@ def as_table(result: "StudyResult") -> "Table":
         "intervals",
         title_justify="left",
     )
-    table.add_column("contestant")
-    table.add_column("final regret", justify="right")
-    table.add_column("ratio to the first of its kind", justify="right")
-    for standing in result.table():
-        table.add_row(standing.contestant, spell(standing), spell_ratio(standing))
+    (name, *figures), *rows = cells(result)
+    table.add_column(name)
+    for heading in figures:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
+
+
+def _price_tables(result: "StudyResult") -> "list[Table]":
+    """What noise on vectors costs, if there is any."""
+    from rich.table import Table
+
+    from vfbandits.simulate.price import prices, spell_benefit
+
+    found = prices(result)
+    if not found:
+        return []
+    table = Table(title="Noise on each vector", title_justify="left")
+    for header in ("ε per vector", "policy", "deviation", "final regret", "benefit left"):
+        table.add_column(header, justify="right")
+    for one in found:
+        row = (one.family, f"{one.sigma:.3f}", f"{one.mean:.1f}", spell_benefit(one))
+        table.add_row(f"{one.epsilon:g}", *row)
+    return [table]
+
+
+def _noises(text: str | None, *, delta: float, clip: float) -> "list[VectorNoise]":
+    from vfbandits.core.noise import VectorNoise
+
+    if text is None:
+        return []
+    try:
+        epsilons = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise SettingError(
+            f"--vector-noise must be numbers such as 1,3,10,30, got {text!r}"
+        ) from error
+    return [VectorNoise(epsilon, delta, clip) for epsilon in epsilons]
 
 
 def _contestants(
@@ -273,15 +331,24 @@ def _contestants(
     partial: list[str] | None,
     masking: dict[str, MaskName | AggregationName | None],
     parameters: dict[str, float | None],
+    *,
+    noises: "Sequence[VectorNoise]",
 ) -> "tuple[Contestant, ...] | None":
     """Contestants as flags want them; None if no flag says anything about them."""
-    from vfbandits.simulate.contestant import PAPER_RATIOS, line_up
+    from vfbandits.simulate.contestant import PAPER_RATIOS, line_up, line_up_noise
 
     how = {key: choice.value for key, choice in masking.items() if choice is not None}
     said = [value for value in parameters.values() if value is not None]
-    if not (names or partial or how or said):
+    if not (names or partial or how or said or noises):
         return None
     kinds = [name.value for name in names or (PolicyName.linucb, PolicyName.lints)]
+    if noises:
+        if partial:
+            raise SettingError("--vector-noise has its own contestants, got --partial as well")
+        line_ups = (
+            line_up_noise(policy, noises, **how) for policy in policies_from(kinds, parameters)
+        )
+        return tuple(contestant for one in line_ups for contestant in one)
     parts = PAPER_RATIOS if not partial else tuple(_features(text) for text in partial)
     return tuple(
         contestant

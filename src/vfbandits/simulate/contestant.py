@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from vfbandits.core.bandit import Bandit, BanditOptions
 from vfbandits.core.context import Split
+from vfbandits.core.noise import UNIT, VectorNoise
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.round import Federation
 from vfbandits.errors import SettingError
 from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
 
 Features: TypeAlias = str | float | tuple[str, ...]
+ACTIVE = "active"
 PAPER_RATIOS: tuple[Features, ...] = (0.2, 0.8)
 PAPER_NAMES = {"LinUCB": "VFUCB", "LinTS": "VFTS"}
 
@@ -27,10 +29,13 @@ class Contestant:
     Attributes
     ----------
     features
-        "all"; a ratio ρ in (0, 1], for the first ⌈ρ·dim⌉ columns as in the paper's partial
-        bandits; or names of participants, whose columns count.
+        "all"; "active", for the columns of the active participant; a ratio ρ in (0, 1], for the
+        first ⌈ρ·dim⌉ columns as in the paper's partial bandits; or names of participants, whose
+        columns count.
     federated
         Behind masks (``mask``, ``aggregation`` as for ``Federation``) or, if not, in the open.
+    vector_noise
+        Noise of the passive participants of a federated contestant.
     """
 
     name: str
@@ -39,12 +44,15 @@ class Contestant:
     federated: bool = False
     mask: str = "blockwise"
     aggregation: str = "plain"
+    vector_noise: VectorNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be told apart or makes no subset."""
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise SettingError(f"name must be printable text on one line, got {self.name!r}")
         _refuse_features(self.features)
+        if self.vector_noise is not None and not self.federated:
+            raise SettingError("vector_noise goes with federated = true, got it without")
         if self.federated and not isinstance(self.features, str | tuple):
             raise SettingError(
                 "features of a federated contestant must be 'all' or names of participants, "
@@ -58,6 +66,8 @@ class Contestant:
 
     def participants(self, split: Split) -> tuple[str, ...]:
         """Who takes part, in the world's order; refuses names that it does not know."""
+        if self.features == ACTIVE:
+            return (split.active,)
         if not isinstance(self.features, tuple):
             return split.names
         unknown = [name for name in self.features if name not in split.names]
@@ -99,6 +109,7 @@ class Contestant:
                 widths=widths,
                 mask=self.mask,
                 aggregation=self.aggregation,
+                noise=self.vector_noise,
                 entropy=rng.bytes,
                 **options,
             )
@@ -129,13 +140,44 @@ def line_up(
     )
 
 
+def line_up_noise(
+    policy: Policy,
+    noises: Sequence[VectorNoise],
+    *,
+    mask: str = "blockwise",
+    aggregation: str = "plain",
+) -> tuple[Contestant, ...]:
+    """Central, federations with noise, and the active participant alone.
+
+    >>> from vfbandits.core.policy import LinUCB
+    >>> [one.name for one in line_up_noise(LinUCB(), [VectorNoise(10.0, 1e-5, clip=0.5)])]
+    ['central LinUCB', 'LinUCB, ε = 10 per vector', 'active LinUCB alone']
+    """
+    kind = type(policy).__name__
+    return (
+        Contestant(f"central {kind}", policy),
+        *(
+            Contestant(
+                f"{kind}, ε = {noise.epsilon:g} per {UNIT}",
+                policy,
+                federated=True,
+                mask=mask,
+                aggregation=aggregation,
+                vector_noise=noise,
+            )
+            for noise in noises
+        ),
+        Contestant(f"active {kind} alone", policy, features=ACTIVE),
+    )
+
+
 def _spell(features: Features) -> str:
     return "+".join(features) if isinstance(features, tuple) else str(features)
 
 
 def _refuse_features(features: object) -> None:
     if isinstance(features, str):
-        good = features == "all"
+        good = features in ("all", ACTIVE)
     elif isinstance(features, float):
         good = 0.0 < features <= 1.0
     else:
@@ -144,6 +186,6 @@ def _refuse_features(features: object) -> None:
         good = good and len(set(names)) == len(names)
     if not good:
         raise SettingError(
-            "features must be 'all', a ratio between 0 and 1, or names of participants, each "
-            f"once; got {features!r}"
+            "features must be 'all', 'active', a ratio between 0 and 1, or names of participants, "
+            f"each once; got {features!r}"
         )

@@ -1,19 +1,28 @@
 """A study's files: rows, table, plot, and the settings that make them again."""
 
 import csv
+from html import escape as escape_html
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from vfbandits.errors import SettingError
-from vfbandits.simulate.plot import FORMATS, require_matplotlib, save_plot
+from vfbandits.extras import require
+from vfbandits.html_page import png_address
+from vfbandits.simulate.plot import FORMATS, save_plot
+from vfbandits.simulate.price import markdown as price_markdown
+from vfbandits.simulate.price import prices, save_price_plot
 from vfbandits.simulate.result import CSV_HEADER, Standing, StudyResult
 from vfbandits.simulate.study_file import write_study
+
+HEADINGS = ("contestant", "final regret", "ratio to the first of its kind", "mean reward")
 
 
 def prepare_folder(folder: Path, *, plot_format: str) -> None:
     """Whatever would keep ``write_result`` from writing is found out before the long run."""
     if plot_format in FORMATS:
-        require_matplotlib()
+        require("matplotlib", extra="experiments", to="plotting")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -25,7 +34,8 @@ def prepare_folder(folder: Path, *, plot_format: str) -> None:
 def write_result(result: StudyResult, folder: Path, *, plot_format: str) -> list[Path]:
     """Write regret.csv, table.md, study.toml and regret.png or .svg; returns their paths.
 
-    Any other ``plot_format`` means no plot.
+    If contestants have noise on their vectors, so is noise.png or .svg.  Any other ``plot_format``
+    means no plot.
     """
     settings, rows, table = folder / "study.toml", folder / "regret.csv", folder / "table.md"
     settings.write_text(write_study(result.study), encoding="utf-8")
@@ -33,27 +43,66 @@ def write_result(result: StudyResult, folder: Path, *, plot_format: str) -> list
         writer = csv.writer(file)
         writer.writerow(CSV_HEADER)
         writer.writerows(result.rows())
-    table.write_text(markdown(result), encoding="utf-8")
+    found = prices(result)
+    more = price_markdown(found) if found else ""
+    table.write_text(markdown(result) + more, encoding="utf-8")
     paths = [rows, table, settings]
     if plot_format in FORMATS:
         plot = folder / f"regret.{plot_format}"
         save_plot(result, plot)
         paths.insert(0, plot)
+        if found:
+            price_plot = folder / f"noise.{plot_format}"
+            save_price_plot(result, price_plot)
+            paths.insert(1, price_plot)
     return paths
 
 
 def markdown(result: StudyResult) -> str:
     """The table, for a README."""
+    heading, *rows = cells(result)
+    lines = [caption(result), "", _row(heading), "|---" + "|---:" * (len(heading) - 1) + "|"]
+    return "\n".join([*lines, *(_row([escape(cell) for cell in row]) for row in rows)]) + "\n"
+
+
+def html(result: StudyResult) -> str:
+    """The table for a notebook, and below it the plot where matplotlib is installed."""
+    heading, *rows = cells(result)
+    head = "".join(f"<th>{escape_html(cell)}</th>" for cell in heading)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape_html(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    shown = f"<p>{escape_html(caption(result))}</p>{table}"
+    if find_spec("matplotlib") is None:
+        return shown
+    image = BytesIO()
+    result.plot().savefig(image, dpi=110)
+    return f'{shown}<img alt="regret curves" src="{png_address(image.getvalue())}">'
+
+
+def caption(result: StudyResult) -> str:
+    """What the table shows."""
     study = result.study
-    lines = [
+    return (
         f"Cumulative regret after {study.horizon} rounds, {study.n_seeds} seeds; ± is half a 95 % "
-        "confidence interval.",
-        "",
-        "| contestant | final regret | ratio to the first of its kind |",
-        "|---|---:|---:|",
-        *(f"| {escape(s.contestant)} | {spell(s)} | {spell_ratio(s)} |" for s in result.table()),
+        "confidence interval."
+    )
+
+
+def cells(result: StudyResult) -> list[list[str]]:
+    """The table as text, headings first; rewards only where there are any."""
+    standings = result.table()
+    rows = [
+        [s.contestant, spell(s), spell_ratio(s), "" if s.reward is None else f"{s.reward:.3f}"]
+        for s in standings
     ]
-    return "\n".join(lines) + "\n"
+    n_columns = 3 if all(s.reward is None for s in standings) else 4
+    return [list(row[:n_columns]) for row in (HEADINGS, *rows)]
+
+
+def _row(texts: list[str]) -> str:
+    return f"| {' | '.join(texts)} |"
 
 
 def spell(standing: Standing) -> str:

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.errors import SettingError, VFBanditsError
+from vfbandits.errors import SettingError
+from vfbandits.extras import require
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.result import StudyResult, half_widths
 
@@ -54,22 +55,15 @@ _DASHES: tuple[Dashes, ...] = (
 )
 
 
-def require_matplotlib() -> None:
-    """Say early, before a long run, that nothing can be drawn."""
-    try:
-        import matplotlib.figure  # noqa: F401, PLC0415  (an extra, and slow to import)
-    except ImportError as error:
-        raise VFBanditsError(
-            "plots need matplotlib, which is not installed; it comes with the extra "
-            "'experiments': pip install 'vfbandits[experiments]'"
-        ) from error
-
-
 def save_plot(result: StudyResult, path: Path) -> None:
     """Draw ``result`` to a PNG or SVG file, by the ending of ``path``."""
+    save_figure(draw(result), path)
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG or SVG, by the ending of ``path``."""
     if path.suffix.removeprefix(".") not in FORMATS:
         raise SettingError(f"a plot's path must end in .png or .svg, got {path.name!r}")
-    figure = draw(result)
     from matplotlib import rc_context  # noqa: PLC0415
 
     # No date and no random ids: the same study gives the same bytes.
@@ -80,7 +74,7 @@ def save_plot(result: StudyResult, path: Path) -> None:
 
 def draw(result: StudyResult) -> "Figure":
     """One panel for each kind of policy, all with the same axes."""
-    require_matplotlib()
+    require("matplotlib", extra="experiments", to="plotting")
     from matplotlib.figure import Figure  # noqa: PLC0415  (no pyplot: no window, no global state)
 
     families: dict[str, list[Line]] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from scipy.special import stdtrit
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.simulate.regret import kept_rounds
 from vfbandits.simulate.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CSV_HEADER = ("contestant", "seed", "round", "regret")
 
@@ -20,13 +24,15 @@ class Standing:
 
     ``half_width`` is of a 95 % confidence interval for the mean; None with one seed, which says
     nothing about spread.  ``ratio`` is to the mean regret of the first contestant with the same
-    kind of policy; None if that one had no regret at all.
+    kind of policy; None if that one had no regret at all.  ``reward`` is the mean of a round, where
+    the best arm gives the same in every round; None elsewhere.
     """
 
     contestant: str
     mean: float
     half_width: float | None
     ratio: float | None
+    reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +51,7 @@ class StudyResult:
         """Final regrets, in the contestants' order."""
         finals = [curve[:, -1:] for curve in self.curves]
         means = [float(final.mean()) for final in finals]
+        best, horizon = self.study.world.best_reward, self.study.horizon
         first: dict[str, float] = {}
         standings = []
         for contestant, mean, final in zip(self.study.contestants, means, finals, strict=True):
@@ -56,9 +63,27 @@ class StudyResult:
                     mean,
                     None if spread is None else float(spread[0]),
                     mean / against if against > 0.0 else None,
+                    None if best is None else best - mean / horizon,
                 )
             )
         return standings
+
+    def plot(self) -> "Figure":
+        """The curves, as a figure of matplotlib."""
+        from vfbandits.simulate.plot import draw  # noqa: PLC0415  (an extra)
+
+        return draw(self)
+
+    def __str__(self) -> str:
+        """The table in Markdown."""
+        from vfbandits.simulate.output import markdown  # noqa: PLC0415  (it shows results)
+
+        return markdown(self)
+
+    def _repr_html_(self) -> str:
+        from vfbandits.simulate.output import html  # noqa: PLC0415
+
+        return html(self)
 
     def rows(self) -> Iterator[tuple[str, int, int, float]]:
         """(contestant, seed, round, regret), as ``CSV_HEADER`` names them."""

@@ -12,7 +12,14 @@ from vfbandits.core.settings import whole
 from vfbandits.errors import SettingError, VFBanditsError
 from vfbandits.simulate.contestant import Contestant, line_up
 from vfbandits.simulate.regret import Player, cumulative_regret, kept_rounds
-from vfbandits.simulate.world import World, WorldSettings, children, even_widths, refuse_unless_seed
+from vfbandits.simulate.world import (
+    Rounds,
+    Scene,
+    WorldSettings,
+    children,
+    even_widths,
+    refuse_unless_seed,
+)
 
 PAPER_POLICIES: tuple[Policy, ...] = (LinUCB(beta=0.5), LinTS(posterior_scale=0.01))
 PAPER_WORLD = WorldSettings(even_widths(100, 5))
@@ -26,7 +33,7 @@ class Study:
     ----------
     horizon
         Rounds in each run, T.
-    ridge, discount, floor
+    ridge, discount, floor, intercept
         As for ``Bandit``; every contestant has the same.
     n_seeds, first_seed
         Each seed makes a world of its own, which all contestants see.
@@ -41,11 +48,12 @@ class Study:
     contestants: tuple[Contestant, ...] = tuple(
         contestant for policy in PAPER_POLICIES for contestant in line_up(policy)
     )
-    world: WorldSettings = PAPER_WORLD
+    world: Scene = PAPER_WORLD
     horizon: int = 5_000
     ridge: float = 1.0
     discount: float = 1.0
     floor: float = 0.0
+    intercept: bool = False
     n_seeds: int = 5
     first_seed: int = 0
 
@@ -84,11 +92,12 @@ class Study:
             "ridge": self.ridge,
             "discount": self.discount,
             "floor": self.floor,
+            "intercept": self.intercept,
         }
 
-    def world_of(self, seed: int) -> World:
+    def world_of(self, seed: int) -> Rounds:
         """The world of one seed."""
-        return World(self.world, children(np.random.SeedSequence(seed), 2)[0])
+        return self.world.draw(children(np.random.SeedSequence(seed), 2)[0])
 
     def player(self, contestant: Contestant, seed: int) -> Player:
         """A contestant, untaught, for one seed."""

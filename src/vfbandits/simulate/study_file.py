@@ -10,6 +10,7 @@
     ridge = 1.0
     discount = 1.0
     floor = 0.0
+    intercept = false                   # true: a feature that is always 1 (outer, disjoint)
     seeds = 5                           # how many, counted up from seed
     seed = 0
 
@@ -17,8 +18,10 @@
     name = "alone"
     policy = "linucb"                   # its parameters stand beside it
     beta = 0.5                          # or { noise = 0.05, norm_bound = 1.0, delta = 0.05 }
-    features = ["p1"]                   # or "all", or a ratio
-    federated = false                   # true takes mask and aggregation
+    features = ["p1"]                   # or "all", "active", or a ratio
+    federated = false                   # true takes mask, aggregation and vector_noise
+
+vector_noise is { epsilon = 10.0, delta = 1e-5, clip = 0.5, unit = "vector" }.
 """
 
 import json
@@ -29,9 +32,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from vfbandits.core.noise import describe_noise
 from vfbandits.core.policy.registry import describe
 from vfbandits.errors import SettingError
 from vfbandits.settings.decode import decode
+from vfbandits.settings.noise import NoiseSettings
 from vfbandits.settings.policy import PolicyName, PolicySettings
 from vfbandits.settings.values import Settings
 from vfbandits.simulate.contestant import Contestant, Features
@@ -52,6 +57,7 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
     federated: bool = False
     mask: str | None = None
     aggregation: str | None = None
+    vector_noise: NoiseSettings | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no contestant."""
@@ -64,7 +70,15 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
     def contestant(self) -> Contestant:
         """The contestant of this table."""
         mask, aggregation = self.mask or "blockwise", self.aggregation or "plain"
-        return Contestant(self.name, self.policy, self.features, self.federated, mask, aggregation)
+        return Contestant(
+            self.name,
+            self.policy,
+            self.features,
+            self.federated,
+            mask,
+            aggregation,
+            None if self.vector_noise is None else self.vector_noise.terms,
+        )
 
 
 class StudyFile(Settings, frozen=True, kw_only=True):
@@ -81,6 +95,7 @@ class StudyFile(Settings, frozen=True, kw_only=True):
     ridge: float = _DEFAULTS["ridge"]
     discount: float = _DEFAULTS["discount"]
     floor: float = _DEFAULTS["floor"]
+    intercept: bool = _DEFAULTS["intercept"]
     seeds: int = _DEFAULTS["n_seeds"]
     seed: int = _DEFAULTS["first_seed"]
     contestant: Annotated[tuple[ContestantTable, ...], Meta(min_length=1)] | None = None
@@ -125,6 +140,7 @@ def read_study(
         ridge=file.ridge,
         discount=file.discount,
         floor=file.floor,
+        intercept=file.intercept,
         n_seeds=file.seeds,
         first_seed=file.seed,
     )
@@ -133,6 +149,8 @@ def read_study(
 def write_study(study: Study) -> str:
     """The TOML text that ``read_study`` makes this very study of."""
     world = study.world
+    if not isinstance(world, WorldSettings):
+        raise SettingError("a study in a file plays in a synthetic world, got a table")
     lines = [
         f"rounds = {study.horizon}",
         f"arms = {world.n_arms}",
@@ -143,6 +161,7 @@ def write_study(study: Study) -> str:
         f"ridge = {_value(study.ridge)}",
         f"discount = {_value(study.discount)}",
         f"floor = {_value(study.floor)}",
+        f"intercept = {_value(study.intercept)}",
         f"seeds = {study.n_seeds}",
         f"seed = {study.first_seed}",
     ]
@@ -162,6 +181,8 @@ def _keys(contestant: Contestant) -> list[tuple[str, object]]:
     ]
     if contestant.federated:
         keys += [("mask", contestant.mask), ("aggregation", contestant.aggregation)]
+    if contestant.vector_noise is not None:
+        keys.append(("vector_noise", describe_noise(contestant.vector_noise)))
     return keys
 
 

@@ -12,6 +12,7 @@ theta_star for each arm.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,52 @@ from vfbandits.errors import SettingError
 
 NUMBERS_PER_BATCH = 100_000
 ARM_DIM = 5
+
+
+class Rounds(Protocol):
+    """A world that was drawn.  Asked twice, it yields the very same rounds."""
+
+    def rounds(self, horizon: int) -> Iterator["WorldRound"]:
+        """The first ``horizon`` rounds."""
+        ...
+
+
+class Scene(Protocol):
+    """What a study plays in: the paper's synthetic world, or somebody's table."""
+
+    @property
+    def widths(self) -> Mapping[str, int]:
+        """Who holds how many features; the first is the active participant."""
+        ...
+
+    @property
+    def split(self) -> Split:
+        """How the features are split over participants."""
+        ...
+
+    @property
+    def n_arms(self) -> int:
+        """Arms in each round."""
+        ...
+
+    @property
+    def layout(self) -> str:
+        """How contexts depend on the arm."""
+        ...
+
+    @property
+    def arm_dim(self) -> int:
+        """Width of the arm features in layout ``outer``; unused elsewhere."""
+        ...
+
+    @property
+    def best_reward(self) -> float | None:
+        """What the best arm gives in every round; None if that differs between rounds."""
+        ...
+
+    def draw(self, seed: np.random.SeedSequence) -> Rounds:
+        """The world of one seed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +102,15 @@ class WorldSettings:
     def split(self) -> Split:
         """How the features are split over participants."""
         return Split.of(self.widths)
+
+    @property
+    def best_reward(self) -> None:
+        """Differs between rounds."""
+        return None
+
+    def draw(self, seed: np.random.SeedSequence) -> "World":
+        """The world of one seed."""
+        return World(self, seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from vfbandits.errors import VFBanditsError
     from vfbandits.journal.snapshot import load, save
     from vfbandits.simulate.parity import ParityReport, parity
+    from vfbandits.simulate.play import play
+    from vfbandits.simulate.result import StudyResult
 
 __all__ = [
     "OFUL",
@@ -27,12 +29,14 @@ __all__ = [
     "MaskShare",
     "ParityReport",
     "Policy",
+    "StudyResult",
     "VFBanditsError",
     "VectorNoise",
     "drop",
     "embed",
     "load",
     "parity",
+    "play",
     "rotate",
     "sample_mask",
     "save",
@@ -50,6 +54,8 @@ _HOMES = {
     "vfbandits.core.round": ("Federation",),
     "vfbandits.errors": ("VFBanditsError",),
     "vfbandits.simulate.parity": ("ParityReport", "parity"),
+    "vfbandits.simulate.play": ("play",),
+    "vfbandits.simulate.result": ("StudyResult",),
     "vfbandits.journal.snapshot": ("load", "save"),
 }
 

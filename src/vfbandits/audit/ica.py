@@ -1,0 +1,104 @@
+"""Independent components: columns that are independent and not Gaussian give themselves away."""
+
+import numpy as np
+
+from vfbandits.audit.components import (
+    CONTRASTS,
+    best_match,
+    fit_marginals,
+    independent_components,
+    is_recognisable,
+    name_by_marginals,
+    standardised,
+)
+from vfbandits.audit.result import RED_ERROR, Result, column_errors, exact_columns, named
+from vfbandits.audit.view import View
+from vfbandits.core.arrays import Matrix, Vector
+
+MAX_ROWS = 20_000
+MAX_LISTED = 6
+
+
+def independent_columns(view: View, *, seed: int) -> Result:
+    """FastICA with two contrasts; public marginals give names, signs and scales.
+
+    A last attacker starts from there and fits directions to the public marginals themselves,
+    which also serves columns that are correlated.
+    """
+    view = view.first(MAX_ROWS)
+    errors, unnamed = component_errors(view, seed=seed)
+    both = named(np.minimum(errors, unnamed), view.columns)
+    alike = [
+        name
+        for name, error, free in zip(view.columns, errors, unnamed, strict=True)
+        if free <= RED_ERROR < error
+    ]
+    facts = [
+        f"{int((errors <= RED_ERROR).sum())} of {view.width} columns recovered to 0.3 standard "
+        "deviations, with names, signs and scales from public marginals",
+    ]
+    if alike:
+        shown = ", ".join(alike[:MAX_LISTED]) + ", …" * (len(alike) > MAX_LISTED)
+        facts.append(
+            f"{len(alike)} more are recovered without their name ({shown}): one insider, or a "
+            "guess among columns with like marginals, names them"
+        )
+    return Result(
+        attack="ica",
+        title="Independent components",
+        level=view.level,
+        needs="many masked rows, and public marginals of the columns",
+        errors=both,
+        exact=exact_columns(both),
+        facts=tuple(facts),
+        advice="Bring columns near to a Gaussian before masking (ranks to normal quantiles), drop "
+        "heavy tails and flags, or send combinations instead of single columns.",
+    )
+
+
+def component_errors(view: View, *, seed: int) -> tuple[Vector, Vector]:
+    """Error of each own column with names by marginals, and with names given; best of all tries.
+
+    Gaussian columns have error 1: nothing tells their components apart.  The second is also 1
+    where it is no clear hit: of many directions one is always near to a column.
+    """
+    own = slice(0, view.width)
+    if not is_recognisable(view.public[:, own]).any():
+        return np.ones(view.width), np.ones(view.width)
+    with_names, without = [], []
+    for contrast in CONTRASTS:
+        components = independent_components(view.masked, contrast=contrast, seed=seed)
+        with_names += _errors_with_names(view, components)
+        without.append(best_match(components, view.plain))
+    return np.minimum.reduce(with_names), clear_hits(
+        np.minimum.reduce(without), view.public[:, own]
+    )
+
+
+def blind_errors(view: View, *, seed: int) -> Vector:
+    """Error of each own column for an attacker that names all components, Gaussian or not.
+
+    It does not know when to give up, so its guesses may be worse than the mean, whose error is 1.
+    The best of its tries counts, by the mean over the columns.
+    """
+    tries: list[Vector] = []
+    for contrast in CONTRASTS:
+        components = independent_components(view.masked, contrast=contrast, seed=seed)
+        tries += _errors_with_names(view, components, blindly=True)
+    return min(tries, key=lambda errors: float(errors.mean()))
+
+
+def _errors_with_names(view: View, components: Matrix, *, blindly: bool = False) -> list[Vector]:
+    """Errors of the own columns with names by marginals, as found and fitted."""
+    _, means, spreads = standardised(view.public)
+    found = name_by_marginals(components, view.public, blindly=blindly)
+    fitted = fit_marginals(view.masked, found, view.public, blindly=blindly)
+    return [
+        column_errors((guess * spreads + means)[:, : view.width], view.plain)
+        for guess in (found, fitted)
+    ]
+
+
+def clear_hits(errors: Vector, public: Matrix) -> Vector:
+    """Errors of components whose names were given, where they cannot be luck; 1 elsewhere."""
+    return np.where((errors <= RED_ERROR) & is_recognisable(public), errors, 1.0)

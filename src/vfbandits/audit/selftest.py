@@ -1,0 +1,220 @@
+"""The attacks on simulated data, where the truth is known: the figures that the docs cite.
+
+Five participants with 20 columns each; the first is the active one.  Errors are means over the
+columns of one passive participant, in standard deviations, where 1 is what guessing the mean gives.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vfbandits.audit.discrete import discrete_columns
+from vfbandits.audit.ica import blind_errors, component_errors
+from vfbandits.audit.known_pairs import known_pairs
+from vfbandits.audit.moments import moment_errors
+from vfbandits.audit.released_means import mean_errors
+from vfbandits.audit.repeated_asks import repeated_asks
+from vfbandits.audit.result import Level
+from vfbandits.audit.returning import returning_users, single_changes
+from vfbandits.audit.view import View, look
+from vfbandits.core.arrays import Matrix
+
+WIDTH, PASSIVE = 20, 4
+ROWS = 20_000
+FEW_ROWS = 5000  # of what is exact or is not
+SEEDS = 3
+NAMES = tuple(f"c{j}" for j in range(WIDTH))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: what was measured with each seed, by level."""
+
+    attacker: str
+    measured: Mapping[str, tuple[float, ...]]
+    is_share: bool = False
+
+    def spell(self, level: Level) -> str:
+        """The range over the seeds, or a dash.
+
+        >>> Line("", {"mask": (0.031, 0.024)}).spell(Level.MASK)
+        '0.02–0.03'
+        >>> Line("", {"mask": (1.0, 1.0)}, is_share=True).spell(Level.MASK)
+        'exact: 100 % of the columns'
+        """
+        values = self.measured.get(level)
+        if not values:
+            return "–"
+        if self.is_share:
+            return f"exact: {_range([f'{100.0 * value:.0f}' for value in values])} % of the columns"
+        return _range([f"{v:.0e}" if v < 5e-4 else f"{v:.2f}" for v in values])
+
+
+def _range(figures: Sequence[str]) -> str:
+    ends = sorted(set(figures), key=float)
+    return ends[0] if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A line that is not measured yet: ``tries`` gives for each level the value of one seed."""
+
+    attacker: str
+    tries: Mapping[Level, Callable[[int], float]] = field(repr=False)
+    seeds: tuple[int, ...]
+    is_share: bool = False
+
+    def measure(self) -> Line:
+        """Run it with every seed."""
+        measured = {
+            str(level): tuple(run(seed) for seed in self.seeds) for level, run in self.tries.items()
+        }
+        return Line(self.attacker, measured, self.is_share)
+
+
+def selftest(*, seed: int = 0, rows: int = ROWS, seeds: int = SEEDS) -> list[Case]:
+    """The cases in the order of the table; ``rows`` are attacked, and as many are public."""
+    numbers = tuple(range(seed, seed + seeds))
+
+    def on_both(
+        attacker: str,
+        sample: Callable[[np.random.Generator, int, int], Matrix],
+        attack: Callable[[View, int], float],
+        *,
+        is_share: bool = False,
+    ) -> Case:
+        count = min(rows, FEW_ROWS) if is_share else rows
+
+        def run(level: Level) -> Callable[[int], float]:
+            return lambda one: attack(_world(sample, level, count, one), one)
+
+        tries = {level: run(level) for level in (Level.MASK, Level.SUM)}
+        return Case(attacker, tries, numbers, is_share)
+
+    return [
+        on_both("20 plain–masked pairs", not_gaussian, lambda v, _: _pairs(v, WIDTH)),
+        on_both("80 plain–masked pairs", not_gaussian, lambda v, _: _pairs(v, WIDTH * PASSIVE)),
+        on_both("nothing; features independent, not Gaussian", not_gaussian, _components),
+        on_both("nothing; features Gaussian", gaussian, _blindly),
+        on_both("public second moments; columns strongly related", related, _moments),
+        on_both("public second moments; columns weakly related", weakly_related, _moments),
+        on_both("nothing; flags, one-hot, counts", discrete, _grids, is_share=True),
+        on_both("returning users, one feature changed", gaussian, _returns, is_share=True),
+        *(_means_case("disjoint", n_arms, numbers) for n_arms in (3, 6, 10, 20)),
+        *(_means_case("outer", n_arms, numbers) for n_arms in (3, 10, 20)),
+        *(_asks_case(visits, numbers) for visits in (1, 4, 16, 32)),
+    ]
+
+
+def _world(
+    sample: Callable[[np.random.Generator, int, int], Matrix], level: Level, rows: int, seed: int
+) -> View:
+    rng = np.random.default_rng(seed)
+    values = sample(rng, 2 * rows, WIDTH * (1 + PASSIVE))
+    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    own, block, others = np.split(values, [WIDTH, 2 * WIDTH], axis=1)
+    return look(block, NAMES, level=level, rng=rng, others=others, own=own)
+
+
+def not_gaussian(rng: np.random.Generator, n: int, width: int) -> Matrix:
+    """Independent columns: exponential, uniform, Laplace, skewed flags with noise, in turn."""
+    kinds = (
+        lambda: rng.exponential(size=n),
+        lambda: rng.uniform(size=n),
+        lambda: rng.laplace(size=n),
+        lambda: (rng.random(n) < 0.3) + 0.2 * rng.standard_normal(n),
+    )
+    return np.stack([kinds[j % len(kinds)]() for j in range(width)], axis=1)
+
+
+def gaussian(rng: np.random.Generator, n: int, width: int) -> Matrix:
+    """Independent and Gaussian, so that every rotation has the same law."""
+    return rng.standard_normal((n, width))
+
+
+def related(rng: np.random.Generator, n: int, width: int) -> Matrix:
+    """Gaussian columns of which four fifths of the variance are factors that all share."""
+    return _factors(rng, n, width, noise=0.5)
+
+
+def weakly_related(rng: np.random.Generator, n: int, width: int) -> Matrix:
+    """The same where they are one fifth."""
+    return _factors(rng, n, width, noise=2.0)
+
+
+def _factors(rng: np.random.Generator, n: int, width: int, *, noise: float) -> Matrix:
+    """Columns that share factors of very different weights, across participants too."""
+    weights = 3.0 * 0.9 ** np.arange(width)
+    common = (rng.standard_normal((n, width)) * weights) @ rng.standard_normal((width, width))
+    rest = noise * rng.standard_normal((n, width))
+    return np.asarray(common / np.sqrt((weights**2).sum()) + rest, dtype=np.float64)
+
+
+def discrete(rng: np.random.Generator, n: int, width: int) -> Matrix:
+    """Of every 20 columns 8 flags, one-hot groups of 3 and 4, and 5 counts."""
+    blocks = []
+    for _ in range(width // 20):
+        flags = rng.random((n, 8)) < np.linspace(0.05, 0.5, 8)
+        groups = [np.eye(size)[rng.integers(size, size=n)] for size in (3, 4)]
+        counts = rng.poisson(np.linspace(0.5, 3.0, 5), size=(n, 5))
+        blocks += [flags, *groups, counts]
+    return np.hstack(blocks).astype(np.float64)
+
+
+def _pairs(view: View, count: int) -> float:
+    result = known_pairs(view, counts=(min(count, view.dim),))
+    if result.curve is None:
+        raise ValueError("known pairs must give a curve, got none")
+    return min(line[-1] for line in result.curve.lines.values())
+
+
+def _components(view: View, seed: int) -> float:
+    errors, unnamed = component_errors(view, seed=seed)
+    return float(np.minimum(errors, unnamed).mean())
+
+
+def _blindly(view: View, seed: int) -> float:
+    return float(blind_errors(view, seed=seed).mean())
+
+
+def _moments(view: View, _seed: int) -> float:
+    return float(moment_errors(view).mean())
+
+
+def _grids(view: View, seed: int) -> float:
+    return len(discrete_columns(view, seed=seed).exact) / view.width
+
+
+def _returns(view: View, seed: int) -> float:
+    later = single_changes(view, rng=np.random.default_rng(seed))
+    return len(returning_users(view, later).exact) / view.width
+
+
+def _means_case(layout: str, n_arms: int, seeds: tuple[int, ...]) -> Case:
+    """Names, signs and scales are given to this attacker."""
+
+    def run(seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        values = not_gaussian(rng, 24_000, 10)
+        here, there = np.split(values, 2)
+        _, errors = mean_errors(
+            here, there, n_arms=n_arms, rng=rng, rounds=len(here), layout=layout
+        )
+        return float(errors.mean())
+
+    arms = f"{n_arms} arms, {layout}" if layout == "disjoint" else f"{n_arms} arm features, outer"
+    attacker = f"means of {arms}; 10 features independent, not Gaussian"
+    return Case(attacker, {Level.STATISTICS: run}, seeds)
+
+
+def _asks_case(visits: int, seeds: tuple[int, ...]) -> Case:
+    def run(seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        values = gaussian(rng, 1000, 16)
+        names = NAMES[:16]
+        result = repeated_asks(values, names, rng=rng, visits=(visits,), units=(1e-11,))
+        return float(np.mean(list(result.errors.values())))
+
+    attacker = f"the same row {visits} times, 16 features, parameters known"
+    return Case(attacker, {Level.STATISTICS: run}, seeds)

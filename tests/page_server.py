@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from vfbandits.dashboard.observatory import Observatory
+from vfbandits.http.access.caller import EVERYBODY, Caller
 from vfbandits.http.dashboard import dashboard_routes
 from vfbandits.http.refusals import Refusal, Unauthorized
 from vfbandits.http.refuse import on_error
@@ -18,12 +19,13 @@ from vfbandits.http.refuse import on_error
 def dashboard_app(observatory: Observatory, *, key: str | None = None) -> Starlette:
     """The routes as the server mounts them; with a key, only its holder may read."""
 
-    def require(scope: Scope, word: str) -> None:
-        if word != "read":
-            raise AssertionError(f"the dashboard reads, it wanted to {word}")
+    def require(scope: Scope, word: str) -> Caller:
+        if word != "figures":
+            raise AssertionError(f"the dashboard has figures, it wanted to {word}")
         sent = dict(scope["headers"]).get(b"authorization", b"")
         if key is not None and sent != f"Bearer {key}".encode():
             raise Unauthorized("an API key is needed")
+        return EVERYBODY
 
     handlers = {Refusal: on_error, HTTPException: on_error, ValueError: on_error}
     return Starlette(

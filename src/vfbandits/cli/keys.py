@@ -35,6 +35,7 @@ class ScopeName(StrEnum):
 
     rank = "rank"
     reward = "reward"
+    figures = "figures"
     read = "read"
     admin = "admin"
 

@@ -111,8 +111,12 @@ class Observatory:
         for event in events:
             self.ranked([ranked_of(campaign, event, names)])
 
-    def view(self, campaign: str = "", *, minutes: int) -> DashboardView:
+    def view(
+        self, campaign: str = "", *, minutes: int, lists_decisions: bool = True
+    ) -> DashboardView:
         """The last minutes of a campaign, of the first one if it has no name.
+
+        Without ``lists_decisions`` there is no user and no event in it.
 
         Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
         a frozen model.  Their intervals are the normal approximation of the mean at 95 %.
@@ -145,7 +149,8 @@ class Observatory:
             participants=build.participants(total, self._participants()),
             drift=build.drift(steps),
             marks=self._marks(kept, since=steps[0].start),
-            last=kept.decisions(),
+            last=kept.decisions() if lists_decisions else [],
+            lists_decisions=lists_decisions,
             facts=self._facts(name) if name else None,
         )
 

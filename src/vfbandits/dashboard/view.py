@@ -202,7 +202,8 @@ class LastDecision(msgspec.Struct, frozen=True):
 class DashboardView(msgspec.Struct, frozen=True):
     """A campaign as it can be looked at.
 
-    ``marks`` are those of the window, oldest first; ``last`` has the newest decision first.
+    ``marks`` are those of the window, oldest first; ``last`` has the newest decision first, and is
+    empty for those who may see figures only.
     """
 
     federation: str
@@ -222,4 +223,5 @@ class DashboardView(msgspec.Struct, frozen=True):
     drift: Drift
     marks: list[Mark]
     last: list[LastDecision]
+    lists_decisions: bool = True
     facts: Facts | None = None

@@ -99,7 +99,7 @@ def _handlers(handlers: Handlers, parts: Parts, *, is_traced: bool) -> Mapping[s
     document = msgspec.json.encode(openapi_document(version("vfbandits")))
 
     async def metrics(request: BufferedRequest) -> Response:
-        require(request.scope, "read")
+        require(request.scope, "figures")
         return Response(parts.metrics.render(), media_type=parts.metrics.content_type)
 
     async def openapi(request: BufferedRequest) -> Response:

@@ -18,10 +18,11 @@ from starlette.types import Scope
 
 from vfbandits.dashboard.observatory import MAX_MINUTES, Observatory
 from vfbandits.errors import SettingError
+from vfbandits.http.access.caller import Caller, Right
 from vfbandits.http.refusals import NotFound
 
-# Raises if whoever sent a request may not do what the word says.
-Require: TypeAlias = Callable[[Scope, str], None]
+# The caller of a request; raises if it does not have the right.
+Require: TypeAlias = Callable[[Scope, Right], Caller]
 
 DASHBOARD: Final = "/v1/dashboard"
 PAGE: Final = {
@@ -45,27 +46,32 @@ _encode = msgspec.json.Encoder().encode
 
 
 def dashboard_routes(observatory: Observatory, *, require: Require) -> list[Route]:
-    """Routes of the page and of its data; ``require`` is called with "read" before data is given.
+    """Routes of the page and of its data; ``require`` is called before data is given.
 
+    Single decisions, with their users, are for callers that may "read"; "figures" is enough for all
+    else.
+
+    >>> from vfbandits.http.access.caller import EVERYBODY
     >>> sky = Observatory("retail", ["ads"])
-    >>> [route.path for route in dashboard_routes(sky, require=lambda scope, word: None)][:3]
+    >>> [route.path for route in dashboard_routes(sky, require=lambda scope, word: EVERYBODY)][:3]
     ['/v1/dashboard', '/', '/page.css']
     """
 
     async def data(request: Request) -> Response:
-        require(request.scope, "read")
-        return _data(observatory, request)
+        caller = require(request.scope, "figures")
+        return _data(observatory, request, lists_decisions=caller.has("read"))
 
     pages = [_page(path, name, kind) for path, (name, kind) in PAGE.items()]
     return [Route(DASHBOARD, data, name="dashboard"), *pages]
 
 
-def _data(observatory: Observatory, request: Request) -> Response:
+def _data(observatory: Observatory, request: Request, *, lists_decisions: bool) -> Response:
     campaign = request.query_params.get("campaign", "")
     if campaign and campaign not in observatory.campaigns:
         raise NotFound(f"wanted one of the campaigns {observatory.campaigns}, got {campaign!r}")
     minutes = _minutes(request.query_params.get("minutes", "5"))
-    body = _encode(observatory.view(campaign, minutes=minutes))
+    view = observatory.view(campaign, minutes=minutes, lists_decisions=lists_decisions)
+    body = _encode(view)
     headers = {**_HEADERS, "cache-control": "no-store", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         # Level 1 makes a tenth of it in less than a millisecond; more would hold up decisions.

@@ -12,6 +12,7 @@ from vfbandits.client.schemas import ParticipantView
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import Facts
 from vfbandits.errors import ConfigError
+from vfbandits.http.access.caller import Caller, Right
 from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
@@ -231,10 +232,9 @@ async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int],
     await served.stop()
 
 
-def require_read(scope: Scope, right: str) -> None:
+def require_read(scope: Scope, right: Right) -> Caller:
     """Refuse a request for figures that has no key with the scope to read."""
-    del right
-    require(scope, "read")
+    return require(scope, right)
 
 
 def _gauges(leader: Leader, *, lag_s: float) -> CampaignGauges:

@@ -170,7 +170,9 @@ export function drawDecisions(view, filter) {
   empty.hidden = shown.length > 0;
   empty.textContent = view.last.length
     ? `None of the last ${view.last.length} matches “${filter.trim()}”.`
-    : "No decisions yet. They appear here as soon as the application asks for one.";
+    : view.lists_decisions
+      ? "No decisions yet. They appear here as soon as the application asks for one."
+      : "This key shows figures only. Decisions need a key of scope read.";
   byId("decisions").closest("table").hidden = shown.length === 0;
   byId("decisions-count").textContent = !view.last.length ? "" : wanted ? `${shown.length} of ${view.last.length}` : `${view.last.length}`;
 }

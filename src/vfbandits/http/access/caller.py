@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from vfbandits.http.refusals import Forbidden
 from vfbandits.protocol.roster import APPLICATION, OPERATOR
 
-Right: TypeAlias = Literal["rank", "reward", "read", "admin"]
+Right: TypeAlias = Literal["rank", "reward", "figures", "read", "admin"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 CALLER: Final = "vfb.caller"  # where a request's scope holds it
 
@@ -25,7 +25,8 @@ class Caller:
     name
         For logs and limits: keys of the same name share a limit.
     scopes
-        What it may: "rank", "reward", "read" (models, events, settings, metrics), or "admin", all.
+        What it may: "rank", "reward", "figures" (models, settings, metrics and the page, without
+        a user or an event), "read" (these, and events), or "admin", all.
     campaigns
         Those that it may ask about; None for all.
     """
@@ -44,7 +45,14 @@ class Caller:
         return self.has(right) and self.sees(campaign)
 
     def has(self, right: Right) -> bool:
-        """Whether it has a right anywhere."""
+        """Whether it has a right anywhere.
+
+        >>> board = Caller("board", frozenset({"figures"}))
+        >>> board.has("figures"), board.has("read")
+        (True, False)
+        """
+        if right == "figures" and "read" in self.scopes:
+            return True
         return right in self.scopes or "admin" in self.scopes
 
     def sees(self, campaign: str | None) -> bool:

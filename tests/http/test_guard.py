@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from vfbandits.http.access.caller import CALLER, Caller, caller_of_certificate
 from vfbandits.http.access.guard import Guard, caller_of, require
-from vfbandits.http.access.key_file import add_key, remove_key
+from vfbandits.http.access.key_file import add_key, revoke_key
 from vfbandits.http.access.keys import KeyRing, make_key
 from vfbandits.http.access.limits import Buckets, Limits, Rate
 from vfbandits.http.problems import MEDIA_TYPE
@@ -144,7 +144,7 @@ def test_whoever_has_no_key_is_told_how_to_show_one_and_logged(keys, headers):
     assert answer.json()["type"] == "/problems/unauthorized"
     (line,) = lines
     assert line == {
-        "event": "http_refused",
+        "event": "http_request_refused",
         "log_level": "warning",
         "reason": answer.json()["detail"],
         "status": 401,
@@ -212,7 +212,9 @@ def test_a_route_asks_for_its_scope_in_its_campaign(keys, terms, path, status):
     assert answer.status_code == status
     if status == 403:
         assert answer.json()["type"] == "/problems/forbidden"
-        assert [(line["event"], line["caller"]) for line in lines] == [("http_refused", "web")]
+        assert [(line["event"], line["caller"]) for line in lines] == [
+            ("http_request_refused", "web")
+        ]
 
 
 def test_what_is_about_all_campaigns_is_not_for_a_key_of_some(keys):
@@ -228,7 +230,7 @@ def test_require_gives_the_caller_or_says_what_was_wanted():
     assert require({CALLER: web}, "rank", "a") is web
     with pytest.raises(Forbidden, match="scope 'admin', got one with rank, reward"):
         require({CALLER: web}, "admin", "a")
-    with pytest.raises(Forbidden, match="about campaign 'b', got one limited to others"):
+    with pytest.raises(Forbidden, match="about campaign 'b', got one limited to a"):
         require({CALLER: web}, "rank", "b")
     with pytest.raises(Unauthorized):
         require({}, "rank", "a")
@@ -304,14 +306,14 @@ def test_a_body_that_grows_too_large_is_refused_and_logged_once():
     with capture_logs() as lines:
         answer = ask(guarded(None), "/rank/a", "POST", content=chunks())
     assert (answer.status_code, answer.headers["content-type"]) == (413, MEDIA_TYPE)
-    assert [(line["event"], line["status"]) for line in lines] == [("http_refused", 413)]
+    assert [(line["event"], line["status"]) for line in lines] == [("http_request_refused", 413)]
 
 
 def test_a_revoked_key_is_refused_by_a_running_server_within_a_second(keys):
     key = keys()
     app = guarded(KeyRing.load(keys.path))
     assert ask(app, headers=bearer(key)).status_code == 200
-    remove_key(keys.path, key.record.id)
+    revoke_key(keys.path, key.record.id)
     time.sleep(1.0)
     assert ask(app, headers=bearer(key)).status_code == 401
 

@@ -1,5 +1,6 @@
 """API keys: only a hash at rest, one answer to every wrong one, and changes count at once."""
 
+import json
 import os
 import stat
 import statistics
@@ -18,7 +19,7 @@ from structlog.testing import capture_logs
 
 from vfbandits.errors import IdentityError, SettingError
 from vfbandits.http.access.caller import RIGHTS, Caller
-from vfbandits.http.access.key_file import add_key, read_keys, remove_key
+from vfbandits.http.access.key_file import add_key, read_history, read_keys, revoke_key
 from vfbandits.http.access.keys import KeyRing, make_key
 from vfbandits.http.refusals import Unauthorized, Unavailable
 
@@ -156,7 +157,7 @@ def test_a_revoked_key_stops_working_within_a_second_without_a_restart(path, clo
     key, kept = add(path), add(path, "kept")
     ring = KeyRing(path, clock=clock)
     ring.check(key.text)
-    remove_key(path, key.record.id)
+    revoke_key(path, key.record.id)
     clock.moment += 1.0
     with pytest.raises(Unauthorized):
         ring.check(key.text)
@@ -176,7 +177,7 @@ def test_a_new_key_works_within_a_second_and_its_coming_is_logged(path, clock):
 def test_the_file_is_looked_at_once_a_second_at_most(path, clock):
     key = add(path)
     ring = KeyRing(path, clock=clock)
-    remove_key(path, key.record.id)
+    revoke_key(path, key.record.id)
     clock.moment += 0.99
     assert ring.check(key.text).name == "web"
 
@@ -232,7 +233,7 @@ def test_a_file_that_is_not_there_is_refused(path):
     with pytest.raises(IdentityError, match="No such file"):
         KeyRing.load(path)
     with pytest.raises(IdentityError, match="No such file"):
-        remove_key(path, "aaaaaaaa")
+        revoke_key(path, "aaaaaaaa")
     assert not path.exists()
 
 
@@ -264,9 +265,9 @@ def test_a_line_that_is_no_key_is_refused_by_its_number_and_nothing_is_changed(p
     for attempt in (
         lambda: KeyRing.load(path),
         lambda: add(path),
-        lambda: remove_key(path, key.record.id),
+        lambda: revoke_key(path, key.record.id),
     ):
-        with pytest.raises(IdentityError, match="line 3"):
+        with pytest.raises(IdentityError, match="line 4"):
             attempt()
     assert path.read_bytes() == before
 
@@ -275,7 +276,8 @@ def test_an_id_is_there_once(path):
     key = add(path)
     with pytest.raises(IdentityError, match="wanted a new id"):
         add_key(path, key.record)
-    path.write_bytes(path.read_bytes() * 2)
+    head, line = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(head + 2 * line)
     with pytest.raises(IdentityError, match="twice"):
         KeyRing.load(path)
 
@@ -283,10 +285,31 @@ def test_an_id_is_there_once(path):
 def test_only_a_known_id_can_be_revoked(path):
     key = add(path)
     with pytest.raises(IdentityError, match="wanted the id of a key"):
-        remove_key(path, "aaaaaaaa")
+        revoke_key(path, "aaaaaaaa")
     assert read_keys(path) == (key.record,)
-    remove_key(path, key.record.id)
+    revoke_key(path, key.record.id, by="ops@shop")
     assert read_keys(path) == ()
+    with pytest.raises(IdentityError, match="wanted the id of a key"):
+        revoke_key(path, key.record.id)
+    (record,) = read_history(path)
+    assert (record.id, record.revoked_by, record.revoked.tzinfo) == (key.record.id, "ops@shop", UTC)
+
+
+def test_a_file_has_its_version_one_without_is_the_first_and_a_newer_one_is_refused(path, clock):
+    key = add(path)
+    head, line = path.read_bytes().splitlines(keepends=True)
+    assert json.loads(head) == {"format": "vfbandits API keys", "version": 1}
+    path.write_bytes(line)
+    assert KeyRing(path, clock=clock).check(key.text).name == "web"
+    path.write_bytes(head.replace(b"1", b"2") + line)
+    with pytest.raises(
+        IdentityError, match="must have version 1, got 2: it was written by a newer"
+    ):
+        read_keys(path)
+    path.write_bytes(head.replace(b"API keys", b"recipes") + line)
+    with pytest.raises(IdentityError, match="wanted a file of vfbandits API keys"):
+        read_keys(path)
+    assert json.loads(path.read_bytes().splitlines()[1])["id"] == key.record.id  # left alone
 
 
 @pytest.mark.parametrize(

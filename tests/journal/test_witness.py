@@ -1,10 +1,13 @@
 """Acknowledged records that are lost: in a write-ahead log, or by an older copy of a database."""
 
 import os
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import zlib
 
 import pytest
 from hypothesis import given
@@ -87,7 +90,7 @@ def test_verify_tells_of_the_loss_and_changes_nothing(tmp_path):
     before = wal.read_bytes()
     done = CliRunner().invoke(app, ["journal", "verify", str(path)])
     assert done.exit_code == 1
-    assert "problem: the log was acknowledged up to 40, got an end at" in done.stdout
+    assert "problem: the journal was acknowledged up to 40, got an end at" in done.stdout
     assert wal.read_bytes() == before
     done = CliRunner().invoke(app, ["journal", "compact", str(path)])
     assert done.exit_code == 2
@@ -175,6 +178,53 @@ def test_a_note_comes_back_and_a_flipped_bit_in_it_is_noticed(position, check):
         assert unpack(bytes(harmed)) is None
 
 
+def note_of_version(version, body):
+    note = b"VFBW" + bytes([version]) + body
+    return note + struct.pack("<I", zlib.crc32(note))
+
+
+def note_without_version(head):
+    body = struct.pack("<Q4s", head.position, head.check)
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@pytest.mark.parametrize("position", [0, 7, int.from_bytes(b"VFBW", "little")])
+def test_a_note_without_a_version_is_of_version_1(tmp_path, position):
+    head = Head(position, b"abcd")
+    path = tmp_path / "journal.db.lock"
+    path.write_bytes(note_without_version(head))
+    assert noted_in(path) == head
+    witness = Witness(path)
+    assert witness.head == head
+    witness.note(Head(8, b"efgh"))
+    assert witness.head == Head(8, b"efgh")
+    witness.close()
+    assert path.read_bytes()[:5] == b"VFBW\x01"
+
+
+def test_a_journal_goes_on_with_a_note_without_a_version(tmp_path):
+    journal = SqliteJournal(tmp_path / "log.db")
+    journal.append(EVENTS)
+    journal.close()
+    path = tmp_path / "log.db.lock"
+    path.write_bytes(note_without_version(noted_in(path)))
+    journal = SqliteJournal(tmp_path / "log.db")
+    assert (journal.last_position, noted_in(path).position) == (5, 5)
+    journal.close()
+
+
+@pytest.mark.parametrize("size", [1, 12, 41])
+def test_a_note_of_a_newer_version_is_refused_with_both_versions(tmp_path, size):
+    path = tmp_path / "log.db.lock"
+    path.write_bytes(note_of_version(2, bytes(size)))
+    wanted = f"^{re.escape(str(path))} must have version 1, got 2: it was written by"
+    with pytest.raises(JournalError, match=wanted):
+        noted_in(path)
+    for _ in range(2):  # nothing is left locked
+        with pytest.raises(JournalError, match=wanted):
+            SqliteJournal(tmp_path / "log.db")
+
+
 # --- PostgreSQL: the witness is a file outside the database -------------------------------------
 
 
@@ -243,7 +293,7 @@ def test_an_empty_database_is_refused_by_the_witness(place, tmp_path):
     journal.append(EVENTS)
     journal.close()
     restored(place, 0)
-    with pytest.raises(JournalError, match=r"held 5 events, got an empty one; .*default\.head"):
+    with pytest.raises(JournalError, match=r"held 5 records, got an empty one; .*default\.head"):
         place.open(witness=witness, accept_loss="ops")
 
 

@@ -9,6 +9,7 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.output import AsJson, Output, say
+from vfbandits.cli.who import who
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def create(
     from vfbandits.http.access.key_file import add_key
     from vfbandits.http.access.keys import make_key
 
-    key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days))
+    key = make_key(name, scopes=scope, campaigns=campaign or (), expires=_end(days), by=who())
     add_key(file, key.record)
     say(key.text)
     note = f"created key {key.record.id} in {file}; save the printed key, it is not shown again"
@@ -86,9 +87,9 @@ def revoke(
     file: KeyFile,
 ) -> None:
     """Revoke a key.  A running server refuses it within a second."""
-    from vfbandits.http.access.key_file import remove_key
+    from vfbandits.http.access.key_file import revoke_key
 
-    remove_key(file, key_id)
+    revoke_key(file, key_id, by=who())
     say(f"revoked key {key_id}")
 
 

@@ -12,18 +12,25 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from vfbandits.errors import JournalError, JournalLossError
 from vfbandits.journal.record import is_whole
+from vfbandits.versions import upcast
 
+VERSION = 1
+UPCASTERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {}
 CHECK_BYTES = 4
-_POSITION = struct.Struct("<Q")
-_OLD_NOTE = struct.Struct("<QI")
-_NOTE = struct.Struct("<Q4sI")
+MAX_NOTE_BYTES = 256
+# A note is a head, a body and a checksum of both.  One of version 1 may come without a head: it is
+# known by its size, which no other note has.
+_HEAD = struct.Struct("<4sB")
+_MAGIC = b"VFBW"
+_BODY = struct.Struct("<Q4s")
+_CHECKSUM = struct.Struct("<I")
 
 
 class Head(NamedTuple):
@@ -57,30 +64,37 @@ def check_of(record: bytes) -> bytes:
 
 def pack(head: Head) -> bytes:
     """The bytes of a note."""
-    body = _POSITION.pack(head.position) + head.check.ljust(CHECK_BYTES, b"\0")[:CHECK_BYTES]
-    return body + struct.pack("<I", zlib.crc32(body))
+    note = _HEAD.pack(_MAGIC, VERSION) + _BODY.pack(head.position, head.check)
+    return note + _CHECKSUM.pack(zlib.crc32(note))
 
 
-def unpack(note: bytes) -> Head | None:
-    """What a note says; None if it is damaged.
+def unpack(note: bytes, *, name: str = "a witness") -> Head | None:
+    """What a note says; None if it is damaged.  JournalError if a newer version wrote it.
 
     >>> unpack(pack(Head(7, b"abcd")))
     Head(position=7, check=b'abcd')
     """
-    if len(note) == _NOTE.size:
-        position, check, checksum = _NOTE.unpack(note)
-        is_right = zlib.crc32(note[: _POSITION.size + CHECK_BYTES]) == checksum
-        return Head(position, check if any(check) else b"") if is_right else None
-    if len(note) == _OLD_NOTE.size:
-        position, checksum = _OLD_NOTE.unpack(note)
-        return Head(position) if zlib.crc32(_POSITION.pack(position)) == checksum else None
-    return None
+    body, checksum = note[: -_CHECKSUM.size], note[-_CHECKSUM.size :]
+    if checksum != _CHECKSUM.pack(zlib.crc32(body)):
+        return None
+    if len(body) == _BODY.size:
+        version = 1
+    elif len(body) > _HEAD.size and body.startswith(_MAGIC):
+        _, version = _HEAD.unpack_from(body)
+        body = body[_HEAD.size :]
+    else:
+        return None
+    body = upcast(body, version, newest=VERSION, upcasters=UPCASTERS, what=name, error=JournalError)
+    if len(body) != _BODY.size:
+        return None
+    position, check = _BODY.unpack(body)
+    return Head(position, check if any(check) else b"")
 
 
 def noted_in(path: Path) -> Head | None:
     """What was noted last; None if there is no note, or a damaged one."""
     try:
-        return unpack(path.read_bytes())
+        return unpack(path.read_bytes(), name=str(path))
     except FileNotFoundError:
         return None
 
@@ -101,14 +115,14 @@ class Witness:
         except BlockingIOError as error:
             self.close()
             raise JournalError(
-                f"a log has one writer, got a second: {self.path} is locked by another process"
+                f"a journal has one writer, got a second: {self.path} is locked by another process"
             ) from error
 
     @property
     def head(self) -> Head | None:
         """What was noted last."""
-        data = os.pread(self._descriptor, _NOTE.size + 1, 0)
-        return unpack(data) if data else Head(0)
+        data = os.pread(self._descriptor, MAX_NOTE_BYTES, 0)
+        return unpack(data, name=str(self.path)) if data else Head(0)
 
     def note(self, head: Head) -> None:
         """Note that the journal is acknowledged up to ``head``."""
@@ -144,7 +158,7 @@ def loss_after(
 def lost(loss: Loss, *, log: str, advice: str) -> JournalLossError:
     """The error that refuses a journal that has lost records."""
     return JournalLossError(
-        f"the log {log} was acknowledged up to {loss.expected}, got an end at {loss.found}: "
+        f"the journal {log} was acknowledged up to {loss.expected}, got an end at {loss.found}: "
         f"{loss.why}.  Nothing was changed.  {advice}, or start with --accept-loss to go on "
-        "without them, which is recorded in the log"
+        "without them, which is recorded in the journal"
     )

@@ -1,4 +1,7 @@
-"""API keys at rest: a file of JSON lines, one key a line, for its owner only.
+"""API keys at rest: a file of JSON lines for its owner only: a head, then one key a line.
+
+The head has the version of the file; one without a head is of version 1.  A key that was revoked
+keeps its line, which says when and by whom, and opens nothing.
 
 It holds no key, only the SHA-256 of each key's secret.  A plain hash is right here: a slow one, or
 one with salt, protects secrets that can be guessed, and these are 32 random bytes.
@@ -9,11 +12,11 @@ The file is replaced as a whole.  Those who change it take turns by a lock on a 
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, TypeAlias
+from typing import IO, Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -21,8 +24,12 @@ from msgspec import Meta
 from vfbandits.errors import IdentityError
 from vfbandits.files import write_whole
 from vfbandits.http.access.caller import Caller, Right
+from vfbandits.versions import upcast
 
 MAX_BYTES = 16 << 20
+FORMAT: Final = "vfbandits API keys"
+VERSION: Final = 1
+UPCASTERS: Final[Mapping[int, Callable[[tuple[bytes, ...]], tuple[bytes, ...]]]] = {}  # of lines
 
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 # Not "$", which lets a line's end through.
@@ -35,7 +42,8 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """What is kept of a key.
 
     ``sha256`` is that of its secret, in hexadecimal digits; without ``expires`` it is valid until
-    it is revoked, and without ``campaigns`` in all of them.
+    it is revoked, and without ``campaigns`` in all of them.  ``by`` and ``revoked_by`` say who ran
+    the command.
     """
 
     id: Annotated[str, Meta(pattern=r"^[a-z2-7]{8}\Z")]
@@ -45,6 +53,9 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     created: Moment
     expires: Moment | None = None
     campaigns: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
+    by: str = ""
+    revoked: Moment | None = None
+    revoked_by: str = ""
 
     def has_expired(self, now: datetime) -> bool:
         """Whether its time is over."""
@@ -54,6 +65,13 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """Who shows this key."""
         campaigns = None if self.campaigns is None else frozenset(self.campaigns)
         return Caller(self.name, frozenset(self.scopes), campaigns)
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line of a file."""
+
+    format: str
+    version: int
 
 
 # By what a changed file is known: device, inode, size, and the times of contents and mode.
@@ -72,6 +90,16 @@ def read_keys(path: Path) -> tuple[KeyRecord, ...]:
 
 def read_stamped(path: Path) -> tuple[tuple[KeyRecord, ...], Stamp]:
     """The keys, and the stamp of the file that they were read from."""
+    records, stamp = _read(path)
+    return tuple(record for record in records if record.revoked is None), stamp
+
+
+def read_history(path: Path) -> tuple[KeyRecord, ...]:
+    """All keys that a file has had, with those that were revoked."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[tuple[KeyRecord, ...], Stamp]:
     try:
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
@@ -97,16 +125,20 @@ def add_key(path: Path, record: KeyRecord) -> None:
     _change(path, added, may_make=True)
 
 
-def remove_key(path: Path, key_id: str) -> None:
-    """Revoke the key of this id."""
+def revoke_key(path: Path, key_id: str, *, by: str = "") -> None:
+    """Revoke the key of this id; its line stays, and says that ``by`` did so."""
 
-    def removed(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
-        kept = tuple(record for record in records if record.id != key_id)
-        if len(kept) == len(records):
+    def revoked(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
+        if not any(record.id == key_id and record.revoked is None for record in records):
             raise IdentityError(f"wanted the id of a key in {path}, got {key_id[:100]!r}")
-        return kept
+        return tuple(
+            msgspec.structs.replace(record, revoked=now(), revoked_by=by)
+            if record.id == key_id
+            else record
+            for record in records
+        )
 
-    _change(path, removed, may_make=False)
+    _change(path, revoked, may_make=False)
 
 
 def now() -> datetime:
@@ -122,11 +154,12 @@ def _change(
 ) -> None:
     target = path.resolve()  # a link is left in its place
     with _turn(target):
-        records = () if may_make and not target.exists() else read_keys(target)
+        records = () if may_make and not target.exists() else read_history(target)
         changed = change(records)
 
         def write(file: IO[bytes]) -> None:
-            file.writelines(msgspec.json.encode(record) + b"\n" for record in changed)
+            lines = (_Head(FORMAT, VERSION), *changed)
+            file.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
 
         try:
             write_whole(target, write, mode=0o600)
@@ -163,7 +196,8 @@ def _refuse_open(path: Path, facts: os.stat_result) -> None:
 def _records(path: Path, data: bytes) -> tuple[KeyRecord, ...]:
     decoder = msgspec.json.Decoder(KeyRecord)
     records: dict[str, KeyRecord] = {}
-    for number, line in enumerate(data.splitlines(), start=1):
+    lines = _upcast(path, tuple(data.splitlines()))
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -175,3 +209,22 @@ def _records(path: Path, data: bytes) -> tuple[KeyRecord, ...]:
             raise IdentityError(f"ids of API keys differ, got {record.id} twice in {path}")
         records[record.id] = record
     return tuple(records.values())
+
+
+def _upcast(path: Path, lines: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The lines of the newest version, an empty one in the place of the head."""
+    try:
+        head = msgspec.json.decode(lines[0] if lines else b"", type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return lines  # of version 1, without a head
+    if head.format != FORMAT:
+        raise IdentityError(f"wanted a file of {FORMAT}, got {path} of {head.format[:100]!r}")
+    what = f"the file of API keys {path}"
+    return upcast(
+        (b"", *lines[1:]),
+        head.version,
+        newest=VERSION,
+        upcasters=UPCASTERS,
+        what=what,
+        error=IdentityError,
+    )

@@ -49,9 +49,10 @@ def make_key(
     scopes: Iterable[str],
     campaigns: Iterable[str] = (),
     expires: datetime | None = None,
+    by: str = "",
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> NewKey:
-    """A new key; without ``campaigns`` it is for all of them.
+    """A new key; without ``campaigns`` it is for all of them.  ``by`` is who makes it.
 
     >>> key = make_key("web", scopes=["rank", "reward"])
     >>> len(key.text), key.record.caller().may("rank", "front page")
@@ -67,6 +68,7 @@ def make_key(
         "created": key_file.now(),
         "expires": expires,
         "campaigns": tuple(dict.fromkeys(campaigns)) or None,
+        "by": by,
     }
     try:
         record = msgspec.convert(facts, KeyRecord)

@@ -13,9 +13,11 @@ import servers
 import vfbandits as vfb
 from vfbandits.campaign.events import (
     Activated,
+    Administered,
     ArmsDropped,
     Configured,
     Decided,
+    Erased,
     Forgotten,
     LossAccepted,
     Moved,
@@ -234,6 +236,9 @@ EVERY_KIND = [
     LossAccepted(9, 7, "2 records are missing", "ops@shop", 6.0),
     SetAside("its checksum is wrong", 12, "ops@shop", 7.0),
     SetAside("it is missing", None, "ops@shop"),
+    Erased("a", 9),
+    Erased(1, None),
+    Administered("erasure", "3 decisions of a user: ü", "ops@shop", 8.5),
 ]
 
 OUT_OF_MEMORY = [

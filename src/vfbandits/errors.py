@@ -11,12 +11,13 @@
     ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
     ├── UnknownDecisionError  a reward names a decision that is not open
     │   └── UnknownEventError  there is no event of this id, or it is no longer kept
+    │       └── ErasedEventError  the event was erased with its user
     ├── ConflictError       what is asked for contradicts what was said before
     ├── RewardError         a reward is not a number, or contradicts an earlier one
     ├── NumericalError      the state is no longer finite
     ├── DatasetError        a data file is not what it should be
     ├── SnapshotError       a file is not a snapshot of this version, or is damaged
-    ├── JournalError        the log of events cannot be written, or is damaged
+    ├── JournalError        the journal cannot be written, or is damaged
     │   ├── RecordError        one record is damaged or missing; those around it can be read
     │   └── JournalLossError   records that were acknowledged are missing from the end
     ├── ConfigError         a configuration file is not what a service needs
@@ -67,6 +68,10 @@ class UnknownEventError(UnknownDecisionError):
     """There is no event of this id, or it is no longer kept."""
 
 
+class ErasedEventError(UnknownEventError):
+    """The event was erased with its user: it is not ranked again, and takes no reward."""
+
+
 class ConflictError(VFBanditsError, ValueError):
     """What is asked for contradicts what was said before."""
 
@@ -88,7 +93,7 @@ class SnapshotError(VFBanditsError, ValueError):
 
 
 class JournalError(VFBanditsError, RuntimeError):
-    """The log of events cannot be written or read, or it is damaged."""
+    """The journal cannot be written or read, or it is damaged."""
 
 
 class RecordError(JournalError):

@@ -37,8 +37,8 @@ def test_verify_tells_what_is_there_while_the_writer_is_at_work(place):
     journal.close()
     assert done.exit_code == 0, done.output
     assert "20 decided, 2 forgotten, 1 moved, 14 rewarded" in done.stdout
-    assert "applied from 0 on; snapshots that agree: 0, 18" in done.stdout
-    assert done.stdout.endswith("4 decisions wait for a reward\nwhole\n")
+    assert "replayed from position 0; snapshots that match: 0, 18" in done.stdout
+    assert done.stdout.endswith("4 pending decisions\nno problems\n")
 
 
 def test_verify_exits_with_1_on_a_problem(place):
@@ -46,12 +46,12 @@ def test_verify_exits_with_1_on_a_problem(place):
     harm(place, 7)
     done = vfb_journal(place, "verify")
     assert done.exit_code == 1
-    assert "problem: record 7 of the log is damaged: its checksum is wrong\n" in done.stdout
+    assert "problem: record 7 of the journal is damaged: its checksum is wrong\n" in done.stdout
     assert done.stdout.endswith("\n1 problem\n")
     done = vfb_journal(place, "verify", "--json")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["is_whole"]) == (1, False)
-    assert found["problems"] == ["record 7 of the log is damaged: its checksum is wrong"]
+    assert found["problems"] == ["record 7 of the journal is damaged: its checksum is wrong"]
 
 
 def test_verify_counts_acknowledged_events_that_are_missing(place):
@@ -62,9 +62,8 @@ def test_verify_counts_acknowledged_events_that_are_missing(place):
     place.remove_record(last)
     done = vfb_journal(place, "verify")
     assert done.exit_code == 1
-    assert (
-        f"problem: the log was acknowledged up to {last}, got an end at {last - 1}" in done.stdout
-    )
+    lost = f"the journal was acknowledged up to {last}, got an end at {last - 1}"
+    assert f"problem: {lost}" in done.stdout
 
 
 def test_export_writes_a_table_while_the_writer_is_at_work(place, tmp_path):
@@ -129,15 +128,15 @@ def test_compact_is_refused_while_the_writer_has_it_open_and_works_afterwards(pl
     journal = place.open()
     done = vfb_journal(place, "compact")
     assert done.exit_code == 2
-    assert "error: a log has one writer, got a second" in done.stderr
+    assert "error: a journal has one writer, got a second" in done.stderr
     journal.close()
     done = vfb_journal(place, "compact")
     assert done.exit_code == 0, done.output
-    assert "compacted up to 37: " in done.stdout
+    assert "compacted up to position 37: " in done.stdout
     done = vfb_journal(place, "compact")
-    assert "nothing to drop: that needs two snapshots" in done.stdout
+    assert "nothing to delete: that needs two snapshots" in done.stdout
     done = vfb_journal(place, "verify")
-    assert (done.exit_code, "compacted up to 37" in done.stdout) == (0, True)
+    assert (done.exit_code, "compacted up to position 37" in done.stdout) == (0, True)
 
 
 def test_an_encrypted_log_needs_its_key_from_a_file_or_the_environment(place, tmp_path):
@@ -152,7 +151,7 @@ def test_an_encrypted_log_needs_its_key_from_a_file_or_the_environment(place, tm
     assert vfb_journal(place, "export", "--out", out, "--key-file", path).exit_code == 0
     for words, message in (
         ((), "is encrypted: wanted its key, got none"),
-        (("--key-env", "THE_KEY"), "wanted the key that it was made with, got another"),
+        (("--key-env", "THE_KEY"), "wanted the key that it was made with, got a different key"),
         (("--key-env", "THE_KEY", "--key-file", path), "got both"),
     ):
         for command in ("verify", "compact"):
@@ -176,8 +175,8 @@ def test_an_empty_log_is_whole(place):
     place.open().close()
     done = vfb_journal(place, "verify")
     assert done.exit_code == 0
-    assert "0 events up to position 0" in done.stdout
-    assert "no snapshot to begin with" in done.stdout
+    assert "0 records up to position 0" in done.stdout
+    assert "no snapshot to start from" in done.stdout
 
 
 def test_keygen_makes_a_key_and_never_overwrites_one(tmp_path):

@@ -17,7 +17,7 @@ from journals import (
     snapshot,
 )
 
-from vfbandits.campaign.events import Forgotten, Rewarded
+from vfbandits.campaign.events import Erased, Forgotten, Rewarded
 from vfbandits.errors import JournalError, JournalLossError, SnapshotError
 from vfbandits.journal.base import Damage
 
@@ -94,6 +94,27 @@ def test_an_event_that_cannot_be_written_is_refused_and_so_are_those_with_it(jou
     assert journal.last_position == 0
     assert list(journal.read()) == []
     assert journal.append(EVENTS[:1]) == 1
+
+
+def test_an_erased_record_is_found_under_its_decision_and_nothing_else_of_it_is_kept(place):
+    journal = place.open()
+    journal.append(EVENTS)
+    before = dict(place.records())
+    for at in (0, 6):
+        with pytest.raises(JournalError, match=f"records to replace are from 1 to 5, got {at}"):
+            journal.erase({1: Erased("a", 5), at: Erased("a", 5)})
+    assert dict(place.records()) == before
+    journal.erase({1: Erased("a", 5), 3: Erased("a", 5)})
+    for again in (False, True):
+        if again:
+            journal.close()
+            journal = place.open()
+        assert [event for _, event in journal.find("a")] == 2 * [Erased("a", 5)]
+        assert same([event for at, event in journal.read() if at not in (1, 3)], [
+            *EVENTS[1:2], *EVENTS[3:]])  # fmt: skip
+        assert (journal.last_position, journal.damage) == (5, Damage(0, 0))
+    assert journal.append(EVENTS[:1]) == 6
+    journal.close()
 
 
 def test_a_log_has_one_writer(place):
@@ -180,7 +201,7 @@ def test_a_damaged_end_may_be_accepted_which_is_counted_logged_and_recorded(plac
     before = time.time()
     journal = place.open(accept_loss="ops@shop")
     assert journal.damage == Damage(records=2, snapshots=1)
-    assert "2 records lost at the end, log ends at 3" in caplog.text
+    assert "2 records lost at the end, journal ends at 3" in caplog.text
     assert journal.last_position == 4
     *kept, (position, accepted) = journal.read()
     assert same([event for _, event in kept], EVENTS[:3])
@@ -215,7 +236,7 @@ def test_damage_before_the_end_is_an_error_that_names_the_position(place):
     assert journal.damage == Damage(0, 0)
     reading = journal.read()
     assert next(reading)[0] == 1
-    with pytest.raises(JournalError, match="record 2 of the log is damaged"):
+    with pytest.raises(JournalError, match="record 2 of the journal is damaged"):
         next(reading)
     assert numbers(journal, after=2) == [3, 4, 5]
     journal.close()

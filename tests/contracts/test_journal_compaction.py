@@ -66,6 +66,6 @@ def test_a_damaged_end_of_a_compacted_log_is_dropped_and_what_remains_is_not(pla
     journal = place.open(accept_loss="ops")
     assert journal.damage == Damage(records=2, snapshots=1)
     assert journal.last_position == 4
-    with pytest.raises(JournalError, match="record 1 of the log is damaged"):
+    with pytest.raises(JournalError, match="record 1 of the journal is damaged"):
         list(journal.remains())
     journal.close()

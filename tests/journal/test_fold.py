@@ -89,7 +89,7 @@ def test_a_snapshot_does_not_change_with_the_model():
     ],
 )
 def test_an_event_that_does_not_fit_is_named_by_its_position(event, message):
-    with pytest.raises(JournalError, match=f"record 9 of the log does not fit: .*{message}"):
+    with pytest.raises(JournalError, match=f"record 9 of the journal does not fit: .*{message}"):
         fold(log([*LOG, event]).read(), Model(bandit()))
 
 
@@ -107,10 +107,10 @@ def test_a_new_log_gets_a_snapshot_that_pins_what_shapes_learning():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ridge": 2.0}, "begun with ridge 1.0, which shapes what is learnt, got 2.0"),
-        ({"discount": 0.9}, "begun with discount 1.0"),
-        ({"layout": "disjoint"}, "begun with layout 'per_arm'"),
-        ({"max_settled": 7}, "begun with max_settled 10000"),
+        ({"ridge": 2.0}, "created with ridge 1.0, which shapes what is learnt, got 2.0"),
+        ({"discount": 0.9}, "created with discount 1.0"),
+        ({"layout": "disjoint"}, "created with layout 'per_arm'"),
+        ({"max_settled": 7}, "created with max_settled 10000"),
     ],
 )
 def test_other_settings_for_the_same_log_are_refused(options, message):

@@ -86,6 +86,20 @@ def test_each_change_of_settings_stands_for_itself(inbox):
     assert len(inbox.waiting(10)) == 2
 
 
+def test_what_was_erased_is_gone_whether_it_was_taken_or_not(inbox):
+    his = Decided("d", "tea", 0, np.array([1.0, 2.0]), user="bob")
+    inbox.put([decided("a"), decided("b"), his])
+    inbox.put([reward("a", 1.0, "r"), reward("d", 1.0, "r"), Configured(b"{}")])
+    inbox.take([one.id for one in inbox.waiting(1)])
+    assert inbox.decisions_of("ann") == ["a", "b"]
+    inbox.erase(["a", "b"])
+    assert inbox.decisions_of("ann") == []
+    left = [one.event for one in inbox.waiting(10)]
+    assert same(left, [his, reward("d", 1.0, "r"), Configured(b"{}")])
+    again = decided("a")
+    assert inbox.put([again]) == [again]
+
+
 def test_what_was_taken_is_pruned_and_what_was_set_aside_never(inbox):
     inbox.put([decided("a"), decided("b"), decided("c")])
     a, b, _ = (one.id for one in inbox.waiting(10))
@@ -127,7 +141,7 @@ def test_an_encrypted_inbox_shows_no_id_and_no_record_fits_another_key(name):
     inbox.put([decided("event-a"), decided("event-b")])
     assert all(b"event" not in record and b"ann" not in record for record in drawer.records())
     drawer.put_key_of(0, 1)
-    assert all("got another" in one.reason for one in inbox.waiting(10))
+    assert all("got one that does not decrypt" in one.reason for one in inbox.waiting(10))
     inbox.close()
 
 
@@ -176,7 +190,7 @@ def test_the_key_and_the_name_must_be_those_of_the_log():
     place = drawer.place
     with pytest.raises(JournalError, match="wanted its key, got none"):
         PostgresInbox(place.url, name=place.name)
-    with pytest.raises(JournalError, match="got another"):
+    with pytest.raises(JournalError, match="got a different key"):
         PostgresInbox(place.url, name=place.name, key=JournalKey.generate())
     with pytest.raises(JournalError, match="none of this name"):
         PostgresInbox(place.url, name="nobody")

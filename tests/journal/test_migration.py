@@ -103,7 +103,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(place, monkeypatc
     assert done.stdout == (
         "tables of the journal: version 1 would be migrated to 2:\n"
         "  say when a record came\n"
-        "nothing was changed, --apply does it\n"
+        "nothing was changed: use --apply\n"
     )
     assert "at" not in place.columns()
 
@@ -195,7 +195,7 @@ def test_a_journal_that_is_not_there_is_not_made(tmp_path):
         migrate(path)
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE t (a)")
-    with pytest.raises(JournalError, match="must be a journal, got another database"):
+    with pytest.raises(JournalError, match="got a database with 0x0"):
         migrate(path)
 
 

@@ -60,7 +60,7 @@ def test_the_program_of_before_reads_what_it_wrote_and_refuses_the_rest(place, m
     with closing(place.open()) as journal:
         records = journal.read()
         assert next(records) == (1, OLD)
-        message = "record 2 of the log must have version 1, got 2: it was written by a newer"
+        message = "record 2 of the journal must have version 1, got 2: it was written by a newer"
         with pytest.raises(JournalError, match=message) as caught:
             next(records)
         # It is not damaged: nothing may set it aside.

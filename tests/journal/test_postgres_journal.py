@@ -102,7 +102,9 @@ def test_should_another_write_all_the_same_the_first_is_refused_in_its_transacti
     journal = place.open()
     journal.append(EVENTS)
     query(f"UPDATE vfb_journal SET {deed} WHERE id = %s", place.id)  # noqa: S608
-    with pytest.raises(JournalError, match="this one is it no more: another took over"):
+    with pytest.raises(
+        JournalError, match="this process is not it any more: another one took over"
+    ):
         journal.append(decided(range(count)))
     assert len(place.records()) == 5
     journal.close()
@@ -117,7 +119,7 @@ def test_nor_does_it_save_a_snapshot_or_compact(place):
         lambda: journal.save_snapshot(4, snapshot(4)),
         lambda: journal.compact(3, keep=[]),
     ):
-        with pytest.raises(JournalError, match="another took over"):
+        with pytest.raises(JournalError, match="another one took over"):
             use()
     assert len(place.records()) == 5
     assert journal.snapshot_positions() == [3]
@@ -133,7 +135,7 @@ def test_records_behind_the_acknowledged_end_are_not_believed(place):
         "SELECT journal, 6, record FROM vfb_event WHERE journal = %s LIMIT 1"
     )
     query(sql, place.id)
-    with pytest.raises(JournalError, match="must end at 5, got 6: who else wrote"):
+    with pytest.raises(JournalError, match="must end at 5, got 6: another process wrote to it"):
         place.open()
 
 
@@ -163,7 +165,7 @@ def test_a_log_that_lost_everything_is_refused(place):
     journal.close()
     query("DELETE FROM vfb_event WHERE journal = %s", place.id)
     for _ in range(2):
-        with pytest.raises(JournalError, match="held 5 events, got an empty one; put it back"):
+        with pytest.raises(JournalError, match="held 5 records, got an empty one; restore it"):
             place.open()
 
 

@@ -12,9 +12,11 @@ from hypothesis.extra import numpy as hnp
 
 from vfbandits.campaign.events import (
     Activated,
+    Administered,
     ArmsDropped,
     Configured,
     Decided,
+    Erased,
     Forgotten,
     LossAccepted,
     Moved,
@@ -70,6 +72,8 @@ events = st.one_of(
     st.builds(Configured, st.binary(), floats),
     st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
     st.builds(Forgotten, ids),
+    st.builds(Erased, ids, st.none() | st.integers(0, 2**40)),
+    st.builds(Administered, st.text(), st.text(), st.text(), floats),
     st.builds(ArmsDropped, st.lists(ids, max_size=4).map(tuple), floats),
 )
 
@@ -96,7 +100,7 @@ def test_a_changed_byte_is_found(event, place, change):
     record = bytearray(encode(event))
     record[int(place * len(record))] ^= change
     assert not is_whole(bytes(record))
-    with pytest.raises(JournalError, match="record 17 of the log is damaged"):
+    with pytest.raises(JournalError, match="record 17 of the journal is damaged"):
         decode(bytes(record), 17)
 
 
@@ -109,7 +113,7 @@ def test_a_cut_record_is_found(event, data):
 
 @pytest.mark.parametrize("record", [None, 17, "text", b""])
 def test_what_is_not_bytes_is_damaged(record):
-    with pytest.raises(JournalError, match="record 3 of the log is damaged"):
+    with pytest.raises(JournalError, match="record 3 of the journal is damaged"):
         decode(record, 3)
 
 
@@ -144,14 +148,15 @@ def test_a_record_of_a_newer_version_is_whole_but_refused(version):
     record = sealed(version=version)
     assert is_whole(record)
     message = (
-        f"record 5 of the log must have version {VERSION}, got {version}: it was written by a newer"
+        f"record 5 of the journal must have version {VERSION}, got {version}: it was written by a "
+        "newer"
     )
     with pytest.raises(JournalError, match=message):
         decode(record, 5)
 
 
 def test_a_record_of_a_version_that_was_never_released_is_refused():
-    with pytest.raises(JournalError, match="record 5 of the log must have version 1, got 0"):
+    with pytest.raises(JournalError, match="record 5 of the journal must have version 1, got 0"):
         decode(sealed(version=0), 5)
 
 
@@ -162,7 +167,7 @@ def test_the_fields_that_the_next_test_changes_are_right():
 @pytest.mark.parametrize(
     "record",
     [
-        sealed(kind=13),
+        sealed(kind=15),
         sealed(kind=0),
         sealed(body=b""),
         sealed(body=b"\xc1"),
@@ -207,7 +212,7 @@ def test_the_fields_that_the_next_test_changes_are_right():
     ],
 )
 def test_a_whole_record_that_is_no_event_is_refused(record):
-    with pytest.raises(JournalError, match="record 5 of the log is not an event"):
+    with pytest.raises(JournalError, match="record 5 of the journal is not an event"):
         decode(record, 5)
 
 
@@ -257,7 +262,7 @@ def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
         decode(sealed(version=4), 5)
     with pytest.raises(JournalError, match=r"must have a version from 1 to 3, got 0$"):
         decode(sealed(version=0), 5)
-    with pytest.raises(JournalError, match="record 5 of the log is not an event"):
+    with pytest.raises(JournalError, match="record 5 of the journal is not an event"):
         decode(sealed(("a", 0, 0), version=1), 5)  # what the upcasters give is checked
 
 

@@ -99,7 +99,7 @@ def test_a_lost_change_of_masks_cannot_be_repaired(place):
     harm(place, moved)
     journal = place.open()
     before = place.records()
-    with pytest.raises(JournalError, match="is a change of masks"):
+    with pytest.raises(JournalError, match="is a mask change"):
         repair(journal, survey(journal), by="ops", accept_loss=True)
     journal.close()
     assert place.records() == before
@@ -144,7 +144,7 @@ def test_the_end_of_the_log_is_read_without_what_is_damaged(place, caplog):
 
     found, last = asyncio.run(read())
     assert found == [at for at in range(1, last + 1) if at not in (7, 9)]
-    assert caplog.text.count("2 records of the log cannot be read") == 1
+    assert caplog.text.count("2 records of the journal cannot be read") == 1
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -171,15 +171,15 @@ def test_the_command_says_first_and_does_it_when_asked(shared):
     done = vfb_log(shared, "repair")
     assert done.exit_code == 1
     assert "record 7: the snapshot of position" in done.stdout
-    assert "record 9 of the log is missing" in done.stdout
-    assert "2 records would be set aside: nothing was changed" in done.stdout
+    assert "record 9 of the journal is missing" in done.stdout
+    assert "2 records would be set aside; nothing was changed" in done.stdout
     assert shared.records() == before
     done = vfb_log(shared, "repair", "--apply", "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["set_aside"] is True
     assert [fault["position"] for fault in told["faults"]] == [7, 9]
-    assert vfb_log(shared, "verify").stdout.endswith("whole\n")
+    assert vfb_log(shared, "verify").stdout.endswith("no problems\n")
     run.visit(3)
 
 
@@ -197,7 +197,7 @@ def test_the_command_refuses_what_no_snapshot_covers_and_the_end(shared):
     done = vfb_log(shared, "repair", "--apply", "--accept-loss")
     assert done.exit_code == 0, done.output
     assert f"record {last}: no snapshot covers it" in done.stdout
-    assert vfb_log(shared, "verify").stdout.endswith("whole\n")
+    assert vfb_log(shared, "verify").stdout.endswith("no problems\n")
 
 
 def test_an_encrypted_journal_is_repaired_with_its_key_and_stays_encrypted(tmp_path):

@@ -139,7 +139,7 @@ def test_half_written_snapshots_of_a_killed_writer_are_cleared_away(tmp_path):
     ("make", "message"),
     [
         (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
-        (lambda path: edit(path, "CREATE TABLE t (a)"), "another datab"),
+        (lambda path: edit(path, "CREATE TABLE t (a)"), "got a database with 0x0"),
         (newer, "tables of version 1, got 2: it was written by a newer"),
         (older, r"tables of version 1, got 0$"),
         (lambda path: path.mkdir(), "cannot be opened"),
@@ -164,7 +164,7 @@ def test_a_record_that_is_missing_in_the_middle_is_named(tmp_path):
     journal = SqliteJournal(tmp_path / "log.db")
     journal.append(decided(range(6)))
     edit(tmp_path / "log.db", "DELETE FROM event WHERE position = 4")
-    with pytest.raises(JournalError, match="record 4 of the log is missing, the next is 5"):
+    with pytest.raises(JournalError, match="record 4 of the journal is missing, the next is 5"):
         read_ids(journal)
     journal.close()
 
@@ -180,7 +180,7 @@ def test_records_that_vanish_from_the_end_are_counted(tmp_path, caplog):
         SqliteJournal(path)
     journal = SqliteJournal(path, accept_loss="ops")
     assert journal.damage == Damage(records=2, snapshots=1)
-    assert "2 records lost at the end, log ends at 4" in caplog.text
+    assert "2 records lost at the end, journal ends at 4" in caplog.text
     assert len(list(tmp_path.glob("*.lost"))) == 1
     assert journal.append(decided([7])) == 6
     journal.close()
@@ -208,7 +208,7 @@ def test_a_log_that_lost_everything_is_refused(tmp_path, loss):
         path.unlink()
     elif loss == "file empty":
         path.write_bytes(b"")
-    with pytest.raises(JournalError, match="held 3 events, got an empty one; put it back"):
+    with pytest.raises(JournalError, match="held 3 records, got an empty one; restore it"):
         SqliteJournal(path)
 
 

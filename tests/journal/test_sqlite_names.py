@@ -123,7 +123,7 @@ def test_a_name_that_got_lost_from_the_table_is_noticed_when_the_record_is_read(
         journal.append([Forgotten(n)])
     assert run(path, "SELECT indexed_to >= 4 FROM log") == [(1,)]
     run(path, "DELETE FROM named WHERE position = 2")
-    with pytest.raises(JournalError, match="record 2 of the log must have the number"):
+    with pytest.raises(JournalError, match="record 2 of the journal must have the lookup hash"):
         list(journal.read())
     journal.close()
 

@@ -88,7 +88,7 @@ def test_a_refused_key_leaves_every_file_as_it_was(tmp_path, wrong):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "must be a log of events, got an empty file"), (b"no database" * 99, "not a database")],
+    [(b"", "must be a journal, got an empty file"), (b"no database" * 99, "not a database")],
 )
 def test_what_is_no_log_is_refused_and_left_as_it_was(tmp_path, content, message):
     path = tmp_path / "log.db"

@@ -82,7 +82,7 @@ def test_events_of_every_kind_are_counted_and_tell_when(place):
     model.apply(6, Reported("a", 2.0, "s", "counted"))
     journal.save_snapshot(5, model.snapshot())
     assert verify(journal).problems == (
-        "snapshot of position 5 must equal the events up to it, got another open",
+        "snapshot of position 5 must equal the events up to it, got a different open",
     )
     journal.close()
 
@@ -107,7 +107,8 @@ def test_a_snapshot_that_is_off_by_one_bit_is_found(place, part):
     place.put_snapshot(position, codec.seal_snapshot(position, other))
     found = check(place)
     assert found.problems == (
-        f"snapshot of position {position} must equal the events up to it, got another array {name}",
+        f"snapshot of position {position} must equal the events up to it, "
+        f"got a different array {name}",
     )
     assert position not in found.snapshots
 
@@ -120,14 +121,14 @@ def test_a_snapshot_with_another_count_is_found(place):
     settled = snapshot.header["settled"][1:]
     other = Snapshot({**snapshot.header, "settled": settled}, snapshot.arrays)
     place.put_snapshot(last, codec.seal_snapshot(last, other))
-    assert "got another settled" in check(place).problems[0]
+    assert "got a different settled" in check(place).problems[0]
 
 
 def test_a_damaged_record_is_named_and_the_next_snapshot_gives_ground_again(place):
     played(place)
     harm(place, 3)
     found = check(place)
-    assert found.problems == ("record 3 of the log is damaged: its checksum is wrong",)
+    assert found.problems == ("record 3 of the journal is damaged: its checksum is wrong",)
     assert (found.folded_from, len(found.snapshots)) == (0, 3)
     assert found.n_open is not None
 
@@ -147,7 +148,7 @@ def test_an_event_that_does_not_fit_is_named(place):
     last = journal.append([Rewarded("never decided", 1.0), Forgotten("nor this")])
     found = verify(journal)
     journal.close()
-    assert f"record {last - 1} of the log does not fit" in found.problems[0]
+    assert f"record {last - 1} of the journal does not fit" in found.problems[0]
     assert found.n_open is None
 
 

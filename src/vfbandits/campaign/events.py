@@ -1,15 +1,24 @@
 """What happened to a model, in the order in which it happened.
 
-The log of these events is the truth and the model a fold over it (``fold.py``): the same events
+The log of these events is the truth and the model a fold over it (``model.py``): the same events
 in the same order give the same Lambda and u, bit for bit.  A context in here is the masked one
 that was chosen then, so a reward that comes late is learnt from what the decision saw.
 """
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import ArmId, DecisionId
+
+# What an ``Administered`` is about.
+SETTINGS: Final = "settings"
+MASKS: Final = "masks"
+MEMBERS: Final = "members"
+LEADERSHIP: Final = "leadership"
+ERASURE: Final = "erasure"
+COMPACTION: Final = "compaction"
+RETENTION: Final = "retention"
 
 
 @dataclass(slots=True, eq=False)
@@ -219,6 +228,31 @@ class Resized:
     max_pending: int
 
 
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Stands where a record of a decision was before its user was forgotten.
+
+    ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
+    if it never did anything to it: it was still on its way into the journal.
+    """
+
+    decision_id: DecisionId
+    covered_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Administered:
+    """Somebody changed something: what, who and when.  Nothing is derived from it.
+
+    ``what`` is one of the words above, ``detail`` a text that names no user.
+    """
+
+    what: str
+    detail: str
+    by: str
+    at: float = 0.0
+
+
 Event: TypeAlias = (
     Decided
     | Rewarded
@@ -232,6 +266,8 @@ Event: TypeAlias = (
     | LossAccepted
     | SetAside
     | Resized
+    | Erased
+    | Administered
 )
 
 # Records of one decision, as a journal has found them: each with its position.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from vfbandits.campaign.events import (
     Activated,
     Decided,
+    Erased,
     Event,
     Forgotten,
     Found,
@@ -18,7 +19,7 @@ from vfbandits.campaign.events import (
 from vfbandits.campaign.model import COUNTED, LOGGED
 from vfbandits.core.pending import NO_REPORTS, Pending
 from vfbandits.core.reward import Observation
-from vfbandits.errors import ConflictError
+from vfbandits.errors import ConflictError, ErasedEventError
 
 HELD, WAITING, LEARNT, FORGOTTEN = "held", "waiting", "learnt", "forgotten"
 RETRACTED = "retracted"
@@ -54,6 +55,8 @@ class History:
     def of(cls, events: Iterable[Event]) -> "History | None":
         """The history that these events make; None if the decision is not among them.
 
+        An ErasedEventError if its user was forgotten: such an event is neither new nor known.
+
         >>> import numpy as np
         >>> past = History.of([Decided("a", "tea", 0, np.ones(1)), Rewarded("a", 1.0)])
         >>> past.status, past.learnt
@@ -61,6 +64,11 @@ class History:
         """
         history = None
         for event in events:
+            if isinstance(event, Erased):
+                raise ErasedEventError(
+                    f"wanted an event that is kept, got {event.decision_id!r}, which was erased "
+                    "with its user; nothing was changed"
+                )
             if isinstance(event, Decided):
                 status = HELD if event.held else WAITING
                 history = cls(event, event.due, event.held, status=status)

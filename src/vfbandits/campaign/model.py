@@ -19,6 +19,7 @@ from vfbandits.campaign.events import (
     ArmsDropped,
     Configured,
     Decided,
+    Erased,
     Event,
     Forgotten,
     Moved,
@@ -135,6 +136,11 @@ class Model:
                 raise JournalError(
                     f"it was set aside because the snapshot of position {event.covered_by} stands "
                     "for it: wanted that snapshot or a later one to begin with"
+                )
+            case Erased() if event.covered_by is not None:
+                raise JournalError(
+                    f"it was erased with its user, and the snapshot of position {event.covered_by} "
+                    "stands for it: wanted that snapshot or a later one to begin with"
                 )
         self.position = position
 
@@ -283,7 +289,7 @@ class Model:
 
 def misfit(position: int, error: VFBanditsError) -> JournalError:
     """The error of a record that does not fit behind those before it."""
-    return JournalError(f"record {position} of the log does not fit: {error}")
+    return JournalError(f"record {position} of the journal does not fit: {error}")
 
 
 def fold(events: Iterable[tuple[int, Event]], model: Model) -> Model:

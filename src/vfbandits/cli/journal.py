@@ -1,7 +1,8 @@
 """``vfb journal``: look after the journal of a model."""
 
 import os
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +21,16 @@ from vfbandits.cli.journal_flags import (
 )
 from vfbandits.cli.output import AsJson, Output, say
 from vfbandits.cli.who import who
-from vfbandits.errors import JournalError, SettingError
+from vfbandits.errors import SettingError
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
     from vfbandits.evaluate.export import Export
+    from vfbandits.journal.audit import Change
     from vfbandits.journal.base import Journal
     from vfbandits.journal.migration import Migration
     from vfbandits.journal.repair import Fault
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 journal_app = typer.Typer(
     name="journal",
-    help="The journal of a model: verify, export, compact, repair, migrate it.",
+    help="The journal of a model: verify, export, compact, repair, migrate, erase from it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -40,7 +46,7 @@ journal_app = typer.Typer(
 
 @journal_app.callback()
 def journal() -> None:
-    """The journal of a model: verify, export, compact, repair, migrate it."""
+    """The journal of a model: verify, export, compact, repair, migrate, erase from it."""
 
 
 def verify(
@@ -132,13 +138,13 @@ def compact(
         closing(open_journal(journal, name=name, key=key_of(key_file, key_env))) as opened,
         progress("records verified", total=opened.last_position) as tell,
     ):
-        done = compact_log(opened, on_step=tell)
+        done = compact_log(opened, by=who(), now=time.time(), on_step=tell)
     if done is None:
-        say("nothing to drop: that needs two snapshots that are newer than the last compaction")
+        say("nothing to delete: that needs two snapshots after the last compaction")
     else:
         say(
-            f"compacted up to {done.position}: {done.dropped} events dropped, {done.kept} of "
-            "open decisions kept"
+            f"compacted up to position {done.position}: deleted {done.dropped} records, kept "
+            f"{done.kept} records of pending decisions"
         )
 
 
@@ -146,13 +152,13 @@ def repair(
     journal: Target,
     *,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise it is only said what would be done.")
+        bool, typer.Option("--apply", help="Make the changes; without it they are only listed.")
     ] = False,
     accept_loss: Annotated[
         bool,
         typer.Option(
             "--accept-loss",
-            help="Also where no snapshot covers a record: what was learnt by it is lost.",
+            help="Also set aside records that no snapshot covers: what they taught is lost.",
         ),
     ] = False,
     name: LogName = DEFAULT_NAME,
@@ -193,12 +199,14 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     event: Annotated[str, typer.Argument(metavar="EVENT", help="Id of the event.")],
     *,
     url: Annotated[
-        str, typer.Option(metavar="URL", help="Of the running server, such as https://host:8443.")
+        str,
+        typer.Option(metavar="URL", help="URL of the running server, such as https://host:8443."),
     ] = "",
     key_env: Annotated[
-        str, typer.Option(metavar="NAME", help="Environment variable with an API key of admin.")
+        str,
+        typer.Option(metavar="NAME", help="Environment variable with an API key of scope admin."),
     ] = "",
-    campaign: Annotated[str, typer.Option(help="Of the running server.")] = DEFAULT_NAME,
+    campaign: Annotated[str, typer.Option(help="Campaign of the running server.")] = DEFAULT_NAME,
     ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Authority of the server's certificate.")
     ] = None,
@@ -220,7 +228,7 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.journal.open import open_journal, open_reader
 
     if bool(url) == bool(journal):
-        raise SettingError("a reward is taken back through --url or in --journal, got both or none")
+        raise SettingError("wanted either --url or --journal, got both or none")
     if url:
         value = _retract_at(url, event, campaign=campaign, key_env=key_env, ca=ca)
     else:
@@ -229,7 +237,7 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
         value = asyncio.run(retract_offline(open_journal(journal, name=name, key=key), event))
     output = Output(as_json=as_json)
     output.show({"event_id": event, "reward": value}, list)
-    output.say(f"took back the reward {value:g} of event {event}")
+    output.say(f"retracted the reward {value:g} of event {event}")
 
 
 def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path | None) -> float:
@@ -248,29 +256,97 @@ def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path |
 
 async def retract_offline(journal: "Journal", event: str) -> float:
     """Take a reward back in a journal that no server has open; it is closed afterwards."""
-    from vfbandits.campaign.model import Model
+    from vfbandits.journal.recover import own_model
     from vfbandits.serving.durable import DurableBandit
 
     try:
-        latest = journal.latest_snapshot()
-        if latest is None:
-            raise JournalError("wanted a journal with a snapshot of its model, got one without")
-        model = Model.restore(*latest)
+        model = own_model(journal)
         bandit = DurableBandit.open(journal, lambda: model.bandit)
     except BaseException:
         journal.close()
         raise
     try:
-        return await bandit.retract(event, by=who())
+        return (await bandit.retract(event, by=who())).value
     finally:
         await bandit.close()
+
+
+def forget(  # noqa: PLR0913  (one argument for each flag)
+    journal: Target,
+    *,
+    user: Annotated[str, typer.Option(metavar="ID", help="Whom to forget.")],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; it stays in the journal, so name no user.")
+    ],
+    unlearn: Annotated[
+        bool,
+        typer.Option(
+            "--unlearn", help="Also subtract the contexts that were rewarded from the model."
+        ),
+    ] = False,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a user: id, answers and contexts leave the journal, its snapshots and its inbox.
+
+    What was learnt stays as statistics, unless --unlearn.  The journal is verified before.  No
+    server may have it open.  After a kill, run the same command again.
+    """
+    from vfbandits.journal.erase import ErasureRequest, erase_user
+    from vfbandits.journal.inbox.open import open_inbox
+    from vfbandits.journal.open import is_database, open_journal, open_reader
+
+    request = ErasureRequest(user, reason, who(), time.time())
+    key = key_of(key_file, key_env)
+    open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+    with ExitStack() as stack:
+        opened = stack.enter_context(closing(open_journal(journal, name=name, key=key)))
+        inbox = None
+        if is_database(journal):
+            inbox = stack.enter_context(closing(open_inbox(journal, name=name, key=key)))
+        tell = stack.enter_context(progress("records verified", total=opened.last_position))
+        done = erase_user(opened, request, unlearn=unlearn, inbox=inbox, on_step=tell)
+    output = Output(as_json=as_json)
+    output.show(asdict(done), list)
+    output.say(
+        f"erased {done.decisions} decisions of the user ({done.records} records), unlearnt "
+        f"{done.unlearnt} rewards"
+    )
+    if done.naming:
+        output.say(f"{done.naming} event ids contain the id of the user, and stay")
+
+
+def audit(
+    journal: Target,
+    *,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="FILE", help="A key file to list as well.")
+    ] = None,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+    as_json: AsJson = False,
+) -> None:
+    """List who changed what, and when: settings, masks, members, erasures, repairs and the like.
+
+    A server may be running.
+    """
+    from vfbandits.journal.audit import changes_in
+    from vfbandits.journal.open import open_reader
+
+    with closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader:
+        found = [*changes_in(reader), *(() if keys is None else _key_changes(keys))]
+    found.sort(key=lambda change: change.at)  # those of the same moment in their order
+    Output(as_json=as_json).show({"changes": found}, lambda: [_audit_table(found)])
 
 
 def migrate(
     journal: Target,
     *,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise it is only said what would be done.")
+        bool, typer.Option("--apply", help="Make the changes; without it they are only listed.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -292,7 +368,7 @@ def migrate(
         for does in migration.steps:
             output.say(f"  {does}")
     if any(migration.steps for migration in found) and not apply:
-        output.say("nothing was changed, --apply does it")
+        output.say("nothing was changed: use --apply")
         raise typer.Exit(1)
 
 
@@ -314,45 +390,74 @@ def keygen(
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
 
-for command in (verify, export, compact, repair, migrate, retract, keygen):
+for command in (verify, export, compact, repair, migrate, retract, forget, audit, keygen):
     journal_app.command()(in_one_line(command))
+
+
+def _key_changes(path: Path) -> "Iterator[Change]":
+    from vfbandits.http.access.key_file import read_history
+    from vfbandits.journal.audit import Change
+
+    for record in read_history(path):
+        key, scopes = f"key {record.id} of {record.name!r}", ", ".join(record.scopes)
+        made = record.created.timestamp()
+        yield Change(0, made, record.by, "keys", f"{key} created, for {scopes}")
+        if record.revoked is not None:
+            ended = record.revoked.timestamp()
+            yield Change(0, ended, record.revoked_by, "keys", f"{key} revoked")
+
+
+def _audit_table(changes: "list[Change]") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("at", "by", "what", "detail"):
+        table.add_column(heading, overflow="fold")
+    for change in changes:
+        table.add_row(*map(Text, (_time(change.at), change.by, change.what, change.detail)))
+    return table
 
 
 def _lines(found: "Verification") -> list[str]:
     total = sum(found.counts.values())
     kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(found.counts.items()))
-    lines = [f"{total} events up to position {found.last}" + (f": {kinds}" if kinds else "")]
+    lines = [f"{total} records up to position {found.last}" + (f": {kinds}" if kinds else "")]
     if found.compacted_to:
-        lines.append(f"compacted up to {found.compacted_to}")
+        lines.append(f"compacted up to position {found.compacted_to}")
     if found.first_at is not None and found.last_at is not None:
         lines.append(f"from {_time(found.first_at)} to {_time(found.last_at)}")
     if found.folded_from is None:
-        lines.append("no snapshot to begin with: records were read, but not applied")
+        lines.append("no snapshot to start from: records were read, but not replayed")
     else:
         places = ", ".join(map(str, found.snapshots))
-        lines.append(f"applied from {found.folded_from} on; snapshots that agree: {places}")
+        lines.append(f"replayed from position {found.folded_from}; snapshots that match: {places}")
     if found.n_open is not None:
-        lines.append(f"{found.n_open} decisions wait for a reward")
+        lines.append(f"{found.n_open} pending decisions")
     lines += [f"problem: {problem}" for problem in found.problems]
     n_problems = len(found.problems)
-    return [*lines, f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "whole"]
+    return [
+        *lines,
+        f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "no problems",
+    ]
 
 
 def _show_repair(faults: "list[Fault]", *, done: bool, as_json: bool) -> None:
     output = Output(as_json=as_json)
     output.show({"set_aside": done, "faults": faults}, list)
     for fault in faults:
-        cover = "no snapshot covers it: what was learnt by it is lost"
+        cover = "no snapshot covers it: what it taught the model is lost"
         if fault.covered_by is not None:
             cover = f"the snapshot of position {fault.covered_by} covers it"
         output.say(f"record {fault.position}: {cover} ({fault.why})")
     count = f"{len(faults)} record{'s' * (len(faults) != 1)}"
     if not faults:
-        output.say("whole: nothing to repair")
+        output.say("no problems: nothing to repair")
     elif done:
         output.say(f"{count} set aside")
     else:
-        output.say(f"{count} would be set aside: nothing was changed, --apply does it")
+        output.say(f"{count} would be set aside; nothing was changed: use --apply")
 
 
 def _remarks(made: "Export", *, is_filled: bool) -> list[str]:
@@ -360,10 +465,10 @@ def _remarks(made: "Export", *, is_filled: bool) -> list[str]:
     if made.without_reward and not is_filled:
         lines.append(
             f"{made.without_reward} decisions have no reward and were left out; "
-            "--unrewarded 0 writes them, too"
+            "--unrewarded 0 writes them"
         )
     if made.retracted:
-        lines.append(f"{made.retracted} decisions whose reward was taken back were left out")
+        lines.append(f"{made.retracted} decisions with a retracted reward were left out")
     if made.without_probability:
         lines.append(f"{made.without_probability} rows have no probability: vfb evaluate needs it")
     if made.context is None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Protocol
 
-from vfbandits.campaign.events import Event, Found, SetAside
+from vfbandits.campaign.events import Erased, Event, Found, SetAside
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
@@ -121,6 +121,14 @@ class Journal(JournalReader, Protocol):
         """Put these in the place of damaged or missing records, which are kept; all or none."""
         ...
 
+    def erase(self, records: Mapping[int, Erased]) -> None:
+        """Put these in the place of records, of which no byte stays; all or none.
+
+        Records and snapshots that were kept as damaged go too: nobody can tell whose they are.
+        Where nothing is to be replaced, what an erasure before has left undone is finished.
+        """
+        ...
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events up to ``position``, which has a snapshot, but those at ``keep``.
 
@@ -128,12 +136,32 @@ class Journal(JournalReader, Protocol):
         """
         ...
 
+    def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
+        """Drop these events, few enough for one transaction, while the log is in use.
+
+        The snapshot of ``covered_by`` stands for them, and the log is compacted up to there: all
+        other events stay, and older snapshots go.
+        """
+        ...
+
+
+def refuse_uncovered(
+    positions: Collection[int], covered_by: int, snapshots: Collection[int], compacted_to: int
+) -> None:
+    """Events go while a log is in use if a snapshot stands for them."""
+    newest = max(positions, default=0)
+    if covered_by not in snapshots or covered_by < max(newest, compacted_to):
+        raise JournalError(
+            f"events up to {newest} go if a snapshot stands for them, of {compacted_to} or later, "
+            f"got {covered_by}"
+        )
+
 
 def refuse_unknown(positions: Collection[int], last: int) -> None:
-    """Records are set aside where the log has had some."""
+    """Records are set aside or erased where the log has had some."""
     wrong = [position for position in positions if not 0 < position <= last]
     if wrong:
-        raise JournalError(f"records to set aside are from 1 to {last}, got {wrong[0]}")
+        raise JournalError(f"records to replace are from 1 to {last}, got {wrong[0]}")
 
 
 def damaged_end(newest_first: Iterable[tuple[int, object]]) -> list[int]:
@@ -184,7 +212,7 @@ def refuse_compacted(after: int, compacted_to: int) -> None:
     """To read behind ``after``, everything there must be."""
     if after < compacted_to:
         raise JournalError(
-            f"the log was compacted up to {compacted_to}: wanted a whole snapshot of that "
+            f"the journal was compacted up to {compacted_to}: wanted a whole snapshot of that "
             f"position or a later one to begin with, got {after}"
         )
 
@@ -193,5 +221,5 @@ def refuse_bare_compaction(position: int, snapshots: Collection[int], compacted_
     """A log is compacted up to a snapshot that can stand for what goes."""
     if position not in snapshots or position <= compacted_to:
         raise JournalError(
-            f"a log is compacted up to a snapshot behind {compacted_to}, got {position}"
+            f"a journal is compacted up to a snapshot behind {compacted_to}, got {position}"
         )

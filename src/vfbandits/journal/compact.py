@@ -2,18 +2,19 @@
 
 Kept are the newest two snapshots, all events behind the older one, and before it the decisions
 that were still waited for then, in memory or not, with what had happened to them, and the changes
-of masks behind the first of them.  Settings are in the snapshots.  An accepted loss stays on
-record.  A decision whose wait has no end is waited for as long as it is in memory.
+of masks behind the first of them.  Settings are in the snapshots.  Who changed what stays on
+record (``audit.py``).  A decision whose wait has no end is waited for as long as it is in memory.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from vfbandits.campaign.events import Decided, LossAccepted, Moved
+from vfbandits.campaign.events import COMPACTION, Administered, Decided, Moved
 from vfbandits.campaign.model import Model
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
+from vfbandits.journal.audit import KEPT
 from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
 from vfbandits.journal.lookup import decision_of
 from vfbandits.journal.verify import verify
@@ -29,16 +30,21 @@ class Compaction:
 
 
 def compact(
-    journal: Journal, *, on_step: Callable[[int], None] = lambda done: None
+    journal: Journal,
+    *,
+    by: str = "",
+    now: float = 0.0,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> Compaction | None:
     """Verify a log and drop what it no longer needs; None if there are too few snapshots.
 
-    All or nothing, whenever the process is killed.
+    All or nothing, whenever the process is killed.  ``by`` is who asks for it, if that is to be on
+    record.
     """
     found = verify(journal, on_step=on_step)
     if found.problems:
         raise JournalError(
-            f"a log must be whole to be compacted, got {len(found.problems)} problems, "
+            f"a journal must be whole to be compacted, got {len(found.problems)} problems, "
             f"of which the first is: {found.problems[0]}"
         )
     usable = [p for p in journal.snapshot_positions() if p > journal.compacted_to]
@@ -46,6 +52,8 @@ def compact(
         return None
     position = usable[SNAPSHOTS_KEPT - 1]
     keep = _still_needed(journal, position)
+    if by:
+        journal.append([Administered(COMPACTION, f"up to position {position}", by, now)])
     dropped = journal.compact(position, keep=keep)
     return Compaction(position, dropped, len(keep))
 
@@ -55,7 +63,7 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
     wanted, cold = set(model.bandit.open_decisions), set(model.cold.positions)
     events: dict[DecisionId, list[int]] = {}
     moved: list[int] = []
-    accepted: list[int] = []
+    changes: list[int] = []
     for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if at > position:
             break
@@ -64,12 +72,12 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
             wanted.add(event.decision_id)
         if isinstance(event, Moved):
             moved.append(at)
-        elif isinstance(event, LossAccepted):
-            accepted.append(at)
+        elif isinstance(event, KEPT):
+            changes.append(at)
         elif decision_id is not None and decision_id in wanted:
             if isinstance(event, Decided):  # an earlier one of the same name is not the open one
                 events[decision_id] = []
             events.setdefault(decision_id, []).append(at)
     first = min((places[0] for places in events.values()), default=position)
     kept = {at for places in events.values() for at in places}
-    return {*kept, *accepted, *(at for at in moved if at > first)}
+    return {*kept, *changes, *(at for at in moved if at > first)}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from vfbandits.campaign.events import (
+    Administered,
     ArmsDropped,
     Configured,
     Event,
@@ -22,7 +23,9 @@ from vfbandits.campaign.events import (
 from vfbandits.core.decision import DecisionId
 
 _NUMBER = struct.Struct("<q")
-_OF_NO_DECISION = (Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized)
+_OF_NO_DECISION = (
+    *(Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized, Administered),
+)
 
 
 class LookupHash:

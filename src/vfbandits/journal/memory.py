@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vfbandits.campaign.events import Event, Found, LossAccepted, SetAside
+from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
@@ -18,6 +18,7 @@ from vfbandits.journal.base import (
     refuse_bare_compaction,
     refuse_compacted,
     refuse_future,
+    refuse_uncovered,
     refuse_unknown,
     superfluous,
 )
@@ -68,13 +69,15 @@ class MemoryJournal:
     ) -> None:
         self._disk = disk = MemoryDisk() if disk is None else disk
         if disk.is_taken:
-            raise JournalError("the log is open for writing somewhere else; a log has one writer")
+            raise JournalError(
+                "the journal is open for writing somewhere else; a journal has one writer"
+            )
         if disk.is_new:
             disk.key_check = None if key is None else key.check(disk.identity)
         refuse_other_key(key, identity=disk.identity, check=disk.key_check, log="in memory")
         loss = _find_loss(disk)
         if loss is not None and accept_loss is None:
-            raise lost(loss, log="in memory", advice="Put it back")
+            raise lost(loss, log="in memory", advice="Restore it")
         disk.is_taken, disk.is_new = True, False
         self._codec = Codec(disk.identity, key)
         self._is_open, self._has_failed = True, False
@@ -103,13 +106,17 @@ class MemoryJournal:
         """Add events to the log, all or none."""
         self._refuse_unless_open()
         if self._has_failed:
-            raise JournalError("a write to the log has failed before; close it and open it again")
+            raise JournalError(
+                "a write to the journal has failed before; close it and open it again"
+            )
         records = [encode(event) for event in events]
         capacity = self._disk.capacity
         with self._guard:
             if capacity is not None and self.last_position + len(records) > capacity:
                 self._has_failed = True
-                raise JournalError(f"the log cannot be written: it is full at {capacity} records")
+                raise JournalError(
+                    f"the journal cannot be written: it is full at {capacity} records"
+                )
             names = enumerate(self._codec.names.of_events(events), start=self.last_position + 1)
             self._disk.records.extend(self._codec.seal(records, after=self.last_position))
             for position, name in names:
@@ -186,6 +193,16 @@ class MemoryJournal:
                 self._disk.damaged.append((position, self._disk.records[position - 1]))
                 self._disk.records[position - 1] = sealed
 
+    def erase(self, records: Mapping[int, Erased]) -> None:
+        """Put others in the place of records, and drop those that were kept as damaged."""
+        self._refuse_unless_open()
+        refuse_unknown(records, self.last_position)
+        with self._guard:
+            for position, event in sorted(records.items()):
+                (sealed,) = self._codec.seal([encode(event)], after=position - 1)
+                self._disk.records[position - 1] = sealed
+            self._disk.damaged.clear()
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events up to ``position`` but those at ``keep``."""
         self._refuse_unless_open()
@@ -201,6 +218,19 @@ class MemoryJournal:
             self._drop_lost_names()
             return kept.count(None) - before.count(None)
 
+    def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
+        """Drop these events, and snapshots before ``covered_by``."""
+        self._refuse_unless_open()
+        with self._guard:
+            disk = self._disk
+            refuse_uncovered(positions, covered_by, disk.snapshots, disk.compacted_to)
+            for position in positions:
+                disk.records[position - 1] = None
+            disk.compacted_to = covered_by
+            for old in [older for older in disk.snapshots if older < covered_by]:
+                del disk.snapshots[old]
+            self._drop_lost_names()
+
     def close(self) -> None:
         """Let the next writer in."""
         if self._is_open:
@@ -213,7 +243,7 @@ class MemoryJournal:
         del records[len(records) - len(torn) :]
         if torn:
             self._drop_lost_names()
-            _log.warning("%d records lost at the end, log ends at %d", len(torn), len(records))
+            _log.warning("%d records lost at the end, journal ends at %d", len(torn), len(records))
         return len(torn)
 
     def _drop_lost_names(self) -> None:
@@ -233,7 +263,7 @@ class MemoryJournal:
 
     def _refuse_unless_open(self) -> None:
         if not self._is_open:
-            raise JournalError("the log is closed")
+            raise JournalError("the journal is closed")
 
 
 def _find_loss(disk: MemoryDisk) -> Loss | None:

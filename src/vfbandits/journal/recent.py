@@ -6,7 +6,7 @@ For parity runs, and for an active participant with ``journal = false``.
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from vfbandits.campaign.events import Event, Found, SetAside
+from vfbandits.campaign.events import Erased, Event, Found, SetAside
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
@@ -83,10 +83,18 @@ class RecentJournal:
         """Refuse: no record is kept."""
         raise JournalError(f"there is no journal to repair, got {len(records)} records")
 
+    def erase(self, records: Mapping[int, Erased]) -> None:
+        """Refuse: no record is kept."""
+        raise JournalError(f"there is no journal to erase from, got {len(records)} records")
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Nothing is to be dropped."""
         del position, keep
         return 0
+
+    def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
+        """Nothing is to be dropped."""
+        del positions, covered_by
 
     def close(self) -> None:
         """Nothing is held."""

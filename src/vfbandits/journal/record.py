@@ -26,9 +26,11 @@ import numpy as np
 
 from vfbandits.campaign.events import (
     Activated,
+    Administered,
     ArmsDropped,
     Configured,
     Decided,
+    Erased,
     Event,
     Forgotten,
     LossAccepted,
@@ -84,7 +86,7 @@ def decode(record: object, position: int) -> Event:
     """The event of a record; ``position`` is where it stands, for the error."""
     if not isinstance(record, bytes) or not is_whole(record):
         raise RecordError(
-            f"record {position} of the log is damaged: its checksum is wrong", position
+            f"record {position} of the journal is damaged: its checksum is wrong", position
         )
     version, kind, body = record[0], record[1], memoryview(record)[_HEAD_SIZE : -_CHECKSUM.size]
     try:
@@ -95,14 +97,14 @@ def decode(record: object, position: int) -> Event:
             version,
             newest=VERSION,
             upcasters=UPCASTERS,
-            what=f"record {position} of the log",
+            what=f"record {position} of the journal",
             error=JournalError,
         )
         return _form_of(older[0]).unpack(older[1])
     except JournalError:
         raise
     except _UNREADABLE as error:
-        raise JournalError(f"record {position} of the log is not an event: {error}") from error
+        raise JournalError(f"record {position} of the journal is not an event: {error}") from error
 
 
 class _Packing(NamedTuple):
@@ -282,5 +284,7 @@ _FORMS: Final[dict[type, _Form]] = {
     SetAside: _Form(10, SetAside),
     ArmsDropped: _Form(11, ArmsDropped),
     Resized: _Form(12, Resized),
+    Erased: _Form(13, Erased),
+    Administered: _Form(14, Administered),
 }
 _BY_KIND: Final = {form.kind: form for form in _FORMS.values()}

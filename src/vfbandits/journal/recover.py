@@ -8,7 +8,7 @@ from vfbandits.campaign.events import Resized
 from vfbandits.campaign.model import Model, fold
 from vfbandits.core.bandit import Bandit
 from vfbandits.errors import JournalError, SettingError
-from vfbandits.journal.base import Damage, Journal
+from vfbandits.journal.base import Damage, Journal, JournalReader
 
 _RECOVERED = 0x7265636F  # keeps these random streams apart from all others of the same seed
 _MAY_CHANGE = ("seed", "floor", "max_open")
@@ -48,7 +48,7 @@ def recover(journal: Journal, model: Model) -> tuple[Model, Recovery]:
     fold(journal.read(after=recovered.position), recovered)
     if recovered.position != journal.last_position:
         raise JournalError(
-            f"the log must be readable up to {journal.last_position}, got {recovered.position}"
+            f"the journal must be readable up to {journal.last_position}, got {recovered.position}"
         )
     max_pending = model.bandit.options["max_open"]
     if latest is not None and recovered.bandit.options["max_open"] != max_pending:
@@ -64,11 +64,20 @@ def recover(journal: Journal, model: Model) -> tuple[Model, Recovery]:
     return recovered, Recovery(start, replayed, journal.damage)
 
 
+def own_model(journal: JournalReader) -> Model:
+    """The model at the end of a log, by the settings that the log has; nothing is written."""
+    latest = journal.latest_snapshot()
+    if latest is None:
+        raise JournalError("wanted a journal with a snapshot of its model, got one without")
+    model = Model.restore(*latest)
+    return fold(journal.read(after=model.position), model)
+
+
 def _refuse_other_settings(logged: Bandit, wanted: Bandit) -> None:
     before, now = logged.options, wanted.options
     for name, value in before.items():
         if name not in _MAY_CHANGE and now.get(name) != value:
             raise SettingError(
-                f"the log was begun with {name} {value!r}, which shapes what is learnt, "
-                f"got {now.get(name)!r}; start a new log for it"
+                f"the journal was created with {name} {value!r}, which shapes what is learnt, "
+                f"got {now.get(name)!r}; start a new journal for it"
             )

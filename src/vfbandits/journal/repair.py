@@ -104,10 +104,17 @@ def readable(
         errors.append(error)
     if errors:
         _log.warning(
-            "%d records of the log cannot be read and are left out, the first because %s; see "
+            "%d records of the journal cannot be read and are left out, the first because %s; see "
             "vfb journal verify and vfb journal repair", len(errors), errors[0]
         )  # fmt: skip
     return events
+
+
+def readable_end(reader: JournalReader, *, after: int) -> list[tuple[int, Event]]:
+    """All events behind ``after`` that are kept, those of a compacted part too."""
+    compacted_to = reader.compacted_to
+    older = readable(reader.remains, after) if after < compacted_to else []
+    return older + readable(reader.read, max(after, compacted_to))
 
 
 def _broken(
@@ -143,7 +150,7 @@ def _refuse_lost_move(position: int, event: Event, model: Model, lost: set[int])
     wanted = model.epoch + 1 if isinstance(event, Moved) else model.epoch
     if isinstance(event, Moved | Decided) and event.epoch != wanted:
         raise JournalError(
-            f"record {position} of the log is of mask epoch {event.epoch}, wanted {wanted}: one of "
-            f"the damaged records ({min(lost)} is the first) is a change of masks, and without it "
-            "the rest means nothing.  Put the journal back from a backup"
+            f"record {position} of the journal is of mask epoch {event.epoch}, wanted {wanted}: "
+            f"one of the damaged records ({min(lost)} is the first) is a mask change, and without "
+            "it the rest means nothing.  Restore the journal from a backup"
         )

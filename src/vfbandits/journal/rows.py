@@ -1,7 +1,8 @@
 """Events from a table with a row for each: what SQLite and PostgreSQL have in common."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from vfbandits.campaign.events import Event, Found
 from vfbandits.core.decision import DecisionId
@@ -14,53 +15,100 @@ ROWS_PER_BATCH = 1_000
 
 Row: TypeAlias = tuple[int, object]
 NamedRow: TypeAlias = tuple[int, object, object]
-Page: TypeAlias = Callable[[int], Sequence[NamedRow]]
 
 
-def unbroken(
-    page: Page, codec: Codec, *, after: int, compacted_to: Callable[[], int]
-) -> Iterator[tuple[int, Event]]:
-    """Events behind ``after``, none left out; ``page`` gives rows behind a position, in order."""
-    refuse_compacted(after, compacted_to())
-    while rows := page(after):
-        for position, record, name in rows:
-            after += 1
-            if position != after:
-                refuse_compacted(after, compacted_to())  # by its writer, a moment ago
-                why = f"record {after} of the log is missing, the next is {position}"
-                raise RecordError(why, after)
-            yield position, _open(codec, position, record, name)
+class EventRows(ABC):
+    """The table of events; a subclass says how its database looks rows up."""
+
+    codec: Codec
+
+    @abstractmethod
+    def last(self) -> int:
+        """Position of the last event."""
+
+    @abstractmethod
+    def compacted_to(self) -> int:
+        """Position up to which only some events are kept."""
+
+    @abstractmethod
+    def page_after(self, position: int) -> Sequence[NamedRow]:
+        """Rows behind a position, in order; none at the end."""
+
+    @abstractmethod
+    def page_before(self, position: int) -> Sequence[Row]:
+        """Rows before a position and behind ``compacted_to``, newest first; none at the end."""
+
+    def read(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, none left out, a page at a time."""
+        refuse_compacted(after, self.compacted_to())
+        while rows := self.page_after(after):
+            for position, record, name in rows:
+                after += 1
+                if position != after:
+                    refuse_compacted(after, self.compacted_to())  # by its writer, a moment ago
+                    why = f"record {after} of the journal is missing, the next is {position}"
+                    raise RecordError(why, after)
+                yield position, _open(self.codec, position, record, name)
+
+    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after`` that compaction has kept."""
+        upto = self.compacted_to()
+        while rows := self.page_after(after):
+            for position, record, name in rows:
+                if position > upto:
+                    return
+                yield position, _open(self.codec, position, record, name)
+                after = position
+
+    def backwards(self) -> Iterator[Row]:
+        """Rows from the last one down, as they are, to where the log was compacted."""
+        before = self.last() + 1
+        while rows := self.page_before(before):
+            yield from rows
+            before = rows[-1][0]
+
+    def found(self, rows: Iterable[Row], ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """Events by their decision, from rows that were found by number, in order."""
+        opened = [(position, self.codec.open(record, position)) for position, record in rows]
+        return sorted_out(opened, ids)
 
 
-def sparse(page: Page, codec: Codec, *, after: int, upto: int) -> Iterator[tuple[int, Event]]:
-    """The events that are there behind ``after`` and up to ``upto``."""
-    while rows := page(after):
-        for position, record, name in rows:
-            if position > upto:
-                return
-            yield position, _open(codec, position, record, name)
-            after = position
+Rows = TypeVar("Rows", bound=EventRows)
 
 
-def found(rows: Iterable[Row], codec: Codec, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
-    """Events by their decision, from rows that were found by number, in order."""
-    return sorted_out([(position, codec.open(record, position)) for position, record in rows], ids)
+class RowsReader(ABC, Generic[Rows]):
+    """What a journal in a database reads from its rows, be it for reading or for its writer."""
 
+    _rows: Rows
 
-def backwards(page: Callable[[int], Sequence[Row]], *, last: int) -> Iterator[Row]:
-    """Rows from ``last`` down; ``page`` gives rows before a position, newest first."""
-    before = last + 1
-    while rows := page(before):
-        yield from rows
-        before = rows[-1][0]
+    @property
+    def compacted_to(self) -> int:
+        """Where the log begins to be whole."""
+        return self._rows.compacted_to()
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events behind ``after``, a page at a time."""
+        return self._rows.read(after)
+
+    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """Events that compaction has kept."""
+        return self._rows.remains(after)
+
+    def find(self, decision_id: DecisionId) -> Found:
+        """All events of one decision."""
+        return self.find_many([decision_id])[decision_id]
+
+    @abstractmethod
+    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+        """All events of several decisions."""
 
 
 def _open(codec: Codec, position: int, record: object, name: object) -> Event:
     event = codec.open(record, position)
     if codec.names.of_event(event) != name:
         raise RecordError(
-            f"record {position} of the log must have the number of its decision, got another: "
-            "it would not be found",
+            f"record {position} of the journal must have the lookup hash of its decision, got "
+            f"{name}: it would not be found",
             position,
         )
     return event

@@ -77,6 +77,12 @@ class SnapshotFiles:
                 self.n_damaged += 1
                 _log.warning("snapshot of lost position %d kept as *%s", position, _ASIDE)
 
+    def drop_set_aside(self) -> None:
+        """Remove those that were renamed: what stands in them is part of no log."""
+        for path in self._log.parent.glob(f"{glob.escape(self._log.name)}.snapshot-*{_ASIDE}"):
+            path.unlink()
+        sync_folder(self._log.parent)
+
     def drop_before(self, position: int) -> None:
         """Remove older ones, after the log was compacted."""
         for older in self.positions():

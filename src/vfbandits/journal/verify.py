@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from vfbandits.campaign.events import Event, Forgotten, Moved, Resized, SetAside
+from vfbandits.campaign.events import Erased, Event, Forgotten, Moved, Resized, SetAside
 from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
@@ -90,7 +90,7 @@ class _Check:
         snapshots = set(self.reader.snapshot_positions())
         if missing := self.reader.damage.records:
             self.problems.append(
-                f"the log was acknowledged up to {last + missing}, got an end at {last}"
+                f"the journal was acknowledged up to {last + missing}, got an end at {last}"
             )
         for _, event in _walk(self.reader.remains, 0, compacted_to, self.problems):
             self._count(event)
@@ -120,13 +120,14 @@ class _Check:
         if event is None:
             return
         self.counts[type(event).__name__] += 1
-        if not isinstance(event, Moved | Forgotten | Resized):
+        if not isinstance(event, Moved | Forgotten | Resized | Erased):
             self.times[1:] = [event.at]
 
     def _apply(self, position: int, event: Event | None) -> None:
         if self.model is None:
             return
-        if event is None or (isinstance(event, SetAside) and event.covered_by is not None):
+        is_covered = isinstance(event, SetAside | Erased) and event.covered_by is not None
+        if event is None or is_covered:
             self.model = None  # until the next snapshot
             return
         try:
@@ -151,7 +152,7 @@ class _Check:
         elif (part := difference(self.model.snapshot(), stored)) is not None:
             self.problems.append(
                 f"snapshot of position {position} must equal the events up to it, "
-                f"got another {part}"
+                f"got a different {part}"
             )
             return
         self.agreeing.append(position)

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,16 +21,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.campaign.events import (
+    RETENTION,
+    Administered,
     ArmsDropped,
     Decided,
     Event,
     Forgotten,
     Found,
     Moved,
+    Retracted,
     Rewarded,
 )
 from vfbandits.campaign.history import History
-from vfbandits.campaign.machine import Campaign, refuse_other_reward
+from vfbandits.campaign.machine import Campaign, Verdict, refuse_other_reward
 from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.bandit import ALONE, Bandit
@@ -45,10 +49,11 @@ from vfbandits.errors import (
     SettingError,
     UnknownDecisionError,
 )
-from vfbandits.journal.base import Journal
+from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
 from vfbandits.journal.places import events_at
 from vfbandits.journal.recover import Recovery, recover
-from vfbandits.journal.repair import readable
+from vfbandits.journal.repair import readable_end
+from vfbandits.journal.retain import Waited, old_records
 from vfbandits.serving.commit import GroupCommit
 from vfbandits.serving.concurrency import Batcher, KeyedLock
 
@@ -71,7 +76,7 @@ class DurableBandit:
 
     ``has_failed`` says that the model in memory is not what the log says, while the log itself can
     be written: ``rebuild`` folds it again.  ``n_recalled`` counts the rewards that were learnt for
-    decisions which had left memory.
+    decisions which had left memory, ``n_retired`` the records that ``retain`` has dropped.
 
     Its methods belong to one event loop.  A caller that is cancelled while it waits takes nothing
     back: the event is committed all the same.
@@ -119,6 +124,8 @@ class DurableBandit:
         self._one_snapshot = asyncio.Lock()
         self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
         self.n_recalled = 0
+        self.n_retired = 0
+        self._n_retracted = 0
         self.locks: KeyedLock = KeyedLock()
         self._one_read = asyncio.Lock()
         self._older_moves = OlderMoves(0, 0, [])
@@ -143,7 +150,7 @@ class DurableBandit:
             Belongs to the bandit from now on, which closes it.
         make_bandit
             Gives what a new log begins with.  Later its policy and ``floor`` are taken, and its
-            other settings must be those that the log was begun with.
+            other settings must be those that the log was created with.
         make_move
             Makes the move of a matrix, now and whenever the log is replayed.
         epoch, note
@@ -221,8 +228,8 @@ class DurableBandit:
 
     @property
     def n_rewards(self) -> int:
-        """Rewards learnt since it was opened."""
-        return self.model.n_learnt - self._replayed[1]
+        """Rewards learnt since it was opened, also those that were taken back later."""
+        return self.model.n_learnt - self._replayed[1] - self._n_retracted
 
     @property
     def commits(self) -> tuple[int, int]:
@@ -243,6 +250,8 @@ class DurableBandit:
             self.campaign.apply(position, event)
         if isinstance(event, Moved):
             self.recent_moves.append(event)
+        elif isinstance(event, Retracted):
+            self._n_retracted += 1
         elif isinstance(event, Rewarded) and event.recalled is not None:
             self.n_recalled += 1
         self._commit.add(event)
@@ -256,9 +265,10 @@ class DurableBandit:
             raise SettingError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
         self.append(event)
 
-    async def log(self, event: Event) -> None:
-        """Make an event happen; returns when it is durable."""
-        self.append(event)
+    async def log(self, *events: Event) -> None:
+        """Make events happen, in one commit; returns when they are durable."""
+        for event in events:
+            self.append(event)
         await self._commit.flush()
 
     async def flush(self) -> None:
@@ -339,7 +349,7 @@ class DurableBandit:
             if past is None or not past.is_open:
                 raise UnknownDecisionError(
                     f"a reward needs an open decision, got id {key!r}, which was never made, was "
-                    "forgotten, or is no longer in the log"
+                    "forgotten, or is no longer in the journal"
                 )
             event = self.campaign.learn(key, reward, "", self._clock(), past)
         await self.log(event)
@@ -358,8 +368,8 @@ class DurableBandit:
                 raise UnknownDecisionError(f"there is no open decision {key!r} to forget")
             await self.log(Forgotten(key, past.position))
 
-    async def retract(self, decision_id: DecisionId, *, by: str) -> float:
-        """Take back the reward that a decision has taught; returns it when that is durable.
+    async def retract(self, decision_id: DecisionId, *, by: str) -> Verdict:
+        """Take back the reward that a decision has taught; returns when that is durable.
 
         Exact up to rounding: the model is as if the reward had never come.  The decision stays
         closed, and the same reward again changes nothing.  Refused under forgetting
@@ -379,10 +389,19 @@ class DurableBandit:
             verdict = self.campaign.retract(str(decision_id), by=by, now=now, past=past)
             if verdict.event is not None:
                 await self.log(verdict.event)
-        return verdict.value
+        return verdict
 
-    async def move(self, matrix: ArrayLike, *, epoch: int, note: bytes = b"") -> None:
+    async def move(
+        self,
+        matrix: ArrayLike,
+        *,
+        epoch: int,
+        note: bytes = b"",
+        asked: Administered | None = None,
+    ) -> None:
         """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
+
+        ``asked`` says who asked for it, and stands behind it in the journal.
 
         ``matrix`` is R (new dim, dim).  The move is made of it by the ``make_move`` of ``open``,
         here as when the journal is replayed: the same function of the same bytes.
@@ -391,7 +410,8 @@ class DurableBandit:
         if not isinstance(note, bytes):
             raise SettingError(f"note must be bytes, got {type(note).__name__}")
         remasking = np.array(matrix, dtype=np.float64, order="C")
-        await self.log(self.campaign.change_masks(remasking, epoch=epoch, note=note))
+        moved = self.campaign.change_masks(remasking, epoch=epoch, note=note)
+        await self.log(moved, *(() if asked is None else (asked,)))
 
     # --- the journal ------------------------------------------------------------------------------
 
@@ -489,12 +509,12 @@ class DurableBandit:
         return await asyncio.to_thread(read)
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
-        """The last events of the log, or those behind its compaction if there are fewer.
+        """The last events of the log, as far as they are kept.
 
         Records that cannot be read are left out, and logged: a snapshot may cover them.
         """
-        after = max(self._journal.compacted_to, self._journal.last_position - n_events)
-        return await asyncio.to_thread(readable, self._journal.read, after)
+        after = max(0, self._journal.last_position - n_events)
+        return await asyncio.to_thread(readable_end, self._journal, after=after)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -512,6 +532,34 @@ class DurableBandit:
             self._snapshot_position = position
         return position
 
+    async def retain(self, before: float, *, most: int) -> int:
+        """Drop records from before a time, ``most`` of them; returns how many.
+
+        Two snapshots stand for them, and are taken if need be.  Pending decisions stay.
+        """
+        await self._commit.flush()
+        waited = Waited.of(self.model)
+        look = partial(old_records, self._journal, before=before, waited=waited, most=most)
+        old = await asyncio.to_thread(look)
+        if old:
+            covered_by = await self._cover(old[-1])
+            retire = partial(self._journal.retire, old, covered_by=covered_by)
+            await asyncio.to_thread(retire)
+            self.n_retired += len(old)
+        return len(old)
+
+    async def _cover(self, position: int) -> int:
+        """The older of two snapshots that are not before a position."""
+        while True:
+            found = await asyncio.to_thread(self._journal.snapshot_positions)
+            fit = [one for one in found if one >= position]
+            if len(fit) >= SNAPSHOTS_KEPT:
+                return fit[SNAPSHOTS_KEPT - 1]
+            if self.since_snapshot == 0:  # a second one needs a position of its own
+                detail = "a snapshot was taken to retire records"
+                await self.log(Administered(RETENTION, detail, "retain_days", self._clock()))
+            await self.snapshot()
+
     async def rebuild(self) -> None:
         """Fold the log again after the model has failed, and take events again.
 
@@ -523,7 +571,8 @@ class DurableBandit:
             first = self._make_model()
             model, _ = await asyncio.to_thread(recover, self._journal, first)
             self.campaign = Campaign(model, self.campaign.first_settings)
-            self._replayed = (model.n_decided - counted[0], model.n_learnt - counted[1])
+            learnt = model.n_learnt - self._n_retracted
+            self._replayed = (model.n_decided - counted[0], learnt - counted[1])
             self._commit.mend()
             self.has_failed = False
 

@@ -212,9 +212,10 @@ class Leader(Served):
     async def retract(self, event_id: str, *, by: str) -> float:
         """Take back the reward that an event has taught, durably; returns it."""
         await self._catch_up()
-        value = await self.durable.retract(event_id, by=by)
+        verdict = await self.durable.retract(event_id, by=by)
         self.log.warning("reward_retracted", campaign=self.name, event_id=event_id, by=by)
-        return value
+        self._tell(event_id, verdict)
+        return verdict.value
 
     async def _ask(
         self, event_id: str, propose: Callable[[History | None], Verdict | None]

@@ -13,9 +13,9 @@ from vfbandits.campaign.events import Event
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
 from vfbandits.campaign.settings import CampaignSettings
-from vfbandits.errors import JournalError
+from vfbandits.errors import JournalError, RecordError
 from vfbandits.journal.base import JournalReader
-from vfbandits.journal.repair import readable
+from vfbandits.journal.repair import readable_end
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 EVENTS_PER_BATCH = 1_000
@@ -87,15 +87,14 @@ class Tail:
         return time.monotonic() - self._caught_up
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
-        """The last events that were applied, or those behind the log's compaction if fewer.
+        """The last events that were applied, as far as they are kept.
 
         Damaged records are left out: a snapshot may cover them.
         """
         position = self.model.position
 
         def read() -> list[tuple[int, Event]]:
-            after = max(self._reader.compacted_to, position - n_events)
-            events = readable(self._reader.read, after)
+            events = readable_end(self._reader, after=max(0, position - n_events))
             return [one for one in events if one[0] <= position]
 
         return await asyncio.to_thread(read)
@@ -131,7 +130,7 @@ class Tail:
     def _begin(self) -> None:
         latest = self._reader.latest_snapshot()
         if latest is None:
-            raise JournalError("wanted a snapshot to begin with, got a log that has none yet")
+            raise JournalError("wanted a snapshot to begin with, got a journal that has none yet")
         model = Model.restore(*latest)
         bandit = model.bandit
         first = self._settings or CampaignSettings(bandit.policy, bandit.floor)
@@ -160,6 +159,11 @@ class Tail:
     def _apply(self, events: list[tuple[int, Event]]) -> int:
         self._fits = False  # until all of them are known to
         for position, event in events:
+            wanted = self.model.position + 1
+            if position != wanted:
+                raise RecordError(
+                    f"record {wanted} of the log is missing, the next is {position}", wanted
+                )
             self.campaign.replay(position, event)
         self._fits = True
         return len(events)

@@ -11,7 +11,7 @@ from msgspec import Meta
 from vfbandits.campaign.settings import EARLIEST, LEARN, REWARD_BOUND, CampaignSettings
 from vfbandits.errors import ConfigError
 from vfbandits.settings.address import is_loopback
-from vfbandits.settings.model import ModelSettings
+from vfbandits.settings.model import DAY_S, ModelSettings
 from vfbandits.settings.values import AtLeastOne, Count, Fraction, Positive, Settings, Text
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -31,25 +31,25 @@ class HttpSettings(Settings, frozen=True):
     clients
         The authority of client certificates, for mutual TLS.
     keys
-        The file of API keys; ``vfb keys create`` makes one.
+        The file of API keys, written by ``vfb keys create``.
     insecure
-        Neither keys nor certificates: on loopback, for trying things out.
+        Neither keys nor certificates; only on loopback, for tests.
     rate
-        How many requests a second a caller may send on average.
+        Average number of requests per second that a caller may send.
     burst
-        How many requests a caller may send in one go.
+        Number of requests that a caller may send in one burst.
     body_limit_bytes
-        The largest body that is taken.
+        Maximum size of a request body.
     traces
-        Where OpenTelemetry traces go; empty for none.
+        Address of an OpenTelemetry collector; empty for none.
     max_connections
-        How many connections may be open; 0 for what fits the process's limit of open files.
+        Maximum number of open connections; 0 derives it from the open-file limit.
     max_connections_per_address
-        How many of them may be from one address; 0 for what fits that limit.
+        The same for one address; 0 for half of ``max_connections``.
     tls
         Where TLS ends: at the "server", or at a trusted "proxy", which then calls in plain.
     trusted_proxies
-        Networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+        Networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted.
     hosts
         Names by which the server may be called, beside those of loopback on loopback; empty for any
         elsewhere.
@@ -120,6 +120,7 @@ class CampaignPlan:
     name: str
     model: ModelSettings
     settings: CampaignSettings
+    retain_s: float | None = None
 
 
 class CampaignTable(Settings, frozen=True, kw_only=True):
@@ -132,19 +133,21 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     holdback
         Fraction of events that get the baseline.
     reward_wait_s
-        How long a reward is waited for.
+        Wait for a reward, in seconds.
     default_reward
-        What is learnt if none comes.
+        Reward that is learnt if none arrives in time.
     learn_default
-        false to learn nothing if no reward comes.
+        false to learn nothing if no reward arrives.
     aggregation
         Of several rewards for one event, the "earliest" or their "sum".
     activation_wait_s
-        How long an event that is held is kept.
+        How long a held event waits for its activation, in seconds.
     reward_min, reward_max
         A reward outside is refused; a sum is learnt as the bound that it exceeds.
+    retain_days
+        Days after which records leave the journal; without it they stay until a compaction.
     model
-        A model of its own; that of the default campaign is the table [model].
+        The campaign's own model; that of the default campaign is the table [model].
     """
 
     mode: Literal["learn", "shadow", "frozen"] = LEARN
@@ -156,6 +159,7 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     activation_wait_s: Positive = 3600.0
     reward_min: float = -REWARD_BOUND
     reward_max: float = REWARD_BOUND
+    retain_days: Positive | None = None
     model: ModelSettings | None = None
 
     def __post_init__(self) -> None:
@@ -167,6 +171,8 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
         own = self.model or model
         values = msgspec.structs.asdict(self)
         del values["model"]
+        days = values.pop("retain_days")
         if not values.pop("learn_default"):
             values["default_reward"] = None
-        return CampaignPlan(name, own, CampaignSettings(own.policy, own.floor, **values))
+        settings = CampaignSettings(own.policy, own.floor, **values)
+        return CampaignPlan(name, own, settings, None if days is None else days * DAY_S)

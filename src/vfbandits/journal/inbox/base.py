@@ -8,6 +8,7 @@ What every inbox promises, and ``tests/journal/test_inbox.py`` checks:
 * ``waiting`` gives in the order of arrival what was not taken yet: an event that was put after
   another one had been acknowledged comes after it.
 * What was taken keeps its key until it is pruned.
+* What was erased is gone, whether it was taken or not, and its key is free again.
 * The inbox of a log that is encrypted is encrypted as well.
 
 An inbox may be used from several threads.
@@ -17,13 +18,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import msgspec
+
 from vfbandits.campaign.events import Activated, Configured, Decided, Reported
 from vfbandits.core.decision import DecisionId
+from vfbandits.errors import WireError
 
-# A reward waits as a ``Reported``; in ``Configured`` stand the changes, not all settings.
+# A reward waits as a ``Reported``; in ``Configured`` stand the changes (``pack_change``), not all
+# settings.
 Arrival: TypeAlias = Decided | Reported | Activated | Configured
 QUEUED = "queued"
 KEPT_S = 86_400.0
+
+
+class _Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of settings on its way: what, and who asks for it."""
+
+    changes: dict[str, object]
+    by: str
+
+
+def pack_change(changes: dict[str, object], *, by: str) -> bytes:
+    """What stands in a ``Configured`` that waits.
+
+    >>> unpack_change(pack_change({"mode": "frozen"}, by="ops"))
+    ({'mode': 'frozen'}, 'ops')
+    """
+    return msgspec.json.encode(_Change(changes, by))
+
+
+def unpack_change(packed: bytes) -> tuple[dict[str, object], str]:
+    """The changes, and who asks for them."""
+    try:
+        change = msgspec.json.decode(packed, type=_Change)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WireError(f"wanted a change of settings and who asks for it: {error}") from None
+    return change.changes, change.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +94,14 @@ class Inbox(Protocol):
 
     def prune(self, *, older_s: float, most: int) -> int:
         """Drop what was taken so long ago; returns how many were dropped, at most ``most``."""
+        ...
+
+    def decisions_of(self, user: str) -> list[DecisionId]:
+        """Ids of all decisions for a user that are in it, waiting or taken."""
+        ...
+
+    def erase(self, ids: Sequence[DecisionId]) -> None:
+        """Drop all that is in it of these decisions, and what nobody can read; all or nothing."""
         ...
 
     def close(self) -> None:

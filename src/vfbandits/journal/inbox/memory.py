@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from vfbandits.campaign.events import Decided
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import JournalKey
@@ -109,6 +110,25 @@ class MemoryInbox:
                 del slips[key]
         return len(old)
 
+    def decisions_of(self, user: str) -> list[DecisionId]:
+        """Ids of all decisions for a user."""
+        self._refuse_if_closed()
+        events = (self._open(slip).event for slip in self._all())
+        return [one.decision_id for one in events if isinstance(one, Decided) and one.user == user]
+
+    def erase(self, ids: Sequence[DecisionId]) -> None:
+        """Drop all of these decisions, and what nobody can read."""
+        self._refuse_if_closed()
+        places = {self._codec.place_of(decision_id) for decision_id in ids}
+        gone = [
+            slip.key
+            for slip in self._all()
+            if slip.key[:PART_BYTES] in places or self._open(slip).event is None
+        ]
+        with self._drawer.guard:
+            for key in gone:
+                self._drawer.slips.pop(key, None)
+
     def close(self) -> None:
         """Use it no more."""
         self._is_closed = True
@@ -124,10 +144,12 @@ class MemoryInbox:
                 return event
         return self._codec.open(there.record, key)
 
-    def _waiting(self) -> list[QueuedRecord]:
+    def _all(self) -> list[QueuedRecord]:
         with self._drawer.guard:
-            slips = [slip for slip in self._drawer.slips.values() if slip.taken_at is None]
-        return sorted(slips, key=lambda slip: slip.id)
+            return sorted(self._drawer.slips.values(), key=lambda slip: slip.id)
+
+    def _waiting(self) -> list[QueuedRecord]:
+        return [slip for slip in self._all() if slip.taken_at is None]
 
     def _open(self, slip: QueuedRecord) -> Waiting:
         try:

@@ -8,11 +8,12 @@ Rows of one statement get their numbers in the order of the caller, and are ente
 their keys: two processes with the same keys never wait for each other in a circle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from threading import Lock
 from typing import LiteralString, cast
 
+from vfbandits.campaign.events import Decided
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import refuse_other_key
@@ -20,10 +21,11 @@ from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.inbox.base import Arrival, Waiting
 from vfbandits.journal.inbox.codec import InboxCodec
 from vfbandits.journal.lookup import decision_of
-from vfbandits.journal.migration import Step, newest, refuse_other_version
-from vfbandits.journal.postgres.address import PostgresAddress
-from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+from vfbandits.journal.migration import Step, refuse_other_version
+from vfbandits.journal.postgres.link import PostgresLink
 from vfbandits.journal.postgres.rows import find_log, version_of
+from vfbandits.journal.postgres.tables import make_tables
+from vfbandits.journal.rows import ROWS_PER_BATCH
 
 STEPS: dict[int, Step] = {}
 TABLES = "inbox"
@@ -75,6 +77,14 @@ _WAITING = """
     SELECT id, key, record FROM vfb_inbox
     WHERE journal = %s AND taken IS NULL ORDER BY id LIMIT %s
 """
+_ALL = """
+    SELECT id, key, record FROM vfb_inbox WHERE journal = %s AND id > %s ORDER BY id LIMIT %s
+"""
+_ERASE = """
+    DELETE FROM vfb_inbox USING unnest(%s::bytea[]) AS erased (place)
+    WHERE journal = %s AND key >= erased.place
+        AND key <= erased.place || decode(repeat('ff', 16), 'hex')
+"""
 # The oldest stand first, so nothing behind them need be looked at.
 _PRUNE = """
     DELETE FROM vfb_inbox WHERE taken < now() - %s * interval '1 second' AND id IN (
@@ -94,15 +104,17 @@ class PostgresInbox:
         key: JournalKey | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        address = PostgresAddress.of(url)
-        log = f"{name!r} at {address.place}"
         with ExitStack() as stack:
-            link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            link = PostgresLink.open(url, name=name, timeout_s=timeout_s, reconnects=True)
             stack.callback(link.close)
             self._journal, identity, check = find_log(link, name)
-            refuse_other_key(key, identity=identity, check=check, log=log)
+            refuse_other_key(key, identity=identity, check=check, log=link.log)
             with link.used("opened") as connection:
-                _make_tables(connection, log)
+                make_tables(
+                    connection, _TABLES, table="vfb_inbox", lock=_MAKING, version=(TABLES, STEPS)
+                )
+                found = version_of(connection, TABLES)
+                refuse_other_version(found, STEPS, journal=f"{link.log} (its inbox)")
             self._closing = stack.pop_all()
         self._link = link
         self._codec = InboxCodec(identity + name.encode(), key)
@@ -167,10 +179,35 @@ class PostgresInbox:
         with self._link.used("pruned") as connection:
             return connection.execute(_PRUNE, (older_s, self._journal, most)).rowcount
 
+    def decisions_of(self, user: str) -> list[DecisionId]:
+        """Ids of all decisions for a user, some thousand rows at a time."""
+        events = (one.event for one in self._all())
+        return [one.decision_id for one in events if isinstance(one, Decided) and one.user == user]
+
+    def erase(self, ids: Sequence[DecisionId]) -> None:
+        """Delete rows in one transaction."""
+        places = list({self._codec.place_of(decision_id) for decision_id in ids})
+        unreadable = [one.id for one in self._all() if one.event is None]
+        with self._link.used("erased from") as connection, connection.transaction():
+            connection.execute(_ERASE, (places, self._journal))
+            connection.execute("DELETE FROM vfb_inbox WHERE id = ANY(%s)", (unreadable,))
+
     def close(self) -> None:
         """Hang up."""
         with self._guard:
             self._closing.close()
+
+    def _all(self) -> Iterator[Waiting]:
+        after = 0
+        while True:
+            rows = cast(
+                "list[tuple[int, bytes, bytes]]",
+                self._link.rows(_ALL, self._journal, after, ROWS_PER_BATCH),
+            )
+            if not rows:
+                return
+            yield from (self._open(*row) for row in rows)
+            after = rows[-1][0]
 
     def _standing(self, keys: list[bytes]) -> dict[bytes, Arrival]:
         if not keys:
@@ -199,21 +236,3 @@ class PostgresInbox:
                 self._finder = self._link.twin()
                 self._closing.callback(self._finder.close)
             return self._finder
-
-
-def _make_tables(connection: TimedConnection, log: str) -> None:
-    if not _has_tables(connection):
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            if not _has_tables(connection):  # while we waited, another made them
-                for statement in _TABLES:
-                    connection.execute(statement)
-                sql = "INSERT INTO vfb_version VALUES (%s, %s)"
-                connection.execute(sql, (TABLES, newest(STEPS)))
-    refuse_other_version(version_of(connection, TABLES), STEPS, journal=f"{log} (its inbox)")
-
-
-def _has_tables(connection: TimedConnection) -> bool:
-    # Not to_regclass, which may answer from a cache that is older than the lock we waited for.
-    sql = "SELECT FROM pg_catalog.pg_class WHERE relname = 'vfb_inbox' AND pg_table_is_visible(oid)"
-    return connection.execute(sql).rowcount > 0

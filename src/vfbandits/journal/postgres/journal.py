@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
-from vfbandits.campaign.events import Event, Found, LossAccepted, SetAside
+from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
@@ -23,11 +23,11 @@ from vfbandits.journal.base import (
     damaged_end,
     refuse_bare_compaction,
     refuse_future,
+    refuse_uncovered,
     refuse_unknown,
 )
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import refuse_other_version
-from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink
 from vfbandits.journal.postgres.reader import TIMEOUT_S
 from vfbandits.journal.postgres.rows import (
@@ -39,6 +39,7 @@ from vfbandits.journal.postgres.rows import (
 )
 from vfbandits.journal.postgres.tables import FEW, Batch, Writer, make_log
 from vfbandits.journal.record import encode
+from vfbandits.journal.rows import RowsReader
 from vfbandits.journal.witness import Head, Loss, Witness, check_of, loss_after, lost
 
 WAIT_S = 2.0
@@ -60,7 +61,7 @@ class _UnwritableError(JournalError):
     """An event cannot be encoded: no fault of the log's."""
 
 
-class PostgresJournal:
+class PostgresJournal(RowsReader[PostgresRows]):
     """A journal in a database.
 
     Parameters
@@ -94,14 +95,12 @@ class PostgresJournal:
         witness: Path | None = None,
         accept_loss: str | None = None,
     ) -> None:
-        address = PostgresAddress.of(url)
-        log = f"{name!r} at {address.place}"
         self._guard = threading.Lock()
         self._has_failed = self._is_closed = False
         self._check = b""
         self._n_dropped = self._n_lost_snapshots = 0
         with ExitStack() as stack:
-            self._link = PostgresLink(address, log=log, timeout_s=timeout_s)
+            self._link = PostgresLink.open(url, name=name, timeout_s=timeout_s)
             stack.callback(self._link.close)
             make_log(self._link, name, key)
             # Their own connections, so that events need not wait for a large snapshot.
@@ -112,7 +111,7 @@ class PostgresJournal:
             self._writer = _lead(self._link, self._rows.id, wait_s)
             with self._link.used("opened") as connection:
                 # Again, now that nobody can migrate the tables: it may have happened meanwhile.
-                refuse_other_version(version_of(connection, TABLES), STEPS, journal=log)
+                refuse_other_version(version_of(connection, TABLES), STEPS, journal=self._link.log)
             self._witness = None if witness is None else Witness(witness)
             if self._witness is not None:
                 stack.callback(self._witness.close)
@@ -132,11 +131,6 @@ class PostgresJournal:
         return self._last
 
     @property
-    def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
-        return self._rows.compacted_to()
-
-    @property
     def damage(self) -> Damage:
         """What was found damaged since the journal was opened."""
         return Damage(self._n_dropped, self._n_lost_snapshots + self._rows.n_damaged)
@@ -146,24 +140,12 @@ class PostgresJournal:
         with self._guard:
             if self._has_failed:
                 raise JournalError(
-                    f"a write to the log {self._link.log} has failed before; "
+                    f"a write to the journal {self._link.log} has failed before; "
                     "close it and open it again"
                 )
             if events:
                 self._write(events)
             return self._last
-
-    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return self._rows.read(after)
-
-    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return self._rows.remains(after)
-
-    def find(self, decision_id: DecisionId) -> Found:
-        """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""
@@ -192,16 +174,28 @@ class PostgresJournal:
 
     def set_aside(self, records: Mapping[int, SetAside]) -> None:
         """Move rows to ``vfb_damaged`` and put others in their place, in one transaction."""
-        refuse_unknown(records, self._last)
-        seal = self._rows.codec.seal
-        rows = [
-            (position, seal([encode(event)], after=position - 1)[0])
-            for position, event in sorted(records.items())
-        ]
+        rows = self._in_place(records)
         with self._guard:
             with self._link.used("repaired", patience=SNAPSHOT_PATIENCE) as connection:
                 self._writer.set_aside(connection, rows)
             self._note_end()
+
+    def erase(self, records: Mapping[int, Erased]) -> None:
+        """Write over rows in one transaction; old versions of them are the server's to clear."""
+        rows = self._in_place(records)
+        with self._guard:
+            with self._link.used("erased from", patience=SNAPSHOT_PATIENCE) as connection:
+                self._writer.erase(connection, rows)
+            self._note_end()
+
+    def _in_place(self, records: Mapping[int, Event]) -> list[tuple[int, bytes]]:
+        """Rows to put in the place of records that are there."""
+        refuse_unknown(records, self._last)
+        seal = self._rows.codec.seal
+        return [
+            (position, seal([encode(event)], after=position - 1)[0])
+            for position, event in sorted(records.items())
+        ]
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events in one transaction; the server reuses their room."""
@@ -211,6 +205,12 @@ class PostgresJournal:
             self._link.used("compacted", patience=SNAPSHOT_PATIENCE) as connection,
         ):
             return self._writer.compact(connection, position, keep=keep, last=self._last)
+
+    def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
+        """Delete rows in one transaction."""
+        refuse_uncovered(positions, covered_by, self.snapshot_positions(), self.compacted_to)
+        with self._guard, self._link.used("compacted") as connection:
+            self._writer.retire(connection, positions, covered_by=covered_by)
 
     def close(self) -> None:
         """Let the next writer in."""
@@ -255,27 +255,28 @@ class PostgresJournal:
             last = max(torn[-1] - 1, compacted)
         if last > acknowledged:
             raise JournalError(
-                f"the log {self._link.log} must end at {acknowledged}, got {last}: who else wrote?"
+                f"the journal {self._link.log} must end at {acknowledged}, got {last}: "
+                "another process wrote to it"
             )
         seen = self._seen()
         expected = max(acknowledged, seen.position)
         if last == 0 and expected:
             by_file = "" if self._witness is None else f", and remove {self._witness.path}"
             raise JournalError(
-                f"the log {self._link.log} held {expected} events, got an empty one; "
-                f"put it back, or start a new log under another name{by_file}"
+                f"the journal {self._link.log} held {expected} records, got an empty one; "
+                f"restore it, or start a new journal under another name{by_file}"
             )
         loss = self._loss(Head(acknowledged), last, compacted)
         if loss is None and not self._is_accepted(seen, last, compacted):
             loss = self._loss(seen, last, compacted)
         if loss is not None and not may_lose:
-            advice = "Put the database back as it was last, or lead where it is"
+            advice = "Restore the newest state of the database, or lead on the machine that has it"
             raise lost(loss, log=self._link.log, advice=advice)
         with self._link.used("opened") as connection:
             self._n_lost_snapshots = self._writer.cut(connection, last=last)
         if loss is not None:
             self._n_dropped = max(1, expected - last)
-            _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, last)
+            _log.warning("%d records lost at the end, journal ends at %d", self._n_dropped, last)
         return last, loss
 
     def _seen(self) -> Head:
@@ -308,7 +309,7 @@ def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:
     while link.rows(_LOCK, journal) != [(True,)]:
         if time.monotonic() >= end:
             raise JournalError(
-                f"a log has one writer, got a second: {link.log} is locked by another process"
+                f"a journal has one writer, got a second: {link.log} is locked by another process"
             )
         time.sleep(_TRY_S)
     ((*_, fsync),) = link.rows(_SETTINGS)

@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink
 
 TIMEOUT_S = 5.0
@@ -20,10 +19,8 @@ class LeaderWatch:
     """Looks at the lock of the log ``name``, if there is such a log yet; holds nothing."""
 
     def __init__(self, url: str, *, name: str = "default", timeout_s: float = TIMEOUT_S) -> None:
-        address = PostgresAddress.of(url)
-        log = f"{name!r} at {address.place}"
         self._name = name
-        self._link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+        self._link = PostgresLink.open(url, name=name, timeout_s=timeout_s, reconnects=True)
 
     def is_led(self) -> bool:
         """Whether somebody has the lock."""

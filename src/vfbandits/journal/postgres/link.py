@@ -59,6 +59,15 @@ class PostgresLink:
         with self._translated("opened"):
             self._connection = self._connect()
 
+    @classmethod
+    def open(
+        cls, url: str, *, name: str, timeout_s: float, reconnects: bool = False
+    ) -> "PostgresLink":
+        """A connection for the log ``name`` in the database at ``url``."""
+        address = PostgresAddress.of(url)
+        log = f"{name!r} at {address.place}"
+        return cls(address, log=log, timeout_s=timeout_s, reconnects=reconnects)
+
     def rows(self, sql: LiteralString, *values: Parameter) -> list[Values]:
         """What a query gives."""
         with self.used("read") as connection:
@@ -69,7 +78,7 @@ class PostgresLink:
         """The connection, for this thread, for ``patience`` times the timeout at most."""
         with self._guard, self._translated(done):
             if self._is_closed:
-                raise JournalError(f"the log {self.log} is closed")
+                raise JournalError(f"the journal {self.log} is closed")
             if self._connection.closed and self._reconnects:
                 self._connection = self._connect()
             self._connection.deadline = time.monotonic() + self._timeout_s * patience
@@ -107,4 +116,4 @@ class PostgresLink:
             yield
         except (psycopg.Error, OSError) as error:
             reason = self._address.describe(error)
-            raise JournalError(f"the log {self.log} cannot be {done}: {reason}") from error
+            raise JournalError(f"the journal {self.log} cannot be {done}: {reason}") from error

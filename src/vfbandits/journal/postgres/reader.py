@@ -1,21 +1,21 @@
 """A PostgreSQL log for reading: many processes at once, whether its writer is at work or not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 
-from vfbandits.campaign.events import Event, Found
+from vfbandits.campaign.events import Found
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.journal.base import Damage
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink
 from vfbandits.journal.postgres.rows import PostgresRows
+from vfbandits.journal.rows import RowsReader
 
 TIMEOUT_S = 30.0
 
 
-class PostgresReader:
+class PostgresReader(RowsReader[PostgresRows]):
     """Reads a log without its lock.  After an error it may be used again: it connects anew.
 
     ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
@@ -29,10 +29,8 @@ class PostgresReader:
         key: JournalKey | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        address = PostgresAddress.of(url)
-        log = f"{name!r} at {address.place}"
         with ExitStack() as stack:
-            link = PostgresLink(address, log=log, timeout_s=timeout_s, reconnects=True)
+            link = PostgresLink.open(url, name=name, timeout_s=timeout_s, reconnects=True)
             stack.callback(link.close)
             finder = link.twin()
             stack.callback(finder.close)
@@ -44,29 +42,12 @@ class PostgresReader:
     @property
     def last_position(self) -> int:
         """Position of the last event by now."""
-        return self._rows.ends()[2]
-
-    @property
-    def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
-        return self._rows.compacted_to()
+        return self._rows.last()
 
     @property
     def damage(self) -> Damage:
         """What was found damaged since the log was opened."""
         return Damage(self._n_missing, self._rows.n_damaged)
-
-    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return self._rows.read(after)
-
-    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return self._rows.remains(after)
-
-    def find(self, decision_id: DecisionId) -> Found:
-        """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""

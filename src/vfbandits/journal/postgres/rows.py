@@ -14,10 +14,10 @@
 They are made in the first schema of the search path, which the URL may set.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
-from vfbandits.campaign.events import Event, Found, LossAccepted
+from vfbandits.campaign.events import Found, LossAccepted
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
@@ -27,15 +27,7 @@ from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import Step, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.record import LOSS_ACCEPTED
-from vfbandits.journal.rows import (
-    ROWS_PER_BATCH,
-    NamedRow,
-    Row,
-    backwards,
-    found,
-    sparse,
-    unbroken,
-)
+from vfbandits.journal.rows import ROWS_PER_BATCH, EventRows, NamedRow, Row
 
 STEPS: dict[int, Step] = {}
 TABLES = "journal"
@@ -67,7 +59,7 @@ _ENDS = """
 """
 
 
-class PostgresRows:
+class PostgresRows(EventRows):
     """Reads one log of a database; the links are this object's own from now on.
 
     ``finder`` is for ``find_many`` only, which so need not wait for a large snapshot.
@@ -87,29 +79,16 @@ class PostgresRows:
         """Where the log was acknowledged to end, was compacted to, and does end."""
         rows = cast("list[tuple[int, int, int]]", self.link.rows(_ENDS, self.id, self.id))
         if not rows:
-            raise JournalError(f"the log {self.link.log} is gone")
+            raise JournalError(f"the journal {self.link.log} is gone")
         return rows[0]
+
+    def last(self) -> int:
+        """Position of the last event."""
+        return self.ends()[2]
 
     def compacted_to(self) -> int:
         """Position up to which only some events are kept."""
         return self.ends()[1]
-
-    def read(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return unbroken(self._page, self.codec, after=after, compacted_to=self.compacted_to)
-
-    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return sparse(self._page, self.codec, after=after, upto=self.compacted_to())
-
-    def backwards(self) -> Iterator[Row]:
-        """Rows from the last one down, as they are, to where the log was compacted."""
-
-        def page(before: int) -> Sequence[Row]:
-            found = self.link.rows(_BACKWARDS, self.id, before, self.id, ROWS_PER_BATCH)
-            return cast("list[Row]", found)
-
-        return backwards(page, last=self.ends()[2])
 
     def record_at(self, position: int) -> object:
         """The record at a position as it is, None if there is none."""
@@ -134,7 +113,7 @@ class PostgresRows:
             # Not prepared: a plan that was made for a short log would be kept for a long one.
             cursor = connection.execute(FIND, (names, self.id), binary=True, prepare=False)
             rows = cast("list[Row]", cursor.fetchall())
-        return found(rows, self.codec, ids)
+        return self.found(rows, ids)
 
     def snapshot_positions(self) -> list[int]:
         """Where there are snapshots, newest first."""
@@ -160,8 +139,14 @@ class PostgresRows:
                 self.n_damaged += passed_over
                 return found
 
-    def _page(self, after: int) -> Sequence[NamedRow]:
-        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, after, ROWS_PER_BATCH))
+    def page_after(self, position: int) -> list[NamedRow]:
+        """Rows behind a position, in order."""
+        return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, position, ROWS_PER_BATCH))
+
+    def page_before(self, position: int) -> list[Row]:
+        """Rows before a position, newest first."""
+        found = self.link.rows(_BACKWARDS, self.id, position, self.id, ROWS_PER_BATCH)
+        return cast("list[Row]", found)
 
 
 def find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
@@ -173,7 +158,9 @@ def find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
     sql = "SELECT id, identity, key_check FROM vfb_journal WHERE name = %s"
     found = link.rows(sql, name) if has_tables else []
     if not found:
-        raise JournalError(f"wanted the log {link.log}, got a database that has none of this name")
+        raise JournalError(
+            f"wanted the journal {link.log}, got a database that has none of this name"
+        )
     return cast("tuple[int, bytes, bytes | None]", found[0])
 
 

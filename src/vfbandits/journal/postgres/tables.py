@@ -1,4 +1,4 @@
-"""What a writer does to the tables of its log, one transaction each; ``postgres_rows.py`` reads.
+"""What a writer does to the tables of its log, one transaction each; ``rows.py`` reads.
 
 A writer has the advisory lock of its log for as long as its connection lives.  Should two ever
 think so, the later one's term is higher, and every write of the earlier one is refused here.
@@ -14,7 +14,7 @@ from vfbandits.errors import JournalError
 from vfbandits.journal.base import superfluous
 from vfbandits.journal.codec import IDENTITY_BYTES
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.migration import newest, refuse_other_version
+from vfbandits.journal.migration import Steps, newest, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.postgres.rows import STEPS, TABLES, version_of
 
@@ -175,6 +175,23 @@ class Writer:
                 (*at, [record for _, record in rows]),
             )
 
+    def erase(self, connection: TimedConnection, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Put others in the place of records, and drop those that were kept as damaged."""
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            self._refuse_if_deposed(connection)
+            connection.execute(
+                "UPDATE vfb_event SET record = erased.record "
+                "FROM unnest(%s::bigint[], %s::bytea[]) AS erased (at, record) "
+                "WHERE journal = %s AND position = erased.at",
+                ([position for position, _ in rows], [record for _, record in rows], self.id),
+            )
+            for statement in (
+                "DELETE FROM vfb_damaged WHERE journal = %s",
+                "DELETE FROM vfb_lost_snapshot WHERE journal = %s",
+            ):
+                connection.execute(statement, (self.id,))
+
     def compact(
         self, connection: TimedConnection, position: int, *, keep: Collection[int], last: int
     ) -> int:
@@ -196,6 +213,21 @@ class Writer:
             self._delete_snapshots(connection, old)
         return dropped
 
+    def retire(
+        self, connection: TimedConnection, positions: Sequence[int], *, covered_by: int
+    ) -> None:
+        """Drop events, and snapshots before the one that stands for them."""
+        with connection.transaction():
+            self._refuse_if_deposed(connection)
+            sql = "UPDATE vfb_journal SET compacted_to = %s WHERE id = %s"
+            connection.execute(sql, (covered_by, self.id))
+            connection.execute(
+                "DELETE FROM vfb_event WHERE journal = %s AND position = ANY(%s)",
+                (self.id, list(positions)),
+            )
+            old = [older for older in self._snapshots(connection) if older < covered_by]
+            self._delete_snapshots(connection, old)
+
     def _snapshots(self, connection: TimedConnection) -> list[int]:
         sql = "SELECT DISTINCT position FROM vfb_snapshot WHERE journal = %s"
         return [cast("int", row[0]) for row in connection.execute(sql, (self.id,)).fetchall()]
@@ -211,8 +243,8 @@ class Writer:
 
     def _deposed(self) -> JournalError:
         return JournalError(
-            f"the log {self.log} has one writer, and this one is it no more: another took over, "
-            "or changed the log; nothing was written, open it again"
+            f"the journal {self.log} has one writer, and this process is not it any more: another "
+            "one took over, or changed the journal; nothing was written, open it again"
         )
 
 
@@ -220,8 +252,9 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
     """Make the tables, and the log, unless they are there."""
     identity = os.urandom(IDENTITY_BYTES)
     with link.used("opened") as connection:
-        if not _has_tables(connection):
-            _make_tables(connection)
+        make_tables(
+            connection, _TABLES, table="vfb_lost_snapshot", lock=MAKING, version=(TABLES, STEPS)
+        )
         refuse_other_version(version_of(connection, TABLES), STEPS, journal=link.log)
         connection.execute(
             "INSERT INTO vfb_journal (name, identity, key_check) VALUES (%s, %s, %s) "
@@ -230,23 +263,35 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
         )
 
 
-def _make_tables(connection: TimedConnection) -> None:
+def make_tables(
+    connection: TimedConnection,
+    statements: Iterable[LiteralString],
+    *,
+    table: str,
+    lock: int,
+    version: tuple[str, Steps],
+) -> None:
+    """Run ``statements`` unless ``table``, which is one of those they make, is there.
+
+    One process does so, under the advisory ``lock``; the name and the newest version of the tables
+    are noted in the same transaction.
+    """
+    if _has_table(connection, table):
+        return
+    name, steps = version
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
-        if not _has_tables(connection):  # while we waited, another made them
-            for statement in _TABLES:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+        if not _has_table(connection, table):  # while we waited, another made them
+            for statement in statements:
                 connection.execute(statement)
             sql = "INSERT INTO vfb_version VALUES (%s, %s)"
-            connection.execute(sql, (TABLES, newest(STEPS)))
+            connection.execute(sql, (name, newest(steps)))
 
 
-def _has_tables(connection: TimedConnection) -> bool:
+def _has_table(connection: TimedConnection, table: str) -> bool:
     # Not to_regclass, which may answer from a cache that is older than the lock we waited for.
-    sql = (
-        "SELECT FROM pg_catalog.pg_class "
-        "WHERE relname = 'vfb_lost_snapshot' AND pg_table_is_visible(oid)"
-    )
-    return connection.execute(sql).rowcount > 0
+    sql = "SELECT FROM pg_catalog.pg_class WHERE relname = %s AND pg_table_is_visible(oid)"
+    return connection.execute(sql, (table,)).rowcount > 0
 
 
 def _event_rows(journal: int, batch: Batch, after: int) -> bytes:

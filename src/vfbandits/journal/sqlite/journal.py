@@ -2,7 +2,7 @@
 
 ::
 
-    <log>                       the tables of ``sqlite_rows.py``
+    <log>                       the tables of ``rows.py``
     <log>-wal, <log>-shm        SQLite's own, part of the log while it is open
     <log>.lock                  held by the one writer; the witness of what was acknowledged
     <log>.snapshot-<position>   the newest two, and the first
@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from vfbandits.campaign.events import Event, Found, LossAccepted, SetAside
+from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import Snapshot
@@ -32,12 +32,14 @@ from vfbandits.journal.base import (
     damaged_end,
     refuse_bare_compaction,
     refuse_future,
+    refuse_uncovered,
     refuse_unknown,
 )
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.record import encode
+from vfbandits.journal.rows import RowsReader
 from vfbandits.journal.snapshot_files import SnapshotFiles
-from vfbandits.journal.sqlite.names import NAMES_PER_BATCH, waiting_in
+from vfbandits.journal.sqlite.names import NAMES_PER_BATCH, as_json, waiting_in
 from vfbandits.journal.sqlite.rows import (
     BUSY_TIMEOUT_S,
     SqliteRows,
@@ -54,13 +56,13 @@ _FILES = "the file, its -wal and its .lock, from the disk or a backup,"
 _log = logging.getLogger(__name__)
 
 
-class SqliteJournal:
+class SqliteJournal(RowsReader[SqliteRows]):
     """A journal in one file.
 
     ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
     long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
     fsyncs each time.  ``names_at_once`` is how many names of events wait in memory
-    (``sqlite_names.py``).  A log that has lost acknowledged records is refused and left as it is,
+    (``names.py``).  A log that has lost acknowledged records is refused and left as it is,
     unless ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
 
     >>> import tempfile
@@ -90,7 +92,7 @@ class SqliteJournal:
             # Looked at by a reader: a writer that closes folds the write-ahead log into the file.
             loss = _find_loss(self._path, key, self._head())
             if loss is not None and accept_loss is None:
-                raise lost(loss, log=str(self._path), advice=f"Put {_FILES} back together")
+                raise lost(loss, log=str(self._path), advice=f"Restore {_FILES} together")
             self._n_dropped = 0 if loss is None else max(1, loss.expected - loss.found)
             self._db = _connect(self._path)
             stack.callback(self._db.close)
@@ -115,11 +117,6 @@ class SqliteJournal:
         return self._last
 
     @property
-    def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
-        return self._rows.compacted_to()
-
-    @property
     def damage(self) -> Damage:
         """What was found damaged since the journal was opened."""
         return Damage(self._n_dropped, self._snapshots.n_damaged)
@@ -130,7 +127,8 @@ class SqliteJournal:
         with self._rows.guard:
             if self._has_failed:
                 raise JournalError(
-                    f"a write to the log {self._path} has failed before; close it and open it again"
+                    f"a write to the journal {self._path} has failed before; "
+                    "close it and open it again"
                 )
             if not records:
                 return self._last
@@ -142,18 +140,6 @@ class SqliteJournal:
                 self._witness.note(Head(self._last, check_of(sealed[-1])))
                 self._has_failed = False
             return self._last
-
-    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return self._rows.read(after)
-
-    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return self._rows.remains(after)
-
-    def find(self, decision_id: DecisionId) -> Found:
-        """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""
@@ -202,6 +188,26 @@ class SqliteJournal:
             self._db.execute("DROP TABLE gone")
         self._note_end()
 
+    def erase(self, records: Mapping[int, Erased]) -> None:
+        """Write over rows in one transaction, then write the whole file again without the rest.
+
+        A page keeps what was once on it, in free room and in the write-ahead log; only a new file
+        and an empty write-ahead log do not.
+        """
+        refuse_unknown(records, self._last)
+        rows = [
+            (self._rows.codec.seal([encode(event)], after=position - 1)[0], position)
+            for position, event in sorted(records.items())
+        ]
+        with self._rows.guard, self._rows.translated("erased from"):
+            with self._transaction():
+                self._db.executemany("UPDATE event SET record = ? WHERE position = ?", rows)
+                self._db.execute("DELETE FROM damaged")
+            self._snapshots.drop_set_aside()
+            self._write_anew()
+            self._empty_write_ahead_log()
+        self._note_end()
+
     def compact(self, position: int, *, keep: Collection[int]) -> int:
         """Drop events in one transaction, then give their room back to the disk."""
         refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
@@ -220,6 +226,30 @@ class SqliteJournal:
             self._snapshots.drop_before(position)
             self._give_back_room()
         return int(dropped)
+
+    def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
+        """Delete rows in one transaction; ``secure_delete`` puts zeros where they were."""
+        refuse_uncovered(positions, covered_by, self.snapshot_positions(), self.compacted_to)
+        old = (as_json(positions),)
+        with self._rows.guard, self._rows.translated("compacted"):
+            with self._transaction():
+                self._db.execute("UPDATE log SET compacted_to = ?", (covered_by,))
+                self._db.execute(
+                    "DELETE FROM named WHERE (name, position) IN (SELECT name, position FROM event "
+                    "WHERE position IN (SELECT value FROM json_each(?)))",
+                    old,
+                )
+                self._db.execute(
+                    "DELETE FROM event WHERE position IN (SELECT value FROM json_each(?))", old
+                )
+            self._snapshots.drop_before(covered_by)
+            # What they were on stays in the write-ahead log until that is emptied; a process that
+            # reads just now puts it off until the next time, and nobody waits for it.
+            self._db.execute("PRAGMA busy_timeout = 0")
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._db.execute(f"PRAGMA busy_timeout = {round(1_000 * BUSY_TIMEOUT_S)}")
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let the next writer in."""
@@ -263,10 +293,26 @@ class SqliteJournal:
 
     def _give_back_room(self) -> None:
         try:
-            self._db.execute("VACUUM")
+            self._write_anew()
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:  # it needs as much room again; new events will use the old
             _log.warning("%s is compacted, but its file did not shrink: %s", self._path, error)
+
+    def _write_anew(self) -> None:
+        """Copy all that is in the tables to pages of their own; the copy is a file, not memory."""
+        self._db.execute("PRAGMA temp_store = FILE")
+        try:
+            self._db.execute("VACUUM")
+        finally:
+            self._db.execute("PRAGMA temp_store = MEMORY")
+
+    def _empty_write_ahead_log(self) -> None:
+        ((is_busy, *_),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if is_busy:
+            raise JournalError(
+                f"{self._path}-wal must be emptied of what was erased, got a process that reads "
+                "the journal: end it, and run the same command again"
+            )
 
     def _recover(self) -> int:
         """Set a damaged end aside; returns the last good position."""
@@ -295,7 +341,7 @@ class SqliteJournal:
 
     def _accept(self, loss: Loss, who: str) -> None:
         """Record that the log goes on without what is lost; until then the witness stays."""
-        _log.warning("%d records lost at the end, log ends at %d", self._n_dropped, loss.found)
+        _log.warning("%d records lost at the end, journal ends at %d", self._n_dropped, loss.found)
         accepted = LossAccepted(loss.expected, loss.found, loss.why, who, time.time())
         self.append([accepted])
 
@@ -323,8 +369,8 @@ def _find_loss(path: Path, key: JournalKey | None, head: Head) -> Loss | None:
             last = max(torn[-1] - 1, rows.compacted_to())
         if last == 0 and (head.position or torn):
             raise JournalError(
-                f"the log {path} held {max([head.position, *torn])} events, got an empty one; "
-                "put it back, or remove its .lock and .snapshot files to start a new log"
+                f"the journal {path} held {max([head.position, *torn])} records, got an empty one; "
+                "restore it, or remove its .lock and .snapshot files to start a new journal"
             )
         if rows is None:
             return None
@@ -358,6 +404,7 @@ def _prepare(
     if mode != "wal":
         raise JournalError(f"{path} needs a disk that SQLite can share memory on, got mode {mode}")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}")
     if is_new:

@@ -1,22 +1,23 @@
 """An SQLite log for reading, whether its writer is at work or not; nothing is changed or locked."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from vfbandits.campaign.events import Event, Found
+from vfbandits.campaign.events import Found
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import Damage
 from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.rows import RowsReader
 from vfbandits.journal.snapshot_files import SnapshotFiles
 from vfbandits.journal.sqlite.rows import SqliteRows, connect_reader, is_empty, translated
 from vfbandits.journal.witness import Head, lock_path, noted_in
 
 
-class SqliteReader:
+class SqliteReader(RowsReader[SqliteRows]):
     """Reads a log as far as it was committed; what is added later shows, too.
 
     ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
@@ -35,7 +36,7 @@ class SqliteReader:
             db = connect_reader(self._path, is_idle=is_idle)
             stack.callback(db.close)
             if is_empty(db, self._path):
-                raise JournalError(f"{self._path} must be a log of events, got an empty file")
+                raise JournalError(f"{self._path} must be a journal, got an empty file")
             self._rows = SqliteRows(db, self._path, key)
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             # Both before the end is looked up: a writer may be at work.
@@ -50,26 +51,9 @@ class SqliteReader:
         return self._rows.last()
 
     @property
-    def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
-        return self._rows.compacted_to()
-
-    @property
     def damage(self) -> Damage:
         """What was found damaged since the log was opened."""
         return Damage(self._n_missing, self._snapshots.n_damaged)
-
-    def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return self._rows.read(after)
-
-    def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return self._rows.remains(after)
-
-    def find(self, decision_id: DecisionId) -> Found:
-        """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
 
     def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
         """All events of several decisions."""

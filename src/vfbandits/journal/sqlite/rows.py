@@ -3,7 +3,7 @@
 ::
 
     event(position, name, record)   one row for each event, and by which number it is found
-    named(name, position)           the same numbers in order (``sqlite_names.py``)
+    named(name, position)           the same numbers in order (``names.py``)
     damaged(position, record)       what was dropped from the end
     log                             one row: identity, check of the key, how far it was compacted,
                                     and how far ``named`` is complete
@@ -17,21 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from vfbandits.campaign.events import Event, Found
+from vfbandits.campaign.events import Found
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import IDENTITY_BYTES, Codec, refuse_other_key
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import Step, newest, refuse_other_version
-from vfbandits.journal.rows import (
-    ROWS_PER_BATCH,
-    NamedRow,
-    Row,
-    backwards,
-    found,
-    sparse,
-    unbroken,
-)
+from vfbandits.journal.rows import ROWS_PER_BATCH, EventRows, NamedRow, Row
 from vfbandits.journal.sqlite.names import FIND, FIND_UNAIDED, WaitingNames, as_json
 
 APPLICATION = 0x76666231  # "vfb1", as `file` shows it
@@ -70,7 +62,7 @@ _BACKWARDS = """
 _LAST = "SELECT max(compacted_to, coalesce((SELECT max(position) FROM event), 0)) FROM log"
 
 
-class SqliteRows:
+class SqliteRows(EventRows):
     """Reads the tables; ``guard`` is held whenever the connection is used."""
 
     def __init__(self, db: sqlite3.Connection, path: Path, key: JournalKey | None) -> None:
@@ -80,7 +72,7 @@ class SqliteRows:
         found = db.execute("SELECT identity, key_check FROM log").fetchone()
         identity, check = found or (None, None)
         if not isinstance(identity, bytes) or len(identity) != IDENTITY_BYTES:
-            raise JournalError(f"the log {path} is damaged: it does not say who it is")
+            raise JournalError(f"the journal {path} is damaged: its identity is missing")
         refuse_other_key(key, identity=identity, check=check, log=str(path))
         self.codec = Codec(identity, key)
 
@@ -91,22 +83,6 @@ class SqliteRows:
     def compacted_to(self) -> int:
         """Position up to which only some events are kept."""
         return self._number("SELECT compacted_to FROM log")
-
-    def read(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
-        return unbroken(self._page, self.codec, after=after, compacted_to=self.compacted_to)
-
-    def remains(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events that compaction has kept."""
-        return sparse(self._page, self.codec, after=after, upto=self.compacted_to())
-
-    def backwards(self) -> Iterator[Row]:
-        """Rows from the last one down, as they are, to where the log was compacted."""
-
-        def page(before: int) -> list[Row]:
-            return cast("list[Row]", self._rows(_BACKWARDS, before, ROWS_PER_BATCH))
-
-        return backwards(page, last=self.last())
 
     def record_at(self, position: int) -> object:
         """The record at a position as it is, None if there is none."""
@@ -122,7 +98,7 @@ class SqliteRows:
             rows = self._rows(FIND_UNAIDED, as_json(names))
         else:
             rows = self._rows(FIND, as_json(names), as_json(waiting.positions(names)))
-        return found(cast("list[Row]", rows), self.codec, ids)
+        return self.found(cast("list[Row]", rows), ids)
 
     @contextmanager
     def translated(self, done: str) -> Iterator[None]:
@@ -130,8 +106,13 @@ class SqliteRows:
         with translated(self.path, done):
             yield
 
-    def _page(self, after: int) -> list[NamedRow]:
-        return cast("list[NamedRow]", self._rows(_FORWARDS, after, ROWS_PER_BATCH))
+    def page_after(self, position: int) -> list[NamedRow]:
+        """Rows behind a position, in order."""
+        return cast("list[NamedRow]", self._rows(_FORWARDS, position, ROWS_PER_BATCH))
+
+    def page_before(self, position: int) -> list[Row]:
+        """Rows before a position, newest first."""
+        return cast("list[Row]", self._rows(_BACKWARDS, position, ROWS_PER_BATCH))
 
     def _rows(self, sql: str, *values: int | str) -> list[tuple[object, ...]]:
         with self.guard, self.translated("read"):
@@ -148,7 +129,7 @@ def translated(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise JournalError(f"the log {path} cannot be {done}: {error}") from error
+        raise JournalError(f"the journal {path} cannot be {done}: {error}") from error
 
 
 def connect_reader(path: Path, *, is_idle: bool = False) -> sqlite3.Connection:
@@ -199,7 +180,10 @@ def refuse_other_database(path: Path, application: int, version: int) -> None:
 def refuse_unless_journal(path: Path, application: int) -> None:
     """Raise unless the file is marked as a journal, of whatever version."""
     if application != APPLICATION:
-        raise JournalError(f"{path} must be a journal, got another database")
+        raise JournalError(
+            f"{path} must be a journal, with the application_id {APPLICATION:#x}, "
+            f"got a database with {application:#x}"
+        )
 
 
 def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:

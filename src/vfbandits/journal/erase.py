@@ -1,0 +1,296 @@
+"""Forget a user: identity, answers and contexts leave the journal, its snapshots and its inbox.
+
+What was learnt stays, as sums over all contexts, unless it is to be unlearnt.  A record of one of
+the user's decisions becomes an ``Erased``, which keeps the event's id: so the event is not ranked a
+second time, and takes no reward.  In order:
+
+1. Pending decisions of the user are closed, and what is to be unlearnt is retracted.
+2. Two snapshots are taken, which stand for all that will be gone; older ones go, but the first.
+3. Between them an ``Administered`` says who asked for it, and why.
+4. The inbox, then the journal, drop what is the user's.
+
+Whenever the process is killed, the journal verifies, and the same call again finishes the work.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from vfbandits.campaign.events import (
+    ERASURE,
+    Administered,
+    ArmsDropped,
+    Decided,
+    Erased,
+    Event,
+    Forgotten,
+    Found,
+    Moved,
+    Retracted,
+    Rewarded,
+    SetAside,
+)
+from vfbandits.campaign.history import History
+from vfbandits.campaign.machine import Campaign
+from vfbandits.campaign.model import Model
+from vfbandits.campaign.settings import CampaignSettings
+from vfbandits.core.decision import DecisionId
+from vfbandits.errors import ConflictError, JournalError, SettingError
+from vfbandits.journal.base import Journal
+from vfbandits.journal.inbox.base import Inbox
+from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.recover import own_model
+from vfbandits.journal.verify import verify
+
+NAMES_PER_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRequest:
+    """Whom to forget, why, who asks for it, and when in seconds since 1970.
+
+    All but the user stays in the journal, so a reason that names the user is refused.
+    """
+
+    user: str = field(repr=False)
+    reason: str
+    by: str
+    at: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out."""
+        if not self.user:
+            raise SettingError("wanted the id of a user, got none")
+        if not self.reason.strip():
+            raise SettingError("wanted the reason for an erasure, got none")
+        if self.is_named_in(self.reason):
+            raise SettingError(
+                "the reason for an erasure stays in the journal: wanted one that does not name the "
+                "user, got one that does"
+            )
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a text has the user's id in it, as a word."""
+        return re.search(rf"(?<!\w){re.escape(self.user)}(?!\w)", text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What was erased: decisions of the user, and records of these.
+
+    Among the records are those with a context whose decision has left the journal before: nobody
+    can tell whose they are.  ``unlearnt`` rewards were taken out of the model.  ``naming`` is how
+    many event ids contain the user's id, and stay.
+    """
+
+    decisions: int
+    records: int
+    unlearnt: int
+    naming: int
+
+
+@dataclass(slots=True)
+class _Found:
+    """The user's decisions in a journal, each with its records, and what unlearning them needs.
+
+    ``orphans`` are records with a context whose decision is no longer there: they may be anybody's.
+    """
+
+    decisions: list[Found] = field(default_factory=list)
+    moves: list[tuple[int, Moved]] = field(default_factory=list)
+    dropped: list[tuple[int, ArmsDropped]] = field(default_factory=list)
+    orphans: list[tuple[int, DecisionId]] = field(default_factory=list)
+    n_set_aside: int = 0
+
+    def histories(self) -> Iterator[History]:
+        """Of each decision, with all that ``Campaign.retract`` asks for."""
+        for records in self.decisions:
+            past = History.found(records)
+            if past is None:
+                raise RuntimeError("a decision begins with its record")
+            past.moves = self.moves
+            rewarded = [at for at, event in records if isinstance(event, Rewarded)]
+            past.is_arm_dropped = any(
+                at > rewarded[0] and past.decided.model in event.arms
+                for at, event in self.dropped
+                if rewarded
+            )
+            yield past
+
+
+def erase_user(
+    journal: Journal,
+    request: ErasureRequest,
+    *,
+    unlearn: bool = False,
+    inbox: Inbox | None = None,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Erasure:
+    """Forget a user; ``unlearn`` subtracts the contexts that were rewarded, exactly.
+
+    Refused, with nothing changed, for a journal with problems and where unlearning cannot be exact.
+    ``on_step`` is told how far the journal was verified.
+
+    >>> import numpy as np, vfbandits as vfb
+    >>> from vfbandits.journal.memory import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> journal.save_snapshot(0, Model(vfb.Bandit(vfb.LinUCB(), dim=1)).snapshot())
+    >>> journal.append([Decided("a", 0, 0, np.ones(1), user="ann")])
+    1
+    >>> erase_user(journal, ErasureRequest("ann", "she asked", "ops", 0.0)).decisions
+    1
+    >>> [type(event).__name__ for _, event in journal.read()]
+    ['Erased', 'Forgotten', 'Administered']
+    """
+    found = verify(journal, on_step=on_step)
+    if found.problems:
+        raise JournalError(
+            f"a journal must be whole to erase from it, got {len(found.problems)} problems, of "
+            f"which the first is: {found.problems[0]}"
+        )
+    mine = _survey(journal, request.user)
+    model = own_model(journal)
+    arriving = [] if inbox is None else inbox.decisions_of(request.user)
+    if unlearn:
+        _refuse_inexact(journal, model, mine)
+    known = {_name(records) for records in mine.decisions}
+    new = [name for name in dict.fromkeys(arriving) if name not in known]
+    logged = journal.find_many(new)
+    new = [name for name in new if not logged[name]]  # others are tombstones already
+    retracted = list(_retractions(model, mine, request)) if unlearn else []
+    events: list[Event] = [Erased(name, None) for name in new]
+    events += [*_closings(model, mine), *retracted]
+    if mine.decisions or mine.orphans or events:
+        done = Erasure(
+            decisions=len(mine.decisions) + len(new),
+            records=sum(map(len, mine.decisions)) + len(mine.orphans) + len(new),
+            unlearnt=len(retracted),
+            naming=sum(request.is_named_in(str(name)) for name in (*known, *new)),
+        )
+        replaced = _write(journal, model, events, mine, _note(done, request))
+    else:
+        done, replaced = Erasure(0, 0, 0, 0), {}
+    if inbox is not None:
+        inbox.erase([*known, *arriving])
+    journal.erase(replaced)
+    return done
+
+
+def _survey(journal: Journal, user: str) -> _Found:
+    """All that the journal has of a user's decisions, in one pass."""
+    found = _Found()
+    by_name: dict[DecisionId, Found] = {}  # a name may be used again: the latest of it
+    for position, event in chain(journal.remains(), journal.read(journal.compacted_to)):
+        if isinstance(event, Moved):
+            found.moves.append((position, event))
+        elif isinstance(event, ArmsDropped):
+            found.dropped.append((position, event))
+        elif isinstance(event, SetAside):
+            found.n_set_aside += 1
+        elif isinstance(event, Decided):
+            by_name.pop(event.decision_id, None)
+            if event.user == user:
+                by_name[event.decision_id] = [(position, event)]
+                found.decisions.append(by_name[event.decision_id])
+        else:
+            name = decision_of(event)
+            if name is not None and name in by_name:
+                by_name[name].append((position, event))
+            elif name is not None and _has_context(event):
+                found.orphans.append((position, name))
+    found.orphans = [*_orphans(journal, found.orphans)]
+    return found
+
+
+def _has_context(event: Event) -> bool:
+    return isinstance(event, Retracted) or (
+        isinstance(event, Rewarded) and event.recalled is not None
+    )
+
+
+def _orphans(
+    journal: Journal, records: list[tuple[int, DecisionId]]
+) -> Iterator[tuple[int, DecisionId]]:
+    """Those of ``records`` whose decision the journal does not have."""
+    for start in range(0, len(records), NAMES_PER_BATCH):
+        some = records[start : start + NAMES_PER_BATCH]
+        found = journal.find_many([*dict.fromkeys(name for _, name in some)])
+        for position, name in some:
+            if not any(isinstance(one, Decided) for at, one in found[name] if at < position):
+                yield position, name
+
+
+def _refuse_inexact(journal: Journal, model: Model, mine: _Found) -> None:
+    """What was learnt from a context is subtracted only where all are there, with full weight."""
+    discount = model.bandit.settings.discount
+    if discount < 1.0:
+        raise SettingError(
+            f"a context is unlearnt exactly only without forgetting, got discount {discount}; "
+            "nothing was changed"
+        )
+    if journal.compacted_to or mine.n_set_aside:
+        where = f"one compacted up to {journal.compacted_to}"
+        if not journal.compacted_to:
+            where = f"one with {mine.n_set_aside} records set aside"
+        raise ConflictError(
+            "to unlearn a user exactly, the journal must have all of its contexts, got "
+            f"{where}: contexts may be gone; nothing was changed"
+        )
+
+
+def _closings(model: Model, mine: _Found) -> Iterator[Forgotten]:
+    """Events by which decisions that are waited for leave the model."""
+    for records in mine.decisions:
+        name, position = _name(records), records[0][0]
+        pending = model.pending.get(name)
+        if pending is not None and pending.position == position:
+            yield Forgotten(name)
+        elif model.cold.due(position) is not None:
+            yield Forgotten(name, position)
+
+
+def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterator[Retracted]:
+    """Events by which what was learnt from the user leaves the model."""
+    bandit = model.bandit
+    settings = CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)
+    campaign = Campaign(model, settings)
+    for past in mine.histories():
+        # What an arm's model had learnt went with it, should that have been let go.
+        if past.learnt is not None and not past.is_arm_dropped:
+            name = str(past.decided.decision_id)
+            event = campaign.retract(name, by=request.by, now=request.at, past=past).event
+            if isinstance(event, Retracted):
+                yield event
+
+
+def _note(done: Erasure, request: ErasureRequest) -> Administered:
+    what = f"{done.decisions} decisions of a user, {done.unlearnt} rewards unlearnt"
+    return Administered(ERASURE, f"{what}: {request.reason}", request.by, request.at)
+
+
+def _write(
+    journal: Journal, model: Model, events: list[Event], mine: _Found, note: Administered
+) -> dict[int, Erased]:
+    """Append, and take the snapshots that cover what goes; returns what is put in its place."""
+    first = journal.last_position + 1
+    for position, event in enumerate(events, start=first):
+        model.enter(position, event)  # before anything is written: one that does not fit is refused
+    covered_by = journal.append(events)
+    journal.save_snapshot(covered_by, model.snapshot())
+    position = journal.append([note])
+    model.enter(position, note)
+    journal.save_snapshot(position, model.snapshot())
+    gone = dict(mine.orphans)
+    for records in mine.decisions:
+        gone |= dict.fromkeys((at for at, _ in records), _name(records))
+    appended = enumerate(events, start=first)
+    gone |= {at: one.decision_id for at, one in appended if isinstance(one, Retracted)}
+    return {at: Erased(name, covered_by) for at, name in gone.items()}
+
+
+def _name(records: Found) -> DecisionId:
+    name = decision_of(records[0][1])
+    if name is None:
+        raise RuntimeError("a decision begins with its record")
+    return name

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 
 from vfbandits.campaign.observer import Reconfigured
 from vfbandits.dashboard.bucket import MAX_ARMS, Bucket, Moments, latency_step, quantile
-from vfbandits.dashboard.campaign import MAX_LAST, Campaign
+from vfbandits.dashboard.campaign import MAX_LAST, MAX_SETTLED, Campaign
 from vfbandits.dashboard.measure import interval, lift
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import DashboardView
@@ -45,6 +45,58 @@ def test_every_event_of_a_window_is_counted_once_in_whatever_order_they_come(age
     for minutes in (1, 5, 60, 300, 1440):
         view = sky.view("ads", minutes=minutes)
         assert view.totals.decisions == sum(at >= view.times[0] for at in ats)
+
+
+AGES = st.one_of(st.floats(0, 400), st.floats(0, 5_000), st.floats(0, 90_000))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rewards=st.lists(st.tuples(AGES, st.integers(-5, 5), st.booleans(), st.booleans())),
+    later=st.integers(0, 80_000),
+)
+def test_a_retracted_reward_is_as_if_it_had_never_come(rewards, later):
+    """Whole numbers: exact.  Also where the steps of its time were added up since."""
+
+    def told(*, retracts):
+        sky = watched()
+        for k, (age, value, is_policy, is_wrong) in enumerate(rewards):
+            group, at = "policy" if is_policy else "holdback", NOW - age
+            tell(sky, ranked(str(k), at=at, group=group, estimate=1.0))
+            if retracts or not is_wrong:
+                tell(sky, heard(str(k), at=at, group=group, value=float(value), status="learnt"))
+        for age in range(0, later, 50):  # buckets leave their ring
+            tell(sky, ranked(f"later {age}", at=NOW - later + age, group="policy"))
+        for k, (*_, is_wrong) in enumerate(rewards):
+            if is_wrong and retracts:
+                tell(sky, heard(str(k), at=NOW, group="", value=9.0, status="retracted"))
+        return sky
+
+    skies = told(retracts=True), told(retracts=False)
+    for minutes in (5, 60, 1440):
+        with_it, without = (sky.view("ads", minutes=minutes) for sky in skies)
+        assert with_it.rewards == without.rewards
+        assert with_it.drift == without.drift
+        counts = with_it.totals.statuses
+        assert counts.get("learnt", 0) == without.totals.statuses.get("learnt", 0)
+    assert counts.get("retracted", 0) == sum(is_wrong for *_, is_wrong in rewards)
+    shown = {one.event_id: one for one in with_it.last}
+    for k, (*_, is_wrong) in enumerate(rewards):
+        if is_wrong and str(k) in shown:
+            assert (shown[str(k)].status, shown[str(k)].reward) == ("retracted", None)
+
+
+def test_a_retraction_of_a_reward_that_was_not_seen_is_counted_only():
+    sky = watched(heard("long ago", at=NOW, group="", value=3.0, status="retracted"))
+    view = sky.view("ads", minutes=5)
+    assert (view.totals.statuses, view.rewards.policy.n) == ({"retracted": 1}, 0)
+
+
+def test_of_so_many_rewards_it_is_known_where_they_were_counted():
+    campaign = Campaign()
+    for k in range(MAX_SETTLED + 5):
+        campaign.heard(heard(str(k), at=NOW, status="learnt"))
+    assert len(campaign.settled) == MAX_SETTLED
 
 
 def test_a_window_is_cut_into_steps_that_end_now():

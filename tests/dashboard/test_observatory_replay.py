@@ -13,6 +13,7 @@ from vfbandits.campaign.events import (
     Decided,
     Forgotten,
     Reported,
+    Retracted,
     Rewarded,
 )
 from vfbandits.campaign.observer import Heard, Ranked
@@ -141,3 +142,20 @@ def test_a_decision_whose_answer_was_not_kept_is_shown_without_a_score(kept):
     (one,) = sky_of([plain(7, note=kept)]).last
     assert (one.event_id, one.arm, one.user) == ("7", "tea", "ann")
     assert (one.estimate, one.bonus, one.probability) == (None, None, None)
+
+
+def test_a_retraction_in_the_log_takes_its_reward_out_of_the_charts():
+    seen = list(traffic("ads", until=NOW, seconds=900, hides_parts=True))
+    events = [logged(one) for one in seen]
+    rewarded = [event for event in events if isinstance(event, Rewarded)]
+    wrong = rewarded[len(rewarded) // 2]
+    taken_back = Retracted(wrong.decision_id, wrong.value, np.zeros(2), at=NOW - 1.0, by="ops")
+    before, after = sky_of(events), sky_of([*events, taken_back])
+    without = sky_of([event for event in events if event is not wrong])
+    for part in ("policy", "baseline"):
+        ours, wanted = getattr(after.rewards, part), getattr(without.rewards, part)
+        assert ours.n == wanted.n
+        assert ours.mean == pytest.approx(wanted.mean)
+    n_rewards = before.rewards.policy.n + before.rewards.baseline.n
+    assert after.rewards.policy.n + after.rewards.baseline.n == n_rewards - 1
+    assert after.totals.statuses["retracted"] == 1

@@ -86,6 +86,11 @@ def test_gains_less_losses_are_the_sum_of_the_rewards_that_count(seen):
             assert gained - lost == sum(values)
             assert gained + lost == sum(map(abs, values))
             assert got["vfb_reward_values_total", labels] == len(values)
+            taken = [s.value for s in of if s.group == group and s.status == "retracted"]
+            names = ("vfb_retracted_gained_total", "vfb_retracted_lost_total")
+            gained, lost = (got[name, labels] for name in names)
+            assert (gained - lost, gained + lost) == (sum(taken), sum(map(abs, taken)))
+            assert got["vfb_retracted_values_total", labels] == len(taken)
         label = frozenset({"campaign": campaign}.items())
         brought = [max(s.waited_s, 0.0) for s in of if s.status in BROUGHT]
         assert got["vfb_reward_wait_seconds_count", label] == len(brought)

@@ -53,11 +53,12 @@ class Ranked(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A reward came, or the wait for one is over.
+    """A reward came, or the wait for one is over, or a reward was taken back.
 
     ``status`` is one of ``client.schemas.RewardStatus``, or "default" when the default was learnt,
-    "summed" when a sum was, "forgotten" when nothing was.  ``waited_s`` is the time since the
-    decision.  ``arm`` and ``group`` are those of the decision.
+    "summed" when a sum was, "forgotten" when nothing was, "retracted" when ``value`` counts no
+    more.  ``waited_s`` is the time since the decision.  ``arm`` and ``group`` are those of the
+    decision; both are empty in a retraction that was read from the journal.
     """
 
     campaign: str

@@ -40,6 +40,12 @@ class Moments:
         self.total += value
         self.squares += value * value
 
+    def remove(self, value: float) -> None:
+        """Give one number back that was taken before."""
+        self.n -= 1
+        self.total = self.total - value if self.n else 0.0
+        self.squares = self.squares - value * value if self.n else 0.0
+
     def merge(self, other: "Moments") -> None:
         """Take another's numbers."""
         self.n += other.n
@@ -156,6 +162,13 @@ class Bucket:
             if moments is None:
                 moments = self.rewards[seen.group] = Moments()
             moments.add(seen.value)
+
+    def take_back(self, seen: Heard, residual: float | None) -> None:
+        """Count a settled reward no more that was counted here."""
+        self.statuses[seen.status] -= 1
+        self.rewards[seen.group].remove(seen.value)
+        if residual is not None:
+            self.residuals.remove(residual)
 
     def presence(self, name: str) -> Presence:
         """The counts of one participant."""

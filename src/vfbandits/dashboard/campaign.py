@@ -1,10 +1,11 @@
-"""What is remembered of one campaign: its buckets, its last decisions, estimates that wait."""
+"""What is remembered of one campaign: buckets, last decisions and rewards, estimates that wait."""
 
 import math
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.observer import Heard, Ranked
 from vfbandits.dashboard.bucket import SETTLED, Bucket
 from vfbandits.dashboard.marks import MAX_MARKS
@@ -14,6 +15,7 @@ from vfbandits.dashboard.view import LastDecision, Mark
 
 MAX_LAST = 200
 MAX_ESTIMATES = 100_000
+MAX_SETTLED = 20_000
 # These say nothing new of their event.
 _NO_NEWS = frozenset({"repeated", "ignored"})
 
@@ -31,6 +33,8 @@ class Remembered:
 class Campaign:
     """One campaign, as far as it is remembered; estimates are kept until their reward comes.
 
+    Of the last rewards it is known what was counted where: one that is retracted counts no more.
+
     >>> campaign = Campaign()
     >>> campaign.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0))
     >>> campaign.series.at(9.0).statuses
@@ -42,6 +46,7 @@ class Campaign:
         self.series = Series()
         self.last: OrderedDict[str, Remembered] = OrderedDict()
         self.estimates: OrderedDict[str, float] = OrderedDict()
+        self.settled: OrderedDict[str, tuple[Heard, float | None]] = OrderedDict()
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self.replay = Replay()
 
@@ -67,14 +72,32 @@ class Campaign:
         if bucket is not None:
             bucket.heard(seen)
         if seen.status in SETTLED:
-            estimate = self.estimates.pop(seen.event_id, None)
-            if bucket is not None and estimate is not None:
-                bucket.residuals.add(seen.value - estimate)
+            self._settle(seen, bucket)
+        elif seen.status == RETRACTED:
+            self._take_back(seen.event_id)
         elif seen.status in ("forgotten", "failed"):
             self.estimates.pop(seen.event_id, None)
         remembered = self.last.get(seen.event_id)
         if remembered is not None and seen.status not in _NO_NEWS:
             _note(remembered, seen)
+
+    def _settle(self, seen: Heard, bucket: Bucket | None) -> None:
+        estimate = self.estimates.pop(seen.event_id, None)
+        if bucket is None:
+            return
+        residual = None if estimate is None else seen.value - estimate
+        if residual is not None:
+            bucket.residuals.add(residual)
+        self.settled[seen.event_id] = seen, residual
+        if len(self.settled) > MAX_SETTLED:
+            self.settled.popitem(last=False)
+
+    def _take_back(self, event_id: str) -> None:
+        """Count a reward no more, where it was counted when it came."""
+        counted = self.settled.pop(event_id, None)
+        bucket = None if counted is None else self.series.find(counted[0].at)
+        if counted is not None and bucket is not None:
+            bucket.take_back(*counted)
 
     def decisions(self) -> list[LastDecision]:
         """The last decisions, newest first."""
@@ -82,7 +105,9 @@ class Campaign:
 
 
 def _note(remembered: Remembered, seen: Heard) -> None:
-    if remembered.status in SETTLED:
+    if seen.status == RETRACTED:
+        remembered.status, remembered.reward = RETRACTED, None
+    if remembered.status in SETTLED or remembered.status == RETRACTED:
         return
     remembered.status = seen.status
     remembered.waited_s = seen.waited_s

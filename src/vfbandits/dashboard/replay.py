@@ -13,7 +13,16 @@ from typing import Final
 
 import msgspec
 
-from vfbandits.campaign.events import Configured, Decided, Event, Forgotten, Reported, Rewarded
+from vfbandits.campaign.events import (
+    Configured,
+    Decided,
+    Event,
+    Forgotten,
+    Reported,
+    Retracted,
+    Rewarded,
+)
+from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.model import COUNTED
 from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
 from vfbandits.client.schemas import RankResponse
@@ -59,6 +68,9 @@ class Replay:
                 heard = self._heard(campaign, event)
                 if heard is not None:
                     yield heard
+            elif isinstance(event, Retracted):
+                name = str(event.decision_id)
+                yield Heard(campaign, name, "", "", RETRACTED, event.value, event.at, 0.0)
             elif isinstance(event, Configured):
                 yield Reconfigured(campaign, self._settings, event.settings, event.at)
                 self._settings = event.settings

@@ -38,6 +38,15 @@ class Series:
             return bucket
         return self._place(int(at), 0)
 
+    def find(self, at: float) -> Bucket | None:
+        """The bucket that has what was counted at a time; None if that is too long ago."""
+        for (step, _), ring in zip(_LEVELS, self._rings, strict=True):
+            index = int(at) // step
+            bucket = ring[index % len(ring)]
+            if bucket is not None and bucket.start == index * step:
+                return bucket
+        return None
+
     def _place(self, at: int, level: int) -> Bucket | None:
         for finer in range(level, len(_LEVELS)):
             step, ring = _LEVELS[finer][0], self._rings[finer]

@@ -16,7 +16,7 @@ Child = TypeVar("Child")
 GROUPS: Final = ("policy", "holdback", "shadow")
 STATUSES: Final = (
     *("learnt", "counted", "repeated", "late", "ignored", "logged"),
-    *("default", "summed", "forgotten", "failed"),
+    *("default", "summed", "forgotten", "failed", "retracted"),
 )
 ANSWER_BUCKETS: Final = (
     *(0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
@@ -68,32 +68,51 @@ class Counters:
         self.decisions = counter("vfb_decisions_total", "Decisions made.", *by_group)
         self.seconds = Durations(
             "vfb_decision_seconds",
-            "From the question to a durable decision.",
+            "Time from the request to a durable decision.",
             "campaign",
             ANSWER_BUCKETS,
             registry,
         )
         self.degraded = counter(
-            "vfb_degraded_decisions_total", "Decisions without some participant.", "campaign"
+            "vfb_degraded_decisions_total",
+            "Decisions without the features of some participant.",
+            "campaign",
         )
         self.contributions = counter(
             "vfb_participant_contributions_total",
-            "Decisions to which the participant's features came, or for which they were missing.",
+            "Decisions with the participant's features (came), or without them (missing).",
             *("participant", "outcome"),
         )
         self.rewards = counter(
-            "vfb_rewards_total", "Rewards and ends of waiting.", "campaign", "status"
+            "vfb_rewards_total",
+            "Rewards, and events whose wait ended, by status.",
+            *("campaign", "status"),
         )
-        self.gained = counter("vfb_reward_gained_total", "Sum of the rewards above 0.", *by_group)
-        self.lost = counter(
-            "vfb_reward_lost_total", "Sum of the rewards below 0, without their sign.", *by_group
+        self.rewarded = (
+            counter("vfb_reward_gained_total", "Sum of the positive rewards.", *by_group),
+            counter(
+                "vfb_reward_lost_total",
+                "Sum of the absolute values of the negative rewards.",
+                *by_group,
+            ),
+            counter("vfb_reward_values_total", "Number of rewards in these sums.", *by_group),
         )
-        self.valued = counter(
-            "vfb_reward_values_total", "How many rewards these sums are of.", *by_group
+        self.retracted = (
+            counter(
+                "vfb_retracted_gained_total",
+                "Sum of the positive rewards that were retracted.",
+                *by_group,
+            ),
+            counter(
+                "vfb_retracted_lost_total",
+                "Sum of the absolute values of the negative rewards that were retracted.",
+                *by_group,
+            ),
+            counter("vfb_retracted_values_total", "Number of rewards in these sums.", *by_group),
         )
         self.waits = histogram(
             "vfb_reward_wait_seconds",
-            "From a decision to a reward that came.",
+            "Time from a decision to its reward.",
             "campaign",
             WAIT_BUCKETS,
         )
@@ -101,22 +120,22 @@ class Counters:
             "vfb_settings_changes_total", "Changes of the campaign's settings.", "campaign"
         )
         self.http_requests = counter(
-            "vfb_http_requests_total", "Requests answered.", "route", "method", "status"
+            "vfb_http_requests_total", "HTTP responses.", "route", "method", "status"
         )
-        self.http_seconds = histogram("vfb_http_seconds", "From a request to its answer.", "route")
+        self.http_seconds = histogram(
+            "vfb_http_seconds", "Time from a request to its response.", "route"
+        )
 
 
 class Value:
-    """The rewards of one group.
+    """The rewards of one group, or those that were taken back.
 
     Their sum may go down, which Prometheus would take for a restart; so gains and losses are two
     counters, which both only grow.
     """
 
-    def __init__(self, counters: Counters, campaign: str, group: str) -> None:
-        self._gained = counters.gained.labels(campaign, group)
-        self._lost = counters.lost.labels(campaign, group)
-        self._count = counters.valued.labels(campaign, group)
+    def __init__(self, counters: tuple[Counter, Counter, Counter], *labels: str) -> None:
+        self._gained, self._lost, self._count = (each.labels(*labels) for each in counters)
 
     def add(self, value: float) -> None:
         """One reward more."""
@@ -137,7 +156,9 @@ class CampaignCounters:
         self.changes = counters.changes.labels(campaign)
         self.decisions = Bound(lambda group: counters.decisions.labels(campaign, group))
         self.decisions.meet(GROUPS)
-        self.values = Bound(lambda group: Value(counters, campaign, group))
+        self.values = Bound(lambda group: Value(counters.rewarded, campaign, group))
         self.values.meet(GROUPS)
+        self.retracted = Bound(lambda group: Value(counters.retracted, campaign, group))
+        self.retracted.meet(GROUPS)
         self.rewards = Bound(lambda status: counters.rewards.labels(campaign, status))
         self.rewards.meet(STATUSES)

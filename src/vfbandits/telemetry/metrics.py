@@ -19,6 +19,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
+from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
 from vfbandits.telemetry.counters import Bound, CampaignCounters, Counters
 from vfbandits.telemetry.gauges import Gauges, Readings
@@ -81,11 +82,13 @@ class Metrics:
         campaign.seconds.observe(first.seconds, times=count)
 
     def heard(self, seen: Heard) -> None:
-        """A reward came, or will not."""
+        """A reward came, or will not, or was taken back."""
         campaign = self._campaigns[seen.campaign]
         campaign.rewards[seen.status].inc()
         if seen.status in VALUED:
             campaign.values[seen.group].add(seen.value)
+        elif seen.status == RETRACTED:
+            campaign.retracted[seen.group].add(seen.value)
         if seen.status in BROUGHT:
             # A clock that was set back would make it negative.
             campaign.waits.observe(max(seen.waited_s, 0.0))

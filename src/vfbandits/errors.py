@@ -21,6 +21,7 @@
     │   ├── RecordError        one record is damaged or missing; those around it can be read
     │   └── JournalLossError   records that were acknowledged are missing from the end
     ├── ConfigError         a configuration file is not what a service needs
+    ├── AccessRecordError   the record of what was answered is damaged or cannot be written
     ├── FeatureError        a feature store or a transformer does not give what was declared
     ├── IdentityError       a certificate, key or signature is not who it should be
     ├── EnvelopeError       a sealed mask share is not for this reader, epoch or shape
@@ -110,6 +111,10 @@ class JournalLossError(JournalError):
 
 class ConfigError(VFBanditsError, ValueError):
     """A configuration file is not what a service needs."""
+
+
+class AccessRecordError(VFBanditsError, RuntimeError):
+    """The record of what a participant answered is damaged, or cannot be written."""
 
 
 class FeatureError(VFBanditsError, ValueError):

@@ -78,7 +78,8 @@ class Ask(NamedTuple):
 
     ``arms`` has one tuple per user in layout "per_arm" and is empty in the others.  ``senders`` is
     empty unless sums are secure: then it names all that are asked, fixed before anyone sends.
-    ``trial`` is not zero in a parity run on public test data: see trial.py.
+    ``trial`` is not zero in a parity run on public test data: see trial.py.  ``campaigns`` say what
+    the rows are for: one name for all users, or one for each; nothing in a trial.
     """
 
     round: int
@@ -88,6 +89,7 @@ class Ask(NamedTuple):
     arms: tuple[tuple[str, ...], ...] = ()
     senders: tuple[str, ...] = ()
     trial: int = 0
+    campaigns: tuple[str, ...] = ()
 
     def keys(self) -> list[Key]:
         """The key of each row, in order.
@@ -99,6 +101,18 @@ class Ask(NamedTuple):
             return [(user,) for user in self.users]
         pairs = map(zip, map(repeat, self.users), self.arms)
         return list(chain.from_iterable(pairs))
+
+    @property
+    def campaign_of_each(self) -> tuple[str, ...]:
+        """The campaign of each user; an empty text where none is named.
+
+        >>> Ask(1, 0, 1, users=("ann", "bob"), campaigns=("spring",)).campaign_of_each
+        ('spring', 'spring')
+        """
+        n_users = len(self.users)
+        if len(self.campaigns) == n_users:
+            return self.campaigns
+        return (self.campaigns or ("",)) * n_users
 
     @property
     def n_rows(self) -> int:

@@ -1,10 +1,16 @@
 """What all tables of a settings file share: the base of their structs, and kinds of values."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
+
+from vfbandits.errors import ConfigError
+
+_UNITS_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS_S)})", re.ASCII)
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Positive: TypeAlias = Annotated[float, Meta(gt=0.0)]
@@ -32,6 +38,18 @@ class Secret(str):
     def __repr__(self) -> str:
         """Nothing of it."""
         return "'…'"
+
+
+def duration_s(text: str, what: str) -> float:
+    """A time as people write it, in seconds.
+
+    >>> duration_s("24h", "access.changed_after"), duration_s("1.5 min", "a wait")
+    (86400.0, 90.0)
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise ConfigError(f'{what} must be a time such as "24h" (units s, min, h, d), got {text!r}')
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 def from_text(kind: type, value: Any) -> object:  # noqa: ANN401  (what a file holds)

@@ -20,6 +20,8 @@ from vfbandits.versions import upcast
 ACTIVE, PASSIVE, APPLICATION, OPERATOR = "active", "passive", "application", "operator"
 ROLES = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
 LAYOUTS = ("per_arm", "outer", "disjoint")
+CLEAR, PSEUDONYMS = "clear", "pseudonyms"
+USERS = (CLEAR, PSEUDONYMS)
 FORMAT = "vfbandits roster"
 VERSION = 1
 # What an earlier version's document becomes in the next one; without "format" and "version".
@@ -76,7 +78,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How the members work together."""
+    """How the members work together.
+
+    ``users`` says how passive participants are asked for users: by "pseudonyms", one for each pair
+    of participants, or by their ids in the "clear".
+    """
 
     mask: str = "blockwise"
     aggregation: str = "plain"
@@ -84,6 +90,7 @@ class Terms:
     arm_dim: int = 0
     intercept: bool = False
     bound: float = 64.0
+    users: str = CLEAR
 
     def __post_init__(self) -> None:
         """Refuse words that mean nothing."""
@@ -91,6 +98,7 @@ class Terms:
             ("mask", self.mask, MASKS),
             ("aggregation", self.aggregation, AGGREGATIONS),
             ("layout", self.layout, LAYOUTS),
+            ("users", self.users, USERS),
         ):
             if value not in known:
                 raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
@@ -115,7 +123,8 @@ class Roster:
     ``number`` counts the rosters of a federation from 1; a later one replaces an earlier one.
     ``generator_key`` is the mask generator's Ed25519 public key, hex; dense masks need it.
     ``session`` is a random number, 16 bytes in hex, that all rosters of one federation share and no
-    other has: pads of secure sums are bound to it, and with the digest all sealed shares.
+    other has: pads of secure sums and pseudonyms of users are bound to it, and with the digest all
+    sealed shares.
     """
 
     federation: str
@@ -138,11 +147,14 @@ class Roster:
             raise ConfigError(f"names must differ, got {', '.join(names)}")
         for what in ("certificate", "sealing_key"):
             keys = [key for member in self.members if (key := getattr(member, what))]
-            if len(set(keys)) < len(keys):
-                raise ConfigError(f"members must have a {what} of their own, got one twice")
+            twice = next((key for key in keys if keys.count(key) > 1), None)
+            if twice is not None:
+                raise ConfigError(f"members must have a {what} of their own, got {twice} twice")
         roles = [member.role for member in self.members]
         if roles.count(ACTIVE) != 1 or roles[0] != ACTIVE:
-            raise ConfigError("a roster has one active participant, named first")
+            raise ConfigError(
+                f"a roster has one active participant, named first, got {', '.join(roles)}"
+            )
         try:
             refuse_combination(self.terms.mask, self.terms.aggregation, self.split)
         except SettingError as error:
@@ -151,6 +163,8 @@ class Roster:
             _refuse_unless_hex(self.generator_key, 32, "generator_key, which dense masks need,")
         if self.terms.aggregation == "secure":
             _refuse_unless_hex(self.session, 16, "session, which secure sums need,")
+        if self.terms.users == PSEUDONYMS:
+            _refuse_unless_hex(self.session, 16, "session, which pseudonyms need,")
 
     @property
     def split(self) -> Split:
@@ -195,6 +209,9 @@ class Roster:
         """The document: canonical JSON, the same bytes for the same roster."""
         top = {"format": FORMAT, "version": VERSION, **asdict(self)}
         del top["_read_digest"]
+        if self.terms.users == CLEAR:
+            # As in documents from before there were pseudonyms, which keep their digest.
+            del top["terms"]["users"]
         return json.dumps(top, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -204,8 +221,9 @@ class Roster:
             top = json.loads(document)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"a roster is a JSON document, got {len(document)} bytes") from error
-        if not isinstance(top, dict) or top.pop("format", "") != FORMAT:
-            raise ConfigError(f"wanted a {FORMAT!r} of version {VERSION}, got something else")
+        came = top.pop("format", None) if isinstance(top, dict) else type(top).__name__
+        if came != FORMAT:
+            raise ConfigError(f"wanted a {FORMAT!r}, got {str(came)[:64]!r}")
         version = top.pop("version", None)
         if isinstance(version, bool) or not isinstance(version, int):
             raise ConfigError(f"the version of a {FORMAT!r} is a number, got {version!r}"[:200])

@@ -17,12 +17,12 @@ SESSION = "5e" * 16
 class Organiser:
     """Signs with ``ca``; has everybody's ``sealing`` keys, as only a test may."""
 
-    def __init__(self, *, mask, aggregation, layout, bound):
+    def __init__(self, *, mask, aggregation, layout, bound, users="clear"):
         self.ca = ec.generate_private_key(ec.SECP256R1())
         self.signing = Ed25519PrivateKey.generate()
         self.sealing = {}
         arm_dim = 2 if layout == "outer" else 0
-        self.terms = Terms(mask, aggregation, layout, arm_dim=arm_dim, bound=bound)
+        self.terms = Terms(mask, aggregation, layout, arm_dim=arm_dim, bound=bound, users=users)
 
     def make_roster(self, widths, *, number):
         for name in widths:

@@ -67,11 +67,14 @@ class PureFederation(Organiser):
         aggregation="plain",
         layout="per_arm",
         bound=64.0,
+        users="clear",
         patience=None,
         start=True,
         spoken=None,
     ):
-        super().__init__(mask=mask, aggregation=aggregation, layout=layout, bound=bound)
+        super().__init__(
+            mask=mask, aggregation=aggregation, layout=layout, bound=bound, users=users
+        )
         self.patience = patience or Patience()
         self.spoken = spoken or {}  # versions of the protocol, by participant
         self.roster = self.make_roster(widths, number=1)
@@ -83,6 +86,8 @@ class PureFederation(Organiser):
         self.streams, self.n_streams = {}, 0  # as passive participants know them
         self.links = {}  # the same, as the active one knows them: from the hello on
         self.slow = set()  # participants that hear nothing for now
+        self.everyone = set()  # all users that were asked for
+        self.unknown_at = defaultdict(set)  # users, or keys, that a participant has no row of
         self.crash_in = {}  # instructions that a participant carries out before it is killed
         self.up, self.down = deque(), deque()
         self.rounds = {}  # keys, trial and epoch of each round
@@ -95,6 +100,7 @@ class PureFederation(Organiser):
             epoch=1,
             patience=self.patience,
             spoken=self.spoken.get(self.roster.active.name, SPOKEN),
+            sealing_key=self.sealing[self.roster.active.name],
         )
         self.active.envelopes = envelopes
         for name in self.disks if start else ():
@@ -147,6 +153,7 @@ class PureFederation(Organiser):
             has_share=sorted(old.has_share),
             first_round=first_round,
             spoken=old.spoken,
+            sealing_key=self.sealing[old.roster.active.name],
         )
         self.active.envelopes = old.envelopes
         self.gathered = {}
@@ -178,6 +185,7 @@ class PureFederation(Organiser):
                 name, keys, width
             )  # fmt: skip
         self.rounds[self.active.next_round] = (keys, trial)
+        self.everyone.update(users)
         number, todo = self.active.ask(users, arms, PlainBlock(own), self.now, trial=trial)
         self.carry_out(todo)
         self.maybe_run()
@@ -366,10 +374,7 @@ class PureFederation(Organiser):
             case Reply(message):
                 self.reply(name, message)
             case Fetch(ask):
-                role = self.passive[name]
-                width = role.roster.find(name).width
-                block = role.trial_rows(ask) if ask.trial else features(name, ask.keys(), width)
-                self.obey(name, role.answer(ask, block))
+                self.obey(name, self.fetched(name, ask))
             case Keep(stamp, senders, answer, asked):
                 assert stamp not in disk.outbox
                 disk.outbox[stamp] = (senders, asked, answer)
@@ -386,6 +391,23 @@ class PureFederation(Organiser):
                 disk.held = {keep: disk.held[keep]}
             case Note(event, facts):
                 self.notes.append((event, {"at": name, **facts}))
+
+    def fetched(self, name, ask):
+        """What a passive participant does with an ask for rows."""
+        role = self.passive[name]
+        width = role.roster.find(name).width
+        if ask.trial:
+            return role.answer(ask, role.trial_rows(ask))
+        gone, users = self.unknown_at[name], ask.users
+        if role.pseudonyms is not None:
+            known = {role.pseudonyms.of(user): user for user in self.everyone - gone}
+            users = tuple(known.get(pseudonym, "a stranger") for pseudonym in users)
+            gone = {*gone, "a stranger"}
+        keys = ask._replace(users=users).keys()
+        absent = [place for place, key in enumerate(keys) if key[0] in gone or key in gone]
+        block = features(name, keys, width)
+        block[absent] = 0.0
+        return role.answer(ask, block, absent=absent, users=users)
 
     def reply(self, name, message):
         if isinstance(message, Answer) and self.terms.aggregation == "secure":

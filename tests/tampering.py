@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from vfbandits.core.noise import VectorNoise
 from vfbandits.protocol.messages import (
     Abort,
     Answer,
@@ -18,10 +19,13 @@ from vfbandits.protocol.messages import (
 )
 
 NUMBERS = (0, 1, 2, 3, 7, 1 << 40, 1 << 62, 1 << 63, (1 << 64) - 1)
+PLACES = st.sampled_from([(0,), (1, 0), (99,)])
 TEXTS = ("", "bank", "mall", "x" * 300, "\0\n")
 # A message that says it is another attempt's, or other numbers of the right size, cannot be told
-# from a right one; TLS sees to it that nobody makes such messages but the participant itself.
-UNDETECTABLE = {"attempt", "values"}
+# from a right one, nor rows that it says it withholds; TLS sees to it that nobody makes such
+# messages but the participant itself.
+UNDETECTABLE = {"attempt", "values", "withheld"}
+NOISE = VectorNoise(10.0, 1e-5, clip=1.0)
 
 
 def tampered(message, *, secure):
@@ -33,13 +37,15 @@ def tampered(message, *, secure):
     if isinstance(message, Prepare):
         names.remove("round")
     return st.sampled_from(names).flatmap(
-        lambda name: _other(fields[name]).map(
+        lambda name: (PLACES if name == "withheld" else _other(fields[name])).map(
             lambda value: type(message)(**{**fields, name: value})
         )
     )
 
 
 def _other(value):
+    if value is None or isinstance(value, VectorNoise):
+        return st.sampled_from([None, NOISE])
     if isinstance(value, int):
         return st.sampled_from([*NUMBERS, value + 1, max(0, value - 1)])
     if isinstance(value, str):

@@ -20,7 +20,7 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Ask, Declined
 
-IGNORED = ("answer_too_late", "part_refused")
+IGNORED = ("answer_discarded", "mask_change_part_refused")
 REFUSALS = ("bad_request", "stale_epoch", "stale_round", "pads")
 
 

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import ArmError
 from vfbandits.protocol import application, messages
 from vfbandits.protocol.messages import DECLINES, DIGEST_SIZE
@@ -13,6 +14,8 @@ COUNT = st.integers(0, MAX_COUNT)
 SMALL = st.integers(0, 2**32 - 1)
 BYTES = st.binary(max_size=100)
 NAMES = st.lists(TEXT, max_size=4).map(tuple)
+CAMPAIGN = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+NAMED = st.just("") | CAMPAIGN
 DOUBLES = st.integers(0, 5).flatmap(lambda n: st.binary(min_size=8 * n, max_size=8 * n))
 
 
@@ -24,8 +27,9 @@ def tuples_of(element, size):
 def asks(draw):
     users = draw(NAMES)
     arms = draw(st.just(()) | tuples_of(NAMES, len(users)))
+    campaigns = draw(st.just(()) | tuples_of(CAMPAIGN, 1) | tuples_of(CAMPAIGN, len(users)))
     return messages.Ask(
-        draw(COUNT), draw(SMALL), draw(COUNT), users, arms, draw(NAMES), draw(COUNT)
+        draw(COUNT), draw(SMALL), draw(COUNT), users, arms, draw(NAMES), draw(COUNT), campaigns
     )
 
 
@@ -42,6 +46,7 @@ def answers(draw):
         columns,
         draw(st.sampled_from([bytes, memoryview]))(values),
         draw(st.integers(0, rows)),
+        draw(st.lists(st.integers(0, 2**32 - 1), max_size=rows).map(tuple)),
     )
 
 
@@ -61,6 +66,8 @@ HELLOS = st.builds(
     dtype=TEXT,
     epochs=st.lists(COUNT, max_size=4).map(tuple),
     next_round=COUNT,
+    noise=st.none()
+    | st.builds(VectorNoise, st.floats(1e-3, 1e3), st.floats(1e-9, 0.1), st.floats(1e-6, 1e6)),
 )
 TO_ACTIVE = st.one_of(
     HELLOS,
@@ -79,7 +86,7 @@ TO_PASSIVE = st.one_of(
 )
 REQUESTS_AND_REPLIES = {
     "DECIDE": (
-        st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
+        st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT, NAMED),
         st.builds(
             application.DecideReply,
             TEXT,
@@ -110,7 +117,9 @@ REQUESTS_AND_REPLIES = {
         st.builds(
             application.GatherRequest,
             st.lists(
-                st.builds(application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT),
+                st.builds(
+                    application.DecideRequest, TEXT, NAMES, DOUBLES, DOUBLES, TEXT, COUNT, NAMED
+                ),
                 max_size=3,
             ).map(tuple),
         ),

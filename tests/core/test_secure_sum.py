@@ -11,7 +11,7 @@ from worlds import MORE
 from vfbandits.core.arrays import MaskedBlock
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.pads import PairKey, Stamp
-from vfbandits.core.secure_sum import Blinder, add_blinded, purpose_of
+from vfbandits.core.secure_sum import Blinder, RowsOfOne, add_blinded, purpose_of
 from vfbandits.errors import SecureSumError, SettingError
 
 ASKED = b"digest of an ask"
@@ -183,3 +183,49 @@ def test_the_same_keys_make_other_pads_in_another_session():
         end.meet(public)
         messages[session] = end.blind(block, Stamp(1, 1), "ab", asked=ASKED).values
     assert (messages["one"] != messages["two"]).all()
+
+
+# --- rows with pads of their own ----------------------------------------------------------------
+
+
+def in_parts(ends, asked, *, withheld=(), n_columns=50):
+    """A round of zeros in which each end was asked for ``asked[name]``, three rows for each."""
+    zero = MaskedBlock(np.zeros((6, n_columns)))
+    return [
+        end.blind(
+            zero,
+            Stamp(0, 1),
+            list(ends),
+            asked=name.encode(),
+            parts=[RowsOfOne(3, one) for one in asked[name]],
+            withheld=withheld if name == "p0" else (),
+        )
+        for name, end in ends.items()
+    ]
+
+
+def test_pads_of_parts_cancel_where_the_same_was_asked_and_only_there():
+    code, ends = circle(3)
+    asked = {name: [b"ann", b"bob"] for name in ends} | {"p1": [b"ann", b"eve"]}
+    total = add_blinded(in_parts(ends, asked), code)
+    assert not total[:3].any()
+    assert (np.abs(total[3:]) > 1.0).mean() > 0.9
+
+
+def test_no_sum_can_be_had_of_a_row_under_noise():
+    code, ends = circle(2)
+    messages = in_parts(ends, {name: [b"ann", b"bob"] for name in ends}, withheld=[1, 4])
+    total = add_blinded(messages, code)
+    assert [bool((np.abs(row) > 1.0).mean() > 0.9) for row in total] == [
+        False, True, False, False, True, False,
+    ]  # fmt: skip
+    assert not total[[0, 2, 3, 5]].any()
+
+
+def test_parts_that_are_not_all_rows_are_refused_and_no_stamp_is_used_up():
+    _, ends = circle(2)
+    block = MaskedBlock(np.zeros((2, 3)))
+    end = ends["p0"]
+    with pytest.raises(SecureSumError, match="parts must have all 2 rows, got 1"):
+        end.blind(block, Stamp(0, 1), list(ends), asked=ASKED, parts=[RowsOfOne(1, ASKED)])
+    assert end.blind(block, Stamp(0, 1), list(ends), asked=ASKED).sender == "p0"

@@ -77,7 +77,7 @@ def test_a_second_process_with_the_same_state_is_refused(tmp_path, mode):
         refusal = Serving(served).refusal()
         assert "is in use by another process" in refusal
         assert "passive.lock" in refusal
-        assert "is vfb serve passive running?" in says(
+        assert "if vfb serve passive is running" in says(
             check(served.files, "bank"), "state", "warning"
         )
         assert first.process.poll() is None  # and the first is not disturbed

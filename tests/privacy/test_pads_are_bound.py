@@ -1,7 +1,7 @@
 """A malicious active participant asks two passive participants for different things.
 
 Pads cancel in a sum only if both ends were asked for the same thing: the same kind of ask, for the
-same users and arms in the same order, with the same senders, in the same round and attempt.
+same users and arms in the same order, in the same round and attempt, and if both have the rows.
 Whatever else an active participant adds up is noise.
 """
 
@@ -22,9 +22,8 @@ from vfbandits.protocol.messages import Answer, Ask, Declined, Prepare
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.protocol.trial import trial_shares
 
-PASSIVE = ("bank", "news", "post")
 BOTH = ("bank", "news")
-WIDTHS = {"shop": 3, "bank": 2, "news": 4, "post": 1}
+WIDTHS = {"shop": 3, "bank": 2, "news": 4}
 UNKNOWN = frozenset({"nobody", "no one"})
 VICTIM = Ask(1, 0, 1, ("victim",), (("tea",),), BOTH)
 BOUND = 64.0
@@ -47,7 +46,9 @@ def answer_of(federation, name, message):
     todo = role.hear(message)
     if isinstance(todo[0], Fetch):
         rows = role.trial_rows(message) if message.trial else rows_of(name, message)
-        todo = role.answer(message, rows)
+        keys = () if message.trial else message.keys()
+        absent = [place for place, key in enumerate(keys) if key[0] in UNKNOWN]
+        todo = role.answer(message, rows, absent=absent)
     answers = [t.message for t in todo if isinstance(t, Reply) and isinstance(t.message, Answer)]
     assert len([t for t in todo if isinstance(t, Keep)]) == len(answers)
     return answers[0] if answers else None
@@ -59,7 +60,7 @@ def values_of(answer):
 
 def add(*answers):
     """What the active participant gets when it adds messages up."""
-    code = FixedPoint(n_terms=len(PASSIVE), bound=BOUND)
+    code = FixedPoint(n_terms=len(BOTH), bound=BOUND)
     return code.decode(np.sum([values_of(answer) for answer in answers], axis=0, dtype=np.uint64))
 
 
@@ -83,11 +84,10 @@ DIFFERENT = {
     "an unknown arm": VICTIM._replace(arms=(("no arm",),)),
     "a trial row": VICTIM._replace(trial=7),
     "a trial row of an unknown user": VICTIM._replace(users=("nobody",), trial=7),
-    "other senders": VICTIM._replace(users=("victim",), senders=PASSIVE),
-    "the unknown user with other senders": VICTIM._replace(users=("nobody",), senders=PASSIVE),
     "another attempt": VICTIM._replace(users=("nobody",), attempt=1),
     "another round": VICTIM._replace(users=("nobody",), round=2),
     "a user and an arm that run together": VICTIM._replace(users=("victimt",), arms=(("ea",),)),
+    "another campaign": VICTIM._replace(campaigns=("spring",)),
 }
 
 
@@ -115,27 +115,23 @@ def test_the_same_rows_in_another_order_add_up_to_noise():
     assert is_noise(got)
 
 
-def test_three_that_were_asked_with_different_senders_add_up_to_noise():
-    """Pads of pairs would cancel all the same: each pair has both ends in this sum."""
-    federation = secure_federation()
-    got = add(
-        answer_of(federation, "bank", VICTIM),
-        answer_of(federation, "news", VICTIM._replace(senders=PASSIVE[::-1])),
-        answer_of(federation, "post", VICTIM._replace(senders=("post", "news"))),
-    )
-    assert is_noise(got)
+@pytest.mark.parametrize("senders", [BOTH, ("bank", "post"), ("news", "post"), ("bank",), ()])
+def test_with_other_senders_than_all_nothing_is_sent(senders):
+    """Two sums of one user, with a participant and without it, would differ by its row."""
+    federation = PureFederation({**WIDTHS, "post": 1}, mask="dense", aggregation="secure")
+    assert answer_of(federation, "bank", VICTIM._replace(senders=senders)) is None
+    assert answer_of(federation, "bank", VICTIM._replace(senders=(*BOTH, "post"))) is not None
 
 
-def test_an_unknown_user_shows_a_pad_that_covers_nothing_else():
-    """The message of zeros is the pad itself; no other ask has it."""
+def test_an_unknown_user_shows_no_pad():
+    """Under its pad alone, a row of zeros would be the pad."""
     federation = secure_federation()
     pad = values_of(answer_of(federation, "news", VICTIM._replace(users=("nobody",))))
-    for other in (VICTIM, *DIFFERENT.values()):
-        if other.users != ("nobody",) or other != VICTIM._replace(users=("nobody",)):
-            fresh = secure_federation_like(federation)
-            row = values_of(answer_of(fresh, "bank", other))
-            code = FixedPoint(n_terms=len(PASSIVE), bound=BOUND)
-            assert is_noise(code.decode(row + pad))
+    for other in (VICTIM, VICTIM._replace(users=("nobody",)), *DIFFERENT.values()):
+        fresh = secure_federation_like(federation)
+        row = values_of(answer_of(fresh, "bank", other))
+        code = FixedPoint(n_terms=len(BOTH), bound=BOUND)
+        assert is_noise(code.decode(row + pad))
 
 
 def secure_federation_like(federation):
@@ -153,8 +149,9 @@ asks = st.builds(
     st.just(1),
     st.sampled_from([("ann", "bob"), ("bob", "ann"), ("ann", "nobody"), ("nobody", "no one")]),
     st.sampled_from([(("a",), ("b",)), (("b",), ("a",)), (("a",), ("a",))]),
-    st.sampled_from([BOTH, PASSIVE, BOTH[::-1]]),
+    st.sampled_from([BOTH, BOTH[::-1]]),
     st.sampled_from([0, 7, 8]),
+    st.sampled_from([(), ("spring",), ("spring", "autumn")]),
 )
 
 
@@ -162,24 +159,24 @@ asks = st.builds(
 @settings(max_examples=40 * MORE, deadline=None)
 def test_pads_cancel_if_and_only_if_the_same_was_asked(first, second):
     federation = secure_federation()
-    third = answer_of(federation, "post", first) if len(first.senders) == 3 else None
-    answers = [
-        answer_of(federation, "bank", first),
-        answer_of(federation, "news", second),
-        *([] if third is None else [third]),
-    ]
-    same = first == second._replace(senders=first.senders) and set(first.senders) == set(
-        second.senders
-    )
-    if not same:
-        assert is_noise(add(*answers))
-        return
-    if first.trial:
-        shares = trial_shares(first.trial, federation.roster)
-        rows = {n: federation.passive[n].trial_rows(first) for n in first.senders}
-    else:
-        shares, rows = federation.shares(), {n: rows_of(n, first) for n in first.senders}
-    assert_allclose(add(*answers), sum(shares[n].mask(rows[n]) for n in rows), atol=1e-11)
+    got = add(answer_of(federation, "bank", first), answer_of(federation, "news", second))
+    for place, (one, other) in enumerate(zip(first.keys(), second.keys(), strict=True)):
+        is_same = (first[:3], first.trial) == (second[:3], second.trial)
+        if first.trial:  # its pads are of all its rows together
+            is_same &= (first.keys(), first.campaigns) == (second.keys(), second.campaigns)
+        else:
+            campaigns = first.campaign_of_each[place], second.campaign_of_each[place]
+            is_same &= one == other and campaigns[0] == campaigns[1]
+        if not is_same or (not first.trial and one[0] in UNKNOWN):
+            assert is_noise(got[place])
+            continue
+        shares = federation.shares()
+        rows = {name: rows_of(name, first) for name in BOTH}
+        if first.trial:
+            shares = trial_shares(first.trial, federation.roster)
+            rows = {name: federation.passive[name].trial_rows(first) for name in BOTH}
+        wanted = sum(shares[name].mask(rows[name])[place] for name in BOTH)
+        assert_allclose(got[place], wanted, atol=1e-11)
 
 
 # --- attempts ---------------------------------------------------------------------------------
@@ -191,7 +188,6 @@ def test_pads_cancel_if_and_only_if_the_same_was_asked(first, second):
         VICTIM._replace(attempt=1, users=("nobody",)),
         VICTIM._replace(attempt=1, arms=(("mate",),)),
         VICTIM._replace(attempt=1, trial=7),
-        VICTIM._replace(attempt=1, senders=PASSIVE),
     ],
 )
 def test_an_attempt_of_a_round_asks_for_the_same_rows_or_is_refused(other):
@@ -210,7 +206,7 @@ def test_after_a_restart_no_attempt_of_an_old_round_is_answered_anew():
     federation = secure_federation()
     federation.ask(("victim",), (("tea",),))
     federation.start("bank")
-    again = VICTIM._replace(senders=PASSIVE)
+    again = VICTIM
     assert not isinstance(federation.passive["bank"].hear(again)[0], Fetch)
     for attempt in (0, 1):
         other = again._replace(attempt=attempt, users=("nobody",))
@@ -239,7 +235,7 @@ def test_a_part_of_a_change_and_rows_add_up_to_noise():
 
 
 def test_parts_of_two_changes_add_up_to_noise():
-    """Another epoch, deal, roster or set of senders is another change."""
+    """Another epoch, deal or roster is another change."""
     federation = secure_federation()
     envelopes, others = envelopes_of(federation), envelopes_of(federation)
     after = federation.make_roster(WIDTHS, number=2)
@@ -250,7 +246,6 @@ def test_parts_of_two_changes_add_up_to_noise():
     for other in (
         Prepare(3, 1, BOTH, b"", envelopes_of(federation, epoch=3)["news"]),
         Prepare(2, 1, BOTH, b"", others["news"]),
-        Prepare(2, 1, PASSIVE, b"", envelopes["news"]),
         Prepare(2, 2, BOTH, b"", envelopes["news"]),
         Prepare(2, 1, BOTH, signed, new_envelopes["news"]),
     ):
@@ -279,13 +274,111 @@ def test_honest_rounds_trials_changes_and_retries_still_add_up():
     federation.check_all()
 
 
-def test_a_user_that_only_one_knows_is_seen_and_the_documents_say_so():
-    """What remains: both are asked for the same user, and all but one have zeros."""
+def test_a_row_that_only_one_has_is_not_seen():
+    """The other sends noise: zeros under its pads would leave the row alone in the sum."""
     federation = secure_federation()
     bank = answer_of(federation, "bank", VICTIM)
-    ask = VICTIM
     role = federation.passive["news"]
+    assert role.hear(VICTIM) == [Fetch(VICTIM)]
+    todo = role.answer(VICTIM, PlainBlock(np.zeros((1, WIDTHS["news"]))), absent=[0])
+    assert todo[-1].message.withheld == (0,)
+    assert is_noise(add(bank, todo[-1].message))
+
+
+# --- asks by pseudonyms -------------------------------------------------------------------------
+
+
+def asked_by_pseudonyms(federation, name, ask):
+    """What a passive participant sends to an ask that names users as it stands here."""
+    role = federation.passive[name]
     assert role.hear(ask) == [Fetch(ask)]
-    todo = role.answer(ask, PlainBlock(np.zeros((1, WIDTHS["news"]))), missing=1)
-    got = add(bank, todo[-1].message)
-    assert_allclose(got, masked_row(federation, "bank", ask), atol=1e-11)
+    return federation.fetched(name, ask)[-1].message
+
+
+def named(federation, name, user):
+    return federation.passive[name].pseudonyms.of(user)
+
+
+def federation_by_pseudonyms():
+    federation = PureFederation(
+        WIDTHS, mask="dense", aggregation="secure", bound=BOUND, users="pseudonyms"
+    )
+    federation.everyone = {"victim", "other"}
+    return federation
+
+
+# What news is asked for, while bank is asked for the victim.
+MEANWHILE = {
+    "another user": lambda federation: named(federation, "news", "other"),
+    "a user that it does not know": lambda federation: named(federation, "news", "nobody"),
+    "what bank calls the victim": lambda federation: named(federation, "bank", "victim"),
+    "the victim's id": lambda _: "victim",
+}
+
+
+@pytest.mark.parametrize("pseudonym", MEANWHILE.values(), ids=MEANWHILE)
+def test_two_that_are_asked_by_pseudonyms_for_different_users_add_up_to_noise(pseudonym):
+    """Pads go by the user that a pseudonym leads to, whatever travelled."""
+    federation = federation_by_pseudonyms()
+    bank = VICTIM._replace(users=(named(federation, "bank", "victim"),))
+    news = VICTIM._replace(users=(pseudonym(federation),))
+    answers = [
+        asked_by_pseudonyms(federation, "bank", bank),
+        asked_by_pseudonyms(federation, "news", news),
+    ]
+    assert is_noise(add(*answers))
+
+
+def test_the_same_user_by_two_pseudonyms_adds_up():
+    federation = federation_by_pseudonyms()
+    answers = [
+        asked_by_pseudonyms(
+            federation, name, VICTIM._replace(users=(named(federation, name, "victim"),))
+        )
+        for name in BOTH
+    ]
+    assert_allclose(
+        add(*answers), sum(masked_row(federation, name, VICTIM) for name in BOTH), atol=1e-11
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": (1, 0), "arms": (("tea",), ("tea",))},
+        {"users": (0, 1), "arms": (("mate",), ("tea",))},
+        {"users": (0, 0), "arms": (("tea",), ("tea",))},
+    ],
+)
+def test_rows_of_users_in_another_order_or_with_other_arms_add_up_to_noise(changes):
+    federation = federation_by_pseudonyms()
+    users = ("victim", "other")
+    bank = tuple(named(federation, "bank", user) for user in users)
+    news = tuple(named(federation, "news", users[place]) for place in changes["users"])
+    first = VICTIM._replace(users=bank, arms=(("tea",), ("tea",)))
+    second = VICTIM._replace(users=news, arms=changes["arms"])
+    got = add(
+        asked_by_pseudonyms(federation, "bank", first),
+        asked_by_pseudonyms(federation, "news", second),
+    )
+    differs = [
+        place
+        for place in (0, 1)
+        if (changes["users"][place], changes["arms"][place]) != (place, ("tea",))
+    ]
+    assert is_noise(got[differs])
+
+
+@pytest.mark.parametrize("unknown", ["victim", ("victim", "tea")])
+def test_by_pseudonyms_a_row_that_only_one_has_is_not_seen(unknown):
+    """The other sends noise, whether it lacks the user or the arm."""
+    federation = federation_by_pseudonyms()
+    federation.unknown_at["news"] = {unknown}
+    answers = [
+        asked_by_pseudonyms(
+            federation, name, VICTIM._replace(users=(named(federation, name, "victim"),))
+        )
+        for name in BOTH
+    ]
+    assert [answer.withheld for answer in answers] == [(), (0,)]
+    assert is_noise(add(*answers))

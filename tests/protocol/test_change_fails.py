@@ -146,7 +146,7 @@ def bad_prepares(federation):
     return {
         "federation": (other, "of 'acne'"),
         "older": (older, "from number 3, got number 1"),
-        "twin": (twin, "one roster of number 3, got another"),
+        "twin": (twin, "roster number 3 must have the digest "),
         "terms": (sign_roster(terms, federation.ca), "terms: a live federation"),
         "session": (sign_roster(session, federation.ca), "session: a live federation"),
         "wider": (sign_roster(wider, federation.ca), ""),

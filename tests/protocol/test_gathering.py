@@ -24,7 +24,8 @@ def gathering(*, secure=False, bound=4.0):
     sizes = dict.fromkeys(SPLIT.names, 2)
     wanted = Wanted(3, sizes, bound, secure, n_terms=2)
     asked = ("bank", "news")
-    return Gathering(7, wanted, asked, dict.fromkeys(asked, 2), DIGEST, deadline=1.0)
+    n_rows, digests = dict.fromkeys(asked, 2), dict.fromkeys(asked, DIGEST)
+    return Gathering(7, wanted, asked, n_rows, digests, deadline=1.0)
 
 
 def answer(rows=ROWS, **other):
@@ -65,7 +66,7 @@ def test_values_that_are_not_finite_or_too_large_are_refused(value):
     gathered = gathering()
     rows = ROWS.copy()
     rows[1, 0] = value
-    with pytest.raises(WireError, match="finite values of at most 4, got others"):
+    with pytest.raises(WireError, match="finite values of at most 4, got NaN"):
         gathered.take("bank", answer(rows))
     assert not gathered.came
 
@@ -89,12 +90,12 @@ def test_rows_pass_if_and_only_if_every_entry_is_within_the_bound(rows, bound):
 def test_an_answer_counts_once_and_only_from_those_that_were_asked():
     gathered = gathering()
     gathered.take("bank", answer())
-    with pytest.raises(WireError, match="wanted one answer to round 7, got another of 'bank'"):
+    with pytest.raises(WireError, match="wanted one answer to round 7, got a second one of 'bank'"):
         gathered.take("bank", answer(2.0 * ROWS / 2.0))
     with pytest.raises(WireError, match="wanted an answer of bank, news, got one of 'post'"):
         gathered.take("post", answer())
     gathered.failed.add("news")
-    with pytest.raises(WireError, match="got another of 'news'"):
+    with pytest.raises(WireError, match="got a second one of 'news'"):
         gathered.take("news", answer())
     assert list(gathered.came) == ["bank"]
 
@@ -150,5 +151,5 @@ def test_a_secure_total_is_all_or_nothing_and_bounded():
     noisy = gathering(secure=True)
     noisy.take("bank", answer(np.full((2, 2), 1 << 62, dtype="<u8")))
     noisy.take("news", answer(parts["news"]))
-    with pytest.raises(WireError, match="finite values of at most 8, got others"):
+    with pytest.raises(WireError, match="finite values of at most 8, got NaN"):
         noisy.total()

@@ -20,6 +20,7 @@ ALL = ("bank", "news", "post")
 ROSTER = PureFederation(
     {"shop": 1, "bank": 1, "news": 1, "post": 1}, mask="dense", aggregation="secure", start=False
 )
+WRONG = "the senders of a secure sum are bank, news, post, each named once"
 ROWS = MaskedBlock(np.ones((1, 4)))
 
 
@@ -44,20 +45,38 @@ def again(which):
     ("senders", "problem"),
     [
         (ALL, ""),
-        (("post", "bank"), ""),
-        (("bank",), "needs 'bank' and at least one more sender"),
-        (("bank", "bank"), "named once"),
-        (("bank", "news", "news"), "named once"),
-        (("news", "post"), "needs 'bank' and at least one more sender"),
-        ((), "needs 'bank' and at least one more sender"),
-        (("bank", "shop"), "a sender is not a passive participant"),
-        (("bank", "mall"), "a sender is not a passive participant"),
+        (ALL[::-1], ""),
+        (("bank",), WRONG),
+        (("post", "bank"), WRONG),
+        (("news", "post"), WRONG),
+        (("bank", "news", "news"), WRONG),
+        ((*ALL, "bank"), WRONG),
+        ((), WRONG),
+        (("bank", "news", "shop"), WRONG),
+        (("bank", "news", "mall"), WRONG),
     ],
 )
-def test_senders_are_two_or_more_passive_participants_with_itself(senders, problem):
-    found = once_only().problem_with(senders)
-    assert problem in found
-    assert bool(problem) == bool(found)
+def test_the_senders_of_rows_are_all_passive_participants(senders, problem):
+    """With any other set the active participant could subtract one sum from another."""
+    assert once_only().problem_with(senders) == problem
+
+
+@pytest.mark.parametrize(
+    ("stay", "senders", "problem"),
+    [
+        (ALL, ALL, ""),
+        (ALL[:2], ALL[:2], ""),
+        ((*ALL, "mall"), ALL, ""),
+        (ALL, ALL[:2], WRONG),
+        (ALL[:2], ALL, "the senders of a secure sum are bank, news, each named once"),
+        (ALL[1:], ALL[1:], "a secure sum needs 'bank' and at least one more sender"),
+        (("bank", "mall"), ("bank",), "a secure sum needs 'bank' and at least one more sender"),
+    ],
+)
+def test_the_senders_of_a_change_are_all_that_stay(stay, senders, problem):
+    """A change among some of them would show the space of the others' rows."""
+    after = ROSTER.make_roster({"shop": 1, **dict.fromkeys(stay, 1)}, number=2)
+    assert once_only().problem_with(senders, after=after) == problem
 
 
 def test_a_round_before_the_first_new_one_is_never_made_anew():

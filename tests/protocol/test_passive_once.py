@@ -57,8 +57,8 @@ def test_the_same_round_with_other_participants_is_declined():
     ask = ASK._replace(senders=("bank", "news", "post"))
     bank.answer(ask, rows_of(ask))
     fewer = ask._replace(attempt=1, senders=BOTH)
-    assert declined(bank.hear(fewer)).code == "pads"
-    assert declined(bank.answer(fewer, rows_of(ask))).code == "pads"
+    assert declined(bank.hear(fewer)).code == "bad_request"
+    assert declined(bank.answer(fewer, rows_of(ask))).code == "bad_request"
 
 
 def test_what_was_sent_before_a_restart_is_not_made_anew():

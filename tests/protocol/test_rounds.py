@@ -71,7 +71,7 @@ def test_a_late_answer_is_noted_and_changes_nothing():
     federation.slow = set()
     before = fingerprint(federation.active)
     federation.run()
-    assert federation.noted("answer_too_late") == [{"participant": "news", "round": number}]
+    assert federation.noted("answer_discarded") == [{"participant": "news", "round": number}]
     assert fingerprint(federation.active) == before
     assert_array_equal(federation.gathered[number].contexts, contexts)
 
@@ -267,7 +267,7 @@ def test_declining_what_was_not_asked_changes_nothing(declined):
         (("ann", "bob"), (("a", "b"),), np.zeros((2, 3)), WireError, "for each user, got 1"),
         (("ann",), (("a",),), np.zeros((2, 3)), WireError, "wanted 1 of the own block, got 2"),
         (("ann",), (("a",),), np.zeros((1, 2)), MaskError, "3 features"),
-        (("ann",), (("a",),), np.full((1, 3), np.inf), WireError, "finite features, got others"),
+        (("ann",), (("a",),), np.full((1, 3), np.inf), WireError, "finite features, got NaN"),
     ],
 )
 def test_a_round_that_cannot_be_is_refused_and_changes_nothing(users, arms, own, error, message):

@@ -162,6 +162,18 @@ BAD_TO_PASSIVE = {
     ),
     "too many senders": (to_passive(prepare=wire.Prepare(senders=["a"] * 10_001)), "senders has"),
     "a huge trial": (to_passive(ask=wire.Ask(trial=2**63)), "trial are at most"),
+    "a campaign that is no name": (
+        to_passive(ask=wire.Ask(users=["a"], campaigns=["../spring"])),
+        "a campaign has 1 to 64 letters, .* got 9 characters that are no such name",
+    ),
+    "a long campaign": (
+        to_passive(ask=wire.Ask(users=["a"], campaigns=["x" * 65])),
+        "a campaign has 1 to 64 letters, .* got 65 characters",
+    ),
+    "campaigns for some users": (
+        to_passive(ask=wire.Ask(users=["a", "b", "c"], campaigns=["spring", "summer"])),
+        "one name, or one for each of 3 users, got 2",
+    ),
     "a long code": (to_passive(refused=wire.Refused(code=LONG)), "code has at most"),
 }
 

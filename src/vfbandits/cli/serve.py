@@ -112,7 +112,11 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     if insecure:
         settings = replace(settings, insecure=True)
     with start_logging():
-        run(run_passive(settings, on_ready=lambda: typer.echo("ready: dialling")))
+        run(run_passive(settings, on_ready=_say_dialling))
+
+
+def _say_dialling(port: int | None) -> None:
+    typer.echo("ready: dialling" if port is None else f"ready: dialling, status on port {port}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ things add up to noise.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +25,14 @@ from vfbandits.core.pads import PURPOSE_SIZE, PairKey, Stamp, agree
 from vfbandits.errors import SecureSumError
 
 MIN_SENDERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfOne:
+    """The next ``n_rows`` rows of a block; ``asked`` is a digest of what they are rows of."""
+
+    n_rows: int
+    asked: bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +89,24 @@ class Blinder:
         }
 
     def blind(
-        self, block: MaskedBlock, stamp: Stamp, senders: Iterable[str], *, asked: bytes
+        self,
+        block: MaskedBlock,
+        stamp: Stamp,
+        senders: Iterable[str],
+        *,
+        asked: bytes,
+        parts: Sequence[RowsOfOne] | None = None,
+        withheld: Collection[int] = (),
     ) -> BlindedBlock:
         """The message for one round, whose senders were fixed before anyone sends.
 
         ``asked`` is a digest of what this participant was asked for, made by itself.  The very same
         block under the same stamp gives the very same bytes again; any other use of a stamp that
         is not new is refused.
+
+        With ``parts``, which are all rows in their order, each of them has pads that are keyed by
+        its own digest in the place of ``asked``.  Rows at the places ``withheld`` are under noise
+        that nothing cancels, so that no sum of them can be had.
         """
         names = tuple(sorted(senders))
         self._refuse(names)
@@ -101,14 +121,32 @@ class Blinder:
                 f"got {stamp}"
             )
         total = plain.copy()
-        for other in names:
-            if other == self.name:
-                continue
-            pad = self._keys[other].pad(stamp, (plain.shape[0], plain.shape[1]), purpose=purpose)
-            total = total + pad if self.name < other else total - pad
+        if parts is None:
+            self._add_pads(total, stamp, names, purpose)
+        else:
+            start = 0
+            for part in parts:
+                rows = total[start : start + part.n_rows]
+                start += part.n_rows
+                self._add_pads(rows, stamp, names, purpose_of(part.asked, names))
+            if start != len(total):
+                raise SecureSumError(f"parts must have all {len(total)} rows, got {start}")
+        for place in withheld:
+            total[place] += np.frombuffer(os.urandom(total[place].nbytes), "<u8")
         message = BlindedBlock(stamp, self.name, names, total)
         self._last = (message, digest)
         return message
+
+    def _add_pads(self, rows: Ring, stamp: Stamp, names: tuple[str, ...], purpose: bytes) -> None:
+        """Add the pads for ``purpose`` to ``rows``, in place."""
+        for other in names:
+            if other == self.name:
+                continue
+            pad = self._keys[other].pad(stamp, (rows.shape[0], rows.shape[1]), purpose=purpose)
+            if self.name < other:
+                rows += pad
+            else:
+                rows -= pad
 
     def _refuse(self, names: tuple[str, ...]) -> None:
         if len(set(names)) < MIN_SENDERS or self.name not in names:

@@ -8,22 +8,35 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain, compress, repeat
+from operator import and_
 from typing import TypeVar
 
+import numpy as np
+
+from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import (
+    AccessRecordError,
     ConfigError,
     FeatureError,
     LinkError,
     VFBanditsError,
 )
+from vfbandits.features.base import Key, Lookup
 from vfbandits.features.open import Features
 from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.participant.access.discrete import DiscreteCheck
+from vfbandits.participant.access.gate import AccessGate, Admission
+from vfbandits.participant.access.record import SYNC_S
 from vfbandits.participant.outbox import Outbox
 from vfbandits.participant.state_lock import StateLock
+from vfbandits.participant.user_index import LOOK_S, Resolved, UserIndex
 from vfbandits.protocol.instructions import (
     DropShares,
+    Facts,
     Fetch,
     Keep,
     Note,
@@ -40,6 +53,11 @@ from vfbandits.transport.channel import Dialer
 from vfbandits.transport.rpc.codec import decode_to_active, encode
 
 SLOW_LOOKUP = ("sql", "redis")
+# Sentences for strangers: the log has the reasons, which may name hosts and files.
+DISCONNECTED = "not connected to the active participant"
+REFUSED = "the active participant refuses this one: link_refused in the log has the reason"
+NO_SHARE = "the mask share of the epoch in force is not in the state folder"
+NO_FEATURES = "the feature store failed: features_failed in the log has the reason"
 
 T = TypeVar("T")
 
@@ -55,16 +73,20 @@ class PassiveService:
         *,
         shares: ShareFiles,
         outbox: Outbox | None,
+        gate: AccessGate,
         log: Logger,
         backoff: Backoff,
         lock: StateLock | None = None,
+        check: DiscreteCheck | None = None,
     ) -> None:
         self._lock = lock
+        self._check = check
         self._role = role
         self._dialer = dialer
         self._features = features
         self._shares = shares
         self._outbox = outbox
+        self._gate = gate
         self._log = log
         self._backoff = backoff
         self._stopping = False
@@ -72,10 +94,37 @@ class PassiveService:
         self._task: asyncio.Task[None] | None = None
         self._in_thread = features.describe().get("kind") in SLOW_LOOKUP
         self._answered = 0
+        self._link_problem = DISCONNECTED
+        self._store_failed = False
+        self._index = UserIndex(features.users, is_live=self._in_thread)
+
+    @property
+    def epoch(self) -> int:
+        """The mask epoch in force; 0 before the first welcome."""
+        return self._role.epoch
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the active participant has welcomed it, on a link that is still there."""
+        return not self._link_problem
+
+    @property
+    def gate(self) -> AccessGate:
+        """Limits and the access record, with its counts."""
+        return self._gate
+
+    def problems(self) -> list[str]:
+        """Why it cannot answer an ask now; sentences name no host, file or user."""
+        found = [self._link_problem] if self._link_problem else []
+        if self.is_connected and self.epoch not in self._shares.epochs():
+            found.append(NO_SHARE)
+        found += self._gate.record.problems()
+        return [*found, NO_FEATURES] if self._store_failed else found
 
     async def run(self) -> None:
         """Serve until ``stop``."""
         self._task = asyncio.current_task()
+        await self._index_if_due()
         waits = Waits(self._backoff)
         while not self._stopping:
             refused = False
@@ -93,9 +142,37 @@ class PassiveService:
         await self._dialer.close()
         if self._outbox is not None:
             self._outbox.close()
+        self._gate.close()
         if self._lock is not None:
             self._lock.release()
-        self._log.info("stopped", answered=self._answered)
+        self._log.info("process_stopped", answered=self._answered)
+
+    async def sync_record(self) -> None:
+        """Make the access record durable, again and again."""
+        while True:
+            await asyncio.sleep(SYNC_S)
+            unsynced = self._gate.record.unsynced
+            if unsynced is not None:
+                await asyncio.to_thread(self._gate.record.sync, unsynced)
+
+    async def index_users(self) -> None:
+        """Build the index of users again whenever it should be."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._index_if_due()
+
+    async def _index_if_due(self) -> None:
+        names = self._role.pseudonyms
+        if names is None or not self._index.is_due(names):
+            return
+        started = time.perf_counter()
+        try:
+            n_users = await asyncio.to_thread(self._index.build, names)
+        except FeatureError as error:
+            note(self._log, "features_failed", {"reason": str(error)})
+            return
+        seconds = round(time.perf_counter() - started, 3)
+        note(self._log, "users_indexed", {"users": n_users, "seconds": seconds})
 
     def stop(self) -> None:
         """Finish the ask that is being answered, then end."""
@@ -104,7 +181,8 @@ class PassiveService:
             self._task.cancel()
 
     def _note_failure(self, error: VFBanditsError) -> None:
-        event = "link_lost" if isinstance(error, LinkError) else "refused"
+        event = "link_lost" if isinstance(error, LinkError) else "link_refused"
+        self._link_problem = DISCONNECTED if event == "link_lost" else REFUSED
         note(self._log, event, {"reason": str(error)})
 
     async def _serve_one_link(self, waits: "Waits") -> None:
@@ -113,6 +191,7 @@ class PassiveService:
             await link.send(self._role.hello())
             await self._idly(link.serve(partial(self._answer, waits)))
         finally:
+            self._link_problem = self._link_problem or DISCONNECTED
             await link.close()
 
     async def _answer(self, waits: "Waits", message: Message) -> list[Message]:
@@ -124,6 +203,7 @@ class PassiveService:
             else:
                 self._carry_out(todo, replies)
         if self._role.is_welcome:
+            self._link_problem = ""
             waits.reset()
         return replies
 
@@ -152,18 +232,42 @@ class PassiveService:
             note(self._log, todo.event, todo.facts)
 
     async def _fetch(self, ask: Ask) -> list[PassiveInstruction]:
-        if ask.trial:
-            return self._role.answer(ask, self._role.trial_rows(ask))
-        started = time.perf_counter()
-        keys = ask.keys()
         try:
-            if self._in_thread:
-                lookup = await asyncio.to_thread(self._features.block, keys)
-            else:
-                lookup = self._features.block(keys)
+            return await self._fetch_or_fail(ask)
         except FeatureError as error:
+            self._store_failed = True
+            self._gate.note_failure()
             note(self._log, "features_failed", {"round": ask.round, "reason": str(error)})
             return self._role.no_features(ask, "the feature store failed")
+        except AccessRecordError as error:
+            self._gate.note_failure()
+            note(self._log, "access_record_failed", {"round": ask.round, "reason": str(error)})
+            return self._role.over_limits(ask, "the access record cannot be written")
+
+    async def _fetch_or_fail(self, ask: Ask) -> list[PassiveInstruction]:
+        if ask.trial:
+            self._gate.note_trial(ask)
+            return self._role.answer(ask, self._role.trial_rows(ask))
+        started = time.perf_counter()
+        users = self._resolved(ask)
+        named = ask if users is None else ask._replace(users=users.users)
+        keys, admission = named.keys(), self._gate.admit(named)
+        lookup: Lookup | None = None
+        if self._may_answer(admission):
+            lookup = await self._look_up(keys, admission, _known_rows(users, ask))
+            self._store_failed = False
+            admission = self._gate.consented(admission, lookup)
+        declined = admission.declined
+        if declined:
+            facts: Facts = {"round": ask.round, "users": len(declined), "limit": declined[0]}
+            note(self._log, "access_declined", facts)
+        if lookup is None or not self._may_answer(admission):
+            self._gate.note(ask, admission.refused(), ())
+            # Not which limit: a list of users may be one of consent.
+            return self._role.over_limits(ask, "over a limit of the participant's owner")
+        if declined:
+            lookup = _only(lookup, admission.is_answered)
+        self._gate.note(ask, admission, lookup.absent)
         self._answered += 1
         if lookup.missing or lookup.clipped:
             self._log.info(
@@ -174,7 +278,51 @@ class PassiveService:
                 rows=len(keys),
                 seconds=round(time.perf_counter() - started, 6),
             )
-        return self._role.answer(ask, lookup.values, missing=lookup.missing)
+        ids = None if users is None else users.users
+        return self._role.answer(ask, lookup.values, absent=lookup.absent, users=ids)
+
+    def _resolved(self, ask: Ask) -> Resolved | None:
+        """The users that an ask by pseudonyms means; None if it names them by their ids."""
+        names = self._role.pseudonyms
+        return None if names is None else self._index.resolve(names, ask.users)
+
+    def _may_answer(self, admission: Admission) -> bool:
+        """Whether something may leave: about one user at least."""
+        return len(admission.declined) < len(admission.outcomes)
+
+    async def _look_up(
+        self, keys: Sequence[Key], admission: Admission, is_known: Sequence[bool] | None
+    ) -> Lookup:
+        """Rows of the keys that are answered; the others are zeros, and absent if not known.
+
+        ``is_known`` says of each key whether its user is; None if that is not known beforehand.
+        """
+        if not admission.declined and is_known is None:
+            return await self._rows(keys)
+        is_known = [True] * len(keys) if is_known is None else is_known
+        is_wanted = [*map(and_, admission.is_answered, is_known)]
+        places = np.flatnonzero(is_wanted)
+        found = await self._rows([*compress(keys, is_wanted)])
+        rows = np.zeros((len(keys), self._features.width))
+        rows[places] = found.values
+        absent, refused = (places[[*some]].tolist() for some in (found.absent, found.refused))
+        unknown = np.flatnonzero(np.logical_not(is_known)).tolist()
+        return Lookup(PlainBlock(rows), sorted({*absent, *unknown}), found.clipped, refused)
+
+    async def _rows(self, keys: Sequence[Key]) -> Lookup:
+        if self._in_thread:
+            found = await asyncio.to_thread(self._block, keys)
+        else:
+            found = self._block(keys)
+        return self._gate.steady(keys, found)
+
+    def _block(self, keys: Sequence[Key]) -> Lookup:
+        if self._check is not None:  # the store did not answer at the start
+            problem = self._check.problem()
+            if problem:
+                raise FeatureError(problem)
+            self._check = None
+        return self._features.block(keys)
 
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""
@@ -195,6 +343,30 @@ class PassiveService:
         if self._outbox is None:
             raise ConfigError("secure sums need an outbox")
         return self._outbox
+
+
+def _known_rows(users: Resolved | None, ask: Ask) -> list[bool] | None:
+    """For each row whether a pseudonym led to its user; None if all did, or none was needed."""
+    if users is None or all(users.is_known):
+        return None
+    return each_row(users.is_known, ask)
+
+
+def each_row(of_user: Sequence[bool], ask: Ask) -> list[bool]:
+    """What holds of each user, for each of its rows.
+
+    >>> each_row([True, False], Ask(1, 0, 1, ("ann", "bob"), (("tea",), ("tea", "mate"))))
+    [True, False, False]
+    """
+    return [*chain.from_iterable(map(repeat, of_user, ask.rows_per_user))]
+
+
+def _only(lookup: Lookup, is_answered: Sequence[bool]) -> Lookup:
+    """The same with zeros in all other rows, which count as absent."""
+    others = np.flatnonzero(np.logical_not(is_answered)).tolist()
+    rows = lookup.values.copy()
+    rows[others] = 0.0
+    return replace(lookup, values=PlainBlock(rows), absent=sorted({*lookup.absent, *others}))
 
 
 class Waits:

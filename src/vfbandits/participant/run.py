@@ -2,10 +2,17 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Protocol, TypeAlias
 
-from vfbandits.errors import ConfigError
-from vfbandits.features.open import open_features, refuse_other_features
+from vfbandits.core.noise import KeyedNoise, describe_noise
+from vfbandits.errors import ConfigError, FeatureError
+from vfbandits.features.open import Features, open_features, refuse_other_features
 from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.participant.access.discrete import DiscreteCheck
+from vfbandits.participant.access.gate import open_gate
+from vfbandits.participant.access.record import FOLDER as ACCESS_FOLDER
+from vfbandits.participant.noise import FOLDER as NOISE_FOLDER
+from vfbandits.participant.noise import open_noise, refuse_unless_bounded
 from vfbandits.participant.outbox import OUTBOX, Outbox
 from vfbandits.participant.passive import PassiveService
 from vfbandits.participant.state_lock import LOCK, StateLock
@@ -13,20 +20,38 @@ from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
+from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.signed_roster import open_roster
+from vfbandits.settings.address import is_loopback
+from vfbandits.settings.noise import NoiseSettings
 from vfbandits.settings.services import ParticipantConfig, PassiveSettings
+from vfbandits.settings.status import StatusSettings
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.transport.event_loop import signalled
 from vfbandits.transport.rpc.client import RpcDialer
 
 
+class Front(Protocol):
+    """The port on which a participant tells how it is."""
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        ...
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way."""
+        ...
+
+
+MakeFront: TypeAlias = Callable[[StatusSettings, PassiveService, Supervisor, Logger], Front]
+
+
 def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
     """A passive participant, ready to dial; its state folder is locked from now on."""
-    place = settings.place
-    identity = Identity.load(place.identity, place.name)
-    place.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = StateLock(place.state)
+    identity = Identity.load(settings.identity, settings.name)
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = StateLock(settings.state)
     try:
         return _passive_of(settings, identity, lock, log)
     except BaseException:
@@ -37,29 +62,33 @@ def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
 def _passive_of(
     settings: PassiveSettings, identity: Identity, lock: StateLock, log: Logger
 ) -> PassiveService:
-    place = settings.place
-    shares = ShareFiles(place.state / "shares")
+    shares = ShareFiles(settings.state / "shares")
     held = shares.load()
     # Of two rosters, the one of the older share is in force until the active participant says so.
-    signed = held[min(held)].signed_roster if held else read_file(place.roster, "the signed roster")
+    signed = (
+        held[min(held)].signed_roster if held else read_file(settings.roster, "the signed roster")
+    )
     roster = open_roster(signed, authority_key(identity))
-    member = own_member(place, roster)
-    features = open_features(settings.features)
+    member = own_member(settings, roster)
+    noise = None if settings.noise is None else _noise_of(settings.noise, settings, roster, log)
+    features = open_features(settings.features, consent=settings.access.consent, noise=noise)
     refuse_other_features(features, member)
-    outbox = _open_outbox(place, held, lock) if roster.terms.aggregation == "secure" else None
+    check = _check_columns(settings, features, log)
+    outbox = _open_outbox(settings, held, lock) if roster.terms.aggregation == "secure" else None
     role = PassiveParticipant(
-        place.name,
+        settings.name,
         signed,
         authority_key(identity),
         Secrets(sealing_key_of(identity)),
         held=held,
         next_round=outbox.next_round if outbox else 1,
+        noise=None if noise is None else noise.terms,
     )
     dialer = RpcDialer(
-        place.address,
-        tls=tls_of(place),
-        name=place.name,
-        role=place.role,
+        settings.address,
+        tls=tls_of(settings),
+        name=settings.name,
+        role=settings.role,
         server_name=server_name(roster),
     )
     return PassiveService(
@@ -68,10 +97,40 @@ def _passive_of(
         features,
         shares=shares,
         outbox=outbox,
+        gate=open_gate(settings.access, settings.state / ACCESS_FOLDER, digest=features.digest),
         log=log,
         backoff=settings.backoff,
         lock=lock,
+        check=check,
     )
+
+
+def _noise_of(
+    settings: NoiseSettings, place: ParticipantConfig, roster: Roster, log: Logger
+) -> KeyedNoise:
+    refuse_unless_bounded(settings.terms, roster.terms.bound)
+    noise = open_noise(settings, place.state / NOISE_FOLDER)
+    log.info("noise_added", **describe_noise(noise.terms), sigma=noise.terms.sigma)
+    return noise
+
+
+def _check_columns(
+    settings: PassiveSettings, features: Features, log: Logger
+) -> DiscreteCheck | None:
+    """Refuse flags and counts; returns the check if the store does not answer now."""
+    check = DiscreteCheck.of(features, settings.access)
+    is_at_home = is_loopback(settings.address)
+    try:
+        problem = check.problem()
+        if problem and not is_at_home:
+            raise ConfigError(problem)
+        if check.look():
+            by = "loopback" if problem else "access.accept"
+            log.warning("discrete_accepted", columns=", ".join(check.look()), by=by)
+    except FeatureError as error:
+        log.warning("discrete_unchecked", reason=str(error))
+        return None if is_at_home else check
+    return None
 
 
 def _open_outbox(place: ParticipantConfig, held: Collection[int], lock: StateLock) -> Outbox:
@@ -87,20 +146,36 @@ def missing_outbox(path: Path) -> str:
     return (
         f"{path} is not there, while {path.parent / 'shares'} or {path.parent / LOCK} is from an "
         "earlier start: which pads were used is not known any more, and a pad must not cover two "
-        "messages.  Put no old copy back: remove this participant and add it again with new keys "
-        "(vfb pki request in an empty folder)"
+        "messages.  Do not restore an old copy: remove this participant and add it again with new "
+        "keys (vfb pki request in an empty folder)"
     )
 
 
-async def run_passive(settings: PassiveSettings, *, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    place = settings.place
-    log = logger_for(place.name, place.role)
+async def run_passive(
+    settings: PassiveSettings,
+    *,
+    on_ready: Callable[[int | None], None],
+    make_front: MakeFront | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    With [status] ``make_front`` makes what listens there; ``on_ready`` is told its port.
+    """
+    log = logger_for(settings.name, settings.role)
     service = build_passive(settings, log)
     supervisor = Supervisor(log)
     supervisor.watch_loop()
-    on_ready()
+    front = None
+    if settings.status is not None and make_front is not None:
+        front = make_front(settings.status, service, supervisor, log)
+    on_ready(await front.start() if front is not None else None)
+    syncing = supervisor.start("access record", service.sync_record)
     serving = supervisor.start("link", service.run)
+    indexing = supervisor.start("user index", service.index_users)
     await signalled()
+    if front is not None:
+        await front.stop()
+    await indexing.stop()
+    await syncing.stop()
     service.stop()
     await serving.finish()

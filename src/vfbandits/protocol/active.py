@@ -6,8 +6,10 @@ becomes of a change of masks in change.py.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.context import Split
@@ -46,6 +48,7 @@ from vfbandits.protocol.messages import (
     ToActive,
     Welcome,
 )
+from vfbandits.protocol.pseudonyms import pseudonyms_for_all
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.rounds import Rounds
 from vfbandits.protocol.seat import Seat
@@ -59,13 +62,13 @@ class Patience:
     Attributes
     ----------
     deadline_s
-        A participant that takes longer counts as zeros.
+        Features of a participant that takes longer count as zeros.
     ping_every_s
-        From one ping to the next.
+        Interval between pings.
     change_s
-        Longest change of masks or members.
+        Timeout of a mask change.
     failures_to_open
-        After so many in a row a participant is not asked, until it answers a ping.
+        Consecutive failures until a participant's circuit opens; an answered ping closes it.
     """
 
     deadline_s: float = 0.25
@@ -91,9 +94,10 @@ class ActiveParticipant:
     than an honest one needs, and too little to use the numbers up.
 
     ``spoken`` are the versions of the protocol that it speaks; each seat has the one of its stream.
+    ``sealing_key`` is needed where the roster has users asked for by pseudonyms.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (one argument for each thing that it owns)
         self,
         roster: Roster,
         share: MaskShare,
@@ -103,15 +107,25 @@ class ActiveParticipant:
         has_share: Sequence[str] = (),
         first_round: int = 1,
         spoken: Versions = SPOKEN,
+        sealing_key: X25519PrivateKey | None = None,
     ) -> None:
         self.spoken = spoken
+        self._sealing_key = sealing_key
         self.patience = patience or Patience()
         self.envelopes: dict[str, bytes] = {}
         self.seats: dict[str, Seat] = {}
         self.change: Change | None = None
         self._next_round = first_round
         self._moved_by: Counter[str] = Counter()
-        self._rounds = Rounds(roster, share, epoch=epoch, seats=self.seats, in_use=has_share)
+        self._rounds = self._rounds_of(roster, share, epoch=epoch, in_use=has_share)
+
+    def _rounds_of(
+        self, roster: Roster, share: MaskShare, *, epoch: int, in_use: Iterable[str]
+    ) -> Rounds:
+        pseudonyms = pseudonyms_for_all(roster, self._sealing_key)
+        return Rounds(
+            roster, share, epoch=epoch, seats=self.seats, in_use=in_use, pseudonyms=pseudonyms
+        )
 
     @property
     def roster(self) -> Roster:
@@ -169,8 +183,12 @@ class ActiveParticipant:
             note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
             return [*done, Send(sender, Refused(code, str(error))), Close(sender), note]
         circuit = Circuit(self.patience.failures_to_open)
-        self.seats[sender] = Seat(sender, circuit, pinged_at=now, protocol=protocol)
+        self.seats[sender] = Seat(
+            sender, circuit, pinged_at=now, protocol=protocol, noise=hello.noise
+        )
         facts: Facts = {"participant": sender, "epoch": self.epoch, "protocol": protocol}
+        if hello.noise is not None:
+            facts = {**facts, "noise": str(hello.noise)}
         note = Note("participant_joined", facts)
         welcome = Send(sender, Welcome(self.epoch, envelope, protocol))
         return [*done, welcome, note, *self._rounds.ask_again(sender)]
@@ -204,7 +222,7 @@ class ActiveParticipant:
             raise HandshakeError(
                 f"next_round: the active participant has {self._next_round}, {sender!r} has "
                 f"{theirs}: wanted at most {MAX_ROUND_STEP} more than it had at its start.  If it "
-                "has lost the file of its round, put that back"
+                "has lost the file of its round, restore it"
             )
 
     def leave(self, name: str, now: float) -> list[ActiveInstruction]:
@@ -232,10 +250,14 @@ class ActiveParticipant:
         now: float,
         *,
         trial: int = 0,
+        campaigns: tuple[str, ...] = (),
     ) -> tuple[int, list[ActiveInstruction]]:
-        """Start a round for these users; ``own`` are the active participant's plain rows."""
+        """Start a round for these users; ``own`` are the active participant's plain rows.
+
+        ``trial`` and ``campaigns`` as in ``Ask``.
+        """
         number = self._next_round
-        ask = self._rounds.ask_for(number, users, arms, trial)
+        ask = self._rounds.ask_for(number, users, arms, trial=trial, campaigns=campaigns)
         done = self._rounds.open(ask, own, deadline=now + self.patience.deadline_s)
         self._next_round = number + 1
         return number, done
@@ -290,12 +312,14 @@ class ActiveParticipant:
         if self.change is not None:
             raise HandshakeError(f"a change to epoch {self.change.epoch} is under way already")
         change.refuse_unless_from(self.roster, self.share, epoch=self.epoch)
-        away = [name for name in change.gathering.asked if name not in self.askable()]
+        pseudonyms_for_all(change.after, self._sealing_key)  # refused now, if it cannot be
+        present = self._rounds.present()
+        away = [name for name in change.gathering.asked if name not in present]
         if away:
             raise HandshakeError(
-                f"a change of masks needs every participant that stays; away: {', '.join(away)}"
+                f"a mask change needs every participant that stays; disconnected: {', '.join(away)}"
             )
-        done: list[ActiveInstruction] = [Note("change_started", {"epoch": change.epoch})]
+        done: list[ActiveInstruction] = [Note("mask_change_started", {"epoch": change.epoch})]
         if change.is_ready:  # nobody stays that could have a part in it
             done.append(change.changed())
         number = change.start(self._next_round, deadline=now + self.patience.change_s)
@@ -305,7 +329,9 @@ class ActiveParticipant:
 
     def _hear_part(self, change: Change, sender: str, answer: Answer) -> list[ActiveInstruction]:
         if not change.waits_for(sender):
-            return [Note("part_refused", {"participant": sender, "epoch": change.epoch})]
+            return [
+                Note("mask_change_part_refused", {"participant": sender, "epoch": change.epoch})
+            ]
         try:
             change.gathering.take(sender, answer)
             return [change.changed()] if change.is_ready else []
@@ -318,22 +344,24 @@ class ActiveParticipant:
             Send(name, change.abort()) for name in change.gathering.asked if name in self.seats
         ]
         failed = ChangeFailed(change.epoch, reason)
-        return [*done, failed, Note("change_failed", {"epoch": change.epoch, "reason": reason})]
+        return [
+            *done,
+            failed,
+            Note("mask_change_failed", {"epoch": change.epoch, "reason": reason}),
+        ]
 
     def finish_change(self) -> list[ActiveInstruction]:
         """Put a change into force for which ``Changed`` came; no round may be open."""
         change = self.change
         if change is None or not change.is_ready or self.n_open:
             raise HandshakeError(
-                "wanted a change of masks that is ready and no open round, got "
+                "wanted a mask change that is ready and no open round, got "
                 f"{'no change' if change is None else f'epoch {change.epoch}'}, {self.n_open} open"
             )
         self.change = None
         self.envelopes = dict(change.envelopes)
         stay = change.gathering.asked
-        self._rounds = Rounds(
-            change.after, change.share, epoch=change.epoch, seats=self.seats, in_use=stay
-        )
+        self._rounds = self._rounds_of(change.after, change.share, epoch=change.epoch, in_use=stay)
         done: list[ActiveInstruction] = [
             Send(name, Commit(change.epoch)) for name in stay if name in self.seats
         ]
@@ -341,4 +369,4 @@ class ActiveParticipant:
             del self.seats[name]
             gone = Refused("roster", f"{name!r} is no longer in the roster")
             done += [Send(name, gone), Close(name)]
-        return [*done, Note("change_done", {"epoch": change.epoch})]
+        return [*done, Note("mask_change_completed", {"epoch": change.epoch})]

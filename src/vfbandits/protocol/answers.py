@@ -1,11 +1,14 @@
 """What a passive participant says behind its share of one epoch's mask."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from vfbandits.core.arrays import MaskedBlock, PlainBlock
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.pads import Stamp
 from vfbandits.core.remask import remask_part
+from vfbandits.core.secure_sum import RowsOfOne
 from vfbandits.errors import MaskError, SecureSumError, WireError
 from vfbandits.protocol.held_share import Membership
 from vfbandits.protocol.instructions import Fetch, Keep, PassiveInstruction, Reply
@@ -18,6 +21,7 @@ from vfbandits.protocol.messages import (
     digest_of,
 )
 from vfbandits.protocol.once import OnceOnly
+from vfbandits.protocol.roster import PSEUDONYMS, Roster
 from vfbandits.protocol.rows import (
     CHANGE,
     ask_digest,
@@ -26,6 +30,7 @@ from vfbandits.protocol.rows import (
     refuse_not_finite,
     refuse_out_of_bounds,
     rows_digest,
+    user_parts,
 )
 from vfbandits.protocol.trial import TrialMask, trial_block
 
@@ -44,6 +49,7 @@ class Answers:
         self._trial_mask = TrialMask(place.member.name, place.roster)
         self._layout = place.roster.terms.layout
         self._bound = place.roster.terms.bound
+        self._by_pseudonyms = place.roster.terms.users == PSEUDONYMS
         self._to_fetch: Ask | None = None
 
     def hear(self, ask: Ask) -> PassiveInstruction:
@@ -55,8 +61,19 @@ class Answers:
         self._to_fetch = ask if isinstance(todo, Fetch) else None
         return todo
 
-    def answer(self, ask: Ask, block: PlainBlock, *, missing: int) -> list[PassiveInstruction]:
-        """Mask the rows that were looked up, and send them."""
+    def answer(
+        self,
+        ask: Ask,
+        block: PlainBlock,
+        *,
+        absent: Sequence[int] = (),
+        users: Sequence[str] | None = None,
+    ) -> list[PassiveInstruction]:
+        """Mask the rows that were looked up, and send them.
+
+        At the places ``absent`` are rows of zeros, of which it has no features or does not answer
+        about; ``users`` are the ids of those that the ask names by pseudonyms.
+        """
         if ask is not self._to_fetch:
             # While they were, the same ask may have come again, or a later one been answered.
             todo = self.hear(ask)
@@ -66,6 +83,11 @@ class Answers:
         stamp = Stamp(ask.epoch, ask.round, ask.attempt)
         try:
             rows = self._masked(ask, block)
+            parts = None
+            withheld: tuple[int, ...] = ()
+            if self._once is not None and not ask.trial:
+                parts = user_parts(ask, self._ids(ask, users))
+                withheld = tuple(absent)
             return self._send(
                 rows,
                 stamp,
@@ -73,7 +95,9 @@ class Answers:
                 epoch=ask.epoch,
                 digest=digest_for(ask),
                 asked=b"" if self._once is None else rows_digest(ask),
-                missing=missing,
+                missing=len(absent),
+                parts=parts,
+                withheld=withheld,
             )
         except (MaskError, WireError, SecureSumError) as error:
             return [Reply(Declined(ask.round, ask.attempt, "features", str(error)))]
@@ -96,10 +120,10 @@ class Answers:
             asked=ask_digest(CHANGE, (), (), details=(message.epoch, roster, deal)),
         )
 
-    def problem_with_senders(self, senders: tuple[str, ...]) -> str:
-        """Why no message may be one of these senders'; nothing if it may."""
+    def problem_with_senders(self, senders: tuple[str, ...], *, after: Roster | None = None) -> str:
+        """Why no message may be one of these senders'; as ``OnceOnly.problem_with``."""
         if self._once is not None:
-            return self._once.problem_with(senders)
+            return self._once.problem_with(senders, after=after)
         return "senders are named for secure sums only" if senders else ""
 
     def trial_rows(self, ask: Ask) -> PlainBlock:
@@ -123,14 +147,25 @@ class Answers:
         if ask.trial:
             # Everybody knows this mask: real features must not go through it.
             if not np.array_equal(block, self.trial_rows(ask)):
-                raise WireError(f"wanted the public rows of trial {ask.trial}, got others")
+                raise WireError(
+                    f"wanted the public rows of trial {ask.trial}, got rows that differ from them"
+                )
             share = self._trial_mask.share(ask.trial)
         refuse_not_finite(block)
         rows = share.mask(block)
         refuse_out_of_bounds(rows, self._bound)
         return rows
 
-    def _send(
+    def _ids(self, ask: Ask, users: Sequence[str] | None) -> Sequence[str]:
+        """The ids of the users of an ask; pads that go by pseudonyms would never cancel."""
+        if not self._by_pseudonyms:
+            return ask.users
+        if users is None or len(users) != len(ask.users):
+            came = "none" if users is None else str(len(users))
+            raise WireError(f"users: wanted the ids of {len(ask.users)} pseudonyms, got {came}")
+        return users
+
+    def _send(  # noqa: PLR0913  (one argument for each field of the answer)
         self,
         rows: MaskedBlock,
         stamp: Stamp,
@@ -140,11 +175,16 @@ class Answers:
         digest: bytes,
         asked: bytes,
         missing: int = 0,
+        parts: Sequence[RowsOfOne] | None = None,
+        withheld: tuple[int, ...] = (),
     ) -> list[PassiveInstruction]:
         """Send masked rows: as they are, or under pads and written down before."""
         values = rows.data
         if self._once is not None:
-            values = self._once.cover(rows, stamp, senders, asked=asked).values.data
+            blinded = self._once.cover(
+                rows, stamp, senders, asked=asked, parts=parts, withheld=withheld
+            )
+            values = blinded.values.data
         answer = Answer(
             stamp.round,
             stamp.attempt,
@@ -154,6 +194,7 @@ class Answers:
             rows.shape[1],
             memoryview(values).cast("B"),
             missing,
+            withheld,
         )
         if self._once is None:
             return [Reply(answer)]

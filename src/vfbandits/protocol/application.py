@@ -13,6 +13,7 @@ class DecideRequest:
     ``own`` is the active participant's own block for this decision, raw little-endian float64; if
     it is empty its feature store is asked.  ``arm_features`` (n_arms × arm_dim) go with layout
     "outer".  ``decision_id`` names the decision, or is empty.  ``trial`` as in ``Ask``.
+    ``campaign`` is that of a decision whose contexts are gathered; others have none.
     """
 
     user: str
@@ -21,6 +22,7 @@ class DecideRequest:
     arm_features: bytes = field(default=b"", repr=False)
     decision_id: str = ""
     trial: int = 0
+    campaign: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

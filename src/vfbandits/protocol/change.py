@@ -50,8 +50,15 @@ class Change:
         """Refuse to start from anywhere else than what is in force."""
         if self.epoch <= epoch:
             raise HandshakeError(f"epoch: wanted one after {epoch}, got {self.epoch}")
-        if self.before.digest != roster.digest or self.old_share is not share:
-            raise HandshakeError("wanted a change from the masks and roster in force, got another")
+        if self.before.digest != roster.digest:
+            raise HandshakeError(
+                f"wanted a change from the roster in force, {roster.digest[:12]}…, "
+                f"got one from {self.before.digest[:12]}…"
+            )
+        if self.old_share is not share:
+            raise HandshakeError(
+                "wanted a change from the masks in force, got one from older masks"
+            )
 
     def start(self, next_round: int, *, deadline: float) -> int:
         """Give it a number that no round has, and a deadline; returns the number."""
@@ -113,7 +120,8 @@ def plan_change(  # noqa: PLR0913  (one argument for each thing that changes)
     wanted = Wanted(epoch, columns, before.terms.bound, secure, len(before.passive))
     digest = digest_of(change_keys(epoch, stay if secure else ()))
     n_rows = {name: rows[name] for name in stay}
-    gathering = Gathering(round_number, wanted, stay, n_rows, digest, deadline=0.0)
+    digests = dict.fromkeys(stay, digest)
+    gathering = Gathering(round_number, wanted, stay, n_rows, digests, deadline=0.0)
     return Change(epoch, before, after, old_share, share, gathering, signed_roster, envelopes or {})
 
 

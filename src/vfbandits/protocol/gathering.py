@@ -5,8 +5,10 @@ of the right size, finite and within the declared bound; and once.  Anything els
 never summed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -50,18 +52,22 @@ class Wanted:
 class Gathering:
     """The answers of one round so far; those under pads are bits that mean nothing alone.
 
-    ``n_rows`` are wanted of each that was asked, and ``digest`` is of their keys.
+    ``n_rows`` are wanted of each that was asked, and ``digests`` are of their keys as it was asked
+    for them.  ``user_rows`` are the rows of each user in a secure round.  There a row that one of
+    them withholds counts for none of them.
     """
 
     round: int
     wanted: Wanted
     asked: tuple[str, ...]
     n_rows: dict[str, int]
-    digest: bytes
+    digests: Mapping[str, bytes]
     deadline: float
+    user_rows: tuple[int, ...] = ()
     attempt: int = 0
     came: dict[str, Matrix] = field(default_factory=dict, repr=False)
     failed: set[str] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
     bytes_received: int = 0
 
     @property
@@ -84,6 +90,7 @@ class Gathering:
         self.attempt += 1
         self.came.clear()
         self.failed.clear()
+        self.withheld.clear()
 
     def take(self, sender: str, answer: Answer) -> None:
         """Note an answer, or refuse it with WireError and change nothing."""
@@ -92,20 +99,41 @@ class Gathering:
         if n_rows is None:
             raise WireError(f"wanted an answer of {', '.join(self.asked)}, got one of {sender!r}")
         if sender in self.came or sender in self.failed:
-            raise WireError(f"wanted one answer to round {self.round}, got another of {sender!r}")
+            raise WireError(
+                f"wanted one answer to round {self.round}, got a second one of {sender!r}"
+            )
         n_columns = wanted.n_columns[sender]
-        ours = (self.round, self.attempt, wanted.epoch, self.digest, n_rows, n_columns)
+        digest = self.digests[sender]
+        ours = (self.round, self.attempt, wanted.epoch, digest, n_rows, n_columns)
         size = len(answer.values)
         if answer[:6] != ours or size != 8 * n_rows * n_columns:
             raise _refusal((*ours, 8 * n_rows * n_columns), (*answer[:6], size))
+        if answer.withheld and not max(answer.withheld) < sum(self.user_rows):
+            raise WireError(
+                f"withheld rows: wanted places below {sum(self.user_rows)}, "
+                f"got {max(answer.withheld)}"
+            )
         rows = np.frombuffer(answer.values, _DTYPE).reshape(n_rows, n_columns)
         if not wanted.secure:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows
+        self.withheld.update(answer.withheld)
         self.bytes_received += size
 
+    @property
+    def alone(self) -> frozenset[int]:
+        """Places of users all of whose rows somebody withholds."""
+        if not self.withheld:
+            return frozenset()
+        stops = accumulate(self.user_rows)
+        return frozenset(
+            place
+            for place, (stop, n_rows) in enumerate(zip(stops, self.user_rows, strict=True))
+            if self.withheld.issuperset(range(stop - n_rows, stop))
+        )
+
     def total(self) -> Matrix:
-        """The sum of blinded blocks; only of a complete round."""
+        """The sum of blinded blocks, zeros for withheld rows; only of a complete round."""
         stamp = Stamp(self.wanted.epoch, self.round, self.attempt)
         senders = tuple(sorted(self.asked))
         parts = [
@@ -113,6 +141,8 @@ class Gathering:
             for name, rows in self.came.items()
         ]
         total = add_blinded(parts, _code(self.wanted.n_terms, self.wanted.bound))
+        if self.withheld:
+            total[sorted(self.withheld)] = 0.0
         refuse_out_of_bounds(total, self.wanted.bound * len(self.asked))
         return total
 

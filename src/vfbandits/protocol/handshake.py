@@ -1,5 +1,6 @@
 """Whether two participants mean the same federation, with both values in the error."""
 
+from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import HandshakeError, IdentityError
 from vfbandits.protocol.messages import DTYPE, Hello
 from vfbandits.protocol.roster import PASSIVE, Member, Roster
@@ -10,7 +11,7 @@ from vfbandits.protocol.version import SPOKEN, Versions
 # there are.
 MAX_ROUND_STEP = 1 << 40
 # The most telling difference first.
-ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "dtype")
+ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "users", "dtype")
 OF_ONE_ROSTER = ("scaling", "dim", "roster")
 
 
@@ -21,6 +22,7 @@ def hello_of(
     epochs: tuple[int, ...],
     next_round: int,
     versions: Versions = SPOKEN,
+    noise: VectorNoise | None = None,
 ) -> Hello:
     """The hello of ``member``, as it understands ``roster``."""
     return Hello(
@@ -38,6 +40,8 @@ def hello_of(
         dtype=DTYPE,
         epochs=epochs,
         next_round=next_round,
+        noise=noise,
+        users=roster.terms.users,
     )
 
 

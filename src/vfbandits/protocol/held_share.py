@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from vfbandits.core.mask import Entropy, MaskShare, sample_mask
 from vfbandits.errors import HandshakeError, IdentityError
 from vfbandits.protocol.envelope import open_share
-from vfbandits.protocol.roster import PASSIVE, Member, Roster
+from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 
 
@@ -49,12 +49,17 @@ class Membership:
         roster = open_roster(signed_roster, authority)
         member = roster.find(name)
         if member is None or member.role != PASSIVE:
-            raise IdentityError(f"wanted {name!r} as a passive participant of the roster, got none")
-        own_key = sealing_key.public_key().public_bytes_raw().hex()
-        # With another key than the others believe, pads would not cancel.
-        if roster.terms.mask == "dense" and member.sealing_key != own_key:
+            came = "no such member" if member is None else member.role
             raise IdentityError(
-                f"the sealing key of {name!r} must be the one in the roster; this is another"
+                f"wanted {name!r} as a passive participant of the roster, got {came}"
+            )
+        own_key = sealing_key.public_key().public_bytes_raw().hex()
+        # With another key than the others believe, pads would not cancel and no user be found.
+        needs_key = roster.terms.mask == "dense" or roster.terms.users == PSEUDONYMS
+        if needs_key and member.sealing_key != own_key:
+            raise IdentityError(
+                f"the sealing key of {name!r} must be {member.sealing_key}, as in the roster, "
+                f"got the public key {own_key}"
             )
         return cls(roster, member, signed_roster)
 
@@ -67,7 +72,10 @@ class Membership:
                 f"got number {roster.number} of {roster.federation!r}"
             )
         if roster.number == ours.number and roster != ours:
-            raise IdentityError(f"wanted one roster of number {ours.number}, got another")
+            raise IdentityError(
+                f"roster number {ours.number} must have the digest {ours.digest[:12]}…, "
+                f"got {roster.digest[:12]}…"
+            )
         for what, old, new in (
             ("session", ours.session, roster.session),
             ("terms", ours.terms, roster.terms),

@@ -28,12 +28,16 @@ class Close:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """A round is complete: masked contexts (n_rows, dim), zeros for those that did not come."""
+    """A round is complete: masked contexts (n_rows, dim), zeros for those that did not come.
+
+    ``alone`` are places of users whose rows are the active participant's alone, whoever came.
+    """
 
     round: int
     contexts: Matrix = field(repr=False)
     contributors: tuple[str, ...]
     bytes_received: int
+    alone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

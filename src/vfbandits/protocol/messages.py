@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import NamedTuple, TypeAlias
 
+from vfbandits.core.noise import VectorNoise
+from vfbandits.protocol.roster import CLEAR
 from vfbandits.protocol.version import SPOKEN
 
 DTYPE = "<f8"
@@ -32,7 +34,8 @@ class Hello:
 
     It speaks the versions of the protocol from ``lowest_protocol`` to ``highest_protocol``.
     ``epochs`` are the mask epochs it has a share of; ``next_round`` is the first round number
-    under which it has certainly sent nothing yet.
+    under which it has certainly sent nothing yet.  ``noise`` is what it says that it adds to each
+    vector, if anything: nobody can check it.
     """
 
     lowest_protocol: int
@@ -49,6 +52,8 @@ class Hello:
     dtype: str
     epochs: tuple[int, ...]
     next_round: int
+    noise: VectorNoise | None = None
+    users: str = CLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Refused:
 class Ask(NamedTuple):
     """Send your masked rows for these users, in this order.
 
+    ``users`` are pseudonyms (pseudonyms.py) or ids, as the roster says, and ids in a trial.
     ``arms`` has one tuple per user in layout "per_arm" and is empty in the others.  ``senders`` is
     empty unless sums are secure: then it names all that are asked, fixed before anyone sends.
     ``trial`` is not zero in a parity run on public test data: see trial.py.  ``campaigns`` say what
@@ -119,12 +125,18 @@ class Ask(NamedTuple):
         """Rows that the answer must have."""
         return sum(map(len, self.arms)) if self.arms else len(self.users)
 
+    @property
+    def rows_per_user(self) -> tuple[int, ...]:
+        """How many of them each user has, in order."""
+        return tuple(map(len, self.arms)) if self.arms else (1,) * len(self.users)
+
 
 class Answer(NamedTuple):
     """Masked rows for one ask.  Seen by the active participant.
 
     ``digest`` is of the row keys that were masked, the trial and the senders; ``missing`` counts
-    the keys that the sender has no features of, whose rows are zeros.
+    the keys that the sender has no features of, whose rows are zeros.  For a secure sum these rows
+    are noise instead, and ``withheld`` has their places: no sum of them can be had.
     """
 
     round: int
@@ -135,6 +147,7 @@ class Answer(NamedTuple):
     n_columns: int
     values: bytes | memoryview
     missing: int = 0
+    withheld: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """Numbers and sizes; the values stay inside."""
@@ -202,7 +215,16 @@ ToActive: TypeAlias = Hello | Answer | Declined | Pong
 ToPassive: TypeAlias = Welcome | Refused | Ask | Ping | Prepare | Commit | Abort
 Message: TypeAlias = ToActive | ToPassive
 
-DECLINES = ("stale_epoch", "stale_round", "bad_request", "features", "lost_bytes", "pads", "busy")
+DECLINES = (
+    "stale_epoch",
+    "stale_round",
+    "bad_request",
+    "features",
+    "limits",
+    "lost_bytes",
+    "pads",
+    "busy",
+)
 
 
 def digest_of(keys: Iterable[Key]) -> bytes:

@@ -4,12 +4,14 @@ Two messages under one stamp would show their difference.  So would two sums of 
 second with fewer participants or for other rows.
 """
 
+from collections.abc import Collection, Sequence
+
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from vfbandits.core.arrays import MaskedBlock
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.pads import Stamp
-from vfbandits.core.secure_sum import MIN_SENDERS, BlindedBlock, Blinder
+from vfbandits.core.secure_sum import MIN_SENDERS, BlindedBlock, Blinder, RowsOfOne
 from vfbandits.protocol.instructions import Fetch, Reply, Resend
 from vfbandits.protocol.messages import Ask, Declined
 from vfbandits.protocol.roster import Roster
@@ -50,13 +52,20 @@ class OnceOnly:
         """The first round under whose number nothing was sent."""
         return self._first_round if self._last is None else self._last[0].round + 1
 
-    def problem_with(self, senders: tuple[str, ...]) -> str:
-        """Why no message may be one of these senders'; nothing if it may."""
-        if len(senders) < MIN_SENDERS or self._name not in senders:
+    def problem_with(self, senders: tuple[str, ...], *, after: Roster | None = None) -> str:
+        """Why no message may be one of these senders'; nothing if it may.
+
+        They are all passive participants, or in a change of masks all that stay in the roster
+        ``after`` it.  Sums of two sets of senders would differ by the message of one of them.
+        """
+        wanted = self._known
+        if after is not None:
+            wanted = wanted & {member.name for member in after.passive}
+        if len(wanted) < MIN_SENDERS or self._name not in wanted:
             return f"a secure sum needs {self._name!r} and at least one more sender"
-        if len(set(senders)) < len(senders):
-            return "a sender of a secure sum is named once"
-        return "" if self._known.issuperset(senders) else "a sender is not a passive participant"
+        if len(senders) == len(wanted) and wanted == {*senders}:
+            return ""
+        return f"the senders of a secure sum are {', '.join(sorted(wanted))}, each named once"
 
     def first_or_again(self, ask: Ask) -> Fetch | Resend | Reply:
         """What an ask gets: new rows, the bytes that were sent before, or nothing."""
@@ -75,13 +84,23 @@ class OnceOnly:
         return Fetch(ask)
 
     def cover(
-        self, rows: MaskedBlock, stamp: Stamp, senders: tuple[str, ...], *, asked: bytes
+        self,
+        rows: MaskedBlock,
+        stamp: Stamp,
+        senders: tuple[str, ...],
+        *,
+        asked: bytes,
+        parts: Sequence[RowsOfOne] | None = None,
+        withheld: Collection[int] = (),
     ) -> BlindedBlock:
         """The rows under pads; from now on the stamp is used up.
 
-        ``asked`` is the digest of what was looked up, as ``ask_digest`` makes it.
+        ``asked`` is the digest of what was asked for, as ``ask_digest`` makes it; with ``parts``
+        pads are keyed by theirs.  Rows at the places ``withheld`` are noise.
         """
-        blinded = self._blinder.blind(rows, stamp, senders, asked=asked)
+        blinded = self._blinder.blind(
+            rows, stamp, senders, asked=asked, parts=parts, withheld=withheld
+        )
         self._last = (stamp, blinded.senders, asked)
         return blinded
 
@@ -94,5 +113,8 @@ def _problem_with_attempt(ask: Ask, senders: tuple[str, ...], asked: bytes) -> s
             "masked rows of those that are missing"
         )
     if rows_digest(ask) != asked:
-        return "every attempt of a round asks for the same rows, got other rows or another kind"
+        return (
+            f"every attempt of a round asks for the same rows, of digest {asked.hex()[:12]}…, "
+            f"got {rows_digest(ask).hex()[:12]}…"
+        )
     return ""

@@ -5,11 +5,12 @@ the order in which they came: under pads a later message is never sent before an
 What it answers is in answers.py; here is behind which share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from vfbandits.core.arrays import PlainBlock
+from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import (
     ConfigError,
     EnvelopeError,
@@ -44,7 +45,8 @@ from vfbandits.protocol.messages import (
     Welcome,
 )
 from vfbandits.protocol.once import OnceOnly
-from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.pseudonyms import Pseudonyms, pseudonyms_between
+from vfbandits.protocol.roster import PSEUDONYMS, Roster
 from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.trial import trial_block
 from vfbandits.protocol.version import SPOKEN, Versions
@@ -66,10 +68,10 @@ class PassiveParticipant:
 
     ``held`` are the shares it has from before, by epoch; ``next_round`` is the first round under
     whose number it has certainly sent nothing yet.  ``spoken`` are the versions of the protocol
-    that it speaks.
+    that it speaks; ``noise`` is what is added to its rows before they come here, if anything.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it knows from the start, by name)
         self,
         name: str,
         signed_roster: bytes,
@@ -79,9 +81,11 @@ class PassiveParticipant:
         held: Mapping[int, HeldShare] | None = None,
         next_round: int = 1,
         spoken: Versions = SPOKEN,
+        noise: VectorNoise | None = None,
     ) -> None:
         self.name = name
         self.spoken = spoken
+        self._noise = noise
         self._protocol = 0
         self._authority = authority
         self._secrets = secrets
@@ -101,14 +105,22 @@ class PassiveParticipant:
         self._place = place
         self._next_round = next_round
         self._once: OnceOnly | None = None
-        if place.roster.terms.aggregation == "secure":
-            key = self._secrets.sealing_key
-            self._once = OnceOnly(self.name, place.roster, key, next_round=next_round)
+        self._pseudonyms: Pseudonyms | None = None
+        roster, key = place.roster, self._secrets.sealing_key
+        if roster.terms.aggregation == "secure":
+            self._once = OnceOnly(self.name, roster, key, next_round=next_round)
+        if roster.terms.users == PSEUDONYMS:
+            self._pseudonyms = pseudonyms_between(roster, self.name, roster.active.name, key)
 
     @property
     def roster(self) -> Roster:
         """The roster that it goes by."""
         return self._place.roster
+
+    @property
+    def pseudonyms(self) -> Pseudonyms | None:
+        """The names by which it is asked for users; None if that is by their ids."""
+        return self._pseudonyms
 
     @property
     def epoch(self) -> int:
@@ -142,6 +154,7 @@ class PassiveParticipant:
             epochs=epochs,
             next_round=self.next_round,
             versions=self.spoken,
+            noise=self._noise,
         )
 
     def hear(self, message: ToPassive) -> list[PassiveInstruction]:
@@ -173,12 +186,23 @@ class PassiveParticipant:
         # The commit was lost on the way.
         return [*self._enter(ask.epoch), *self.hear(ask)]
 
-    def answer(self, ask: Ask, block: PlainBlock, *, missing: int = 0) -> list[PassiveInstruction]:
-        """Mask the rows that ``Fetch`` asked for and send them."""
+    def answer(
+        self,
+        ask: Ask,
+        block: PlainBlock,
+        *,
+        absent: Sequence[int] = (),
+        users: Sequence[str] | None = None,
+    ) -> list[PassiveInstruction]:
+        """Mask the rows that ``Fetch`` asked for and send them.
+
+        At the places ``absent`` are rows of zeros: of users that it does not know, or does not
+        answer about.  Where users are asked for by pseudonyms, ``users`` are their ids.
+        """
         if self._answers is None:
             reason = f"the stream on which {self.name!r} was asked has ended"
             return [Reply(Declined(ask.round, ask.attempt, "stale_epoch", reason))]
-        return self._answers.answer(ask, block, missing=missing)
+        return self._answers.answer(ask, block, absent=absent, users=users)
 
     def trial_rows(self, ask: Ask) -> PlainBlock:
         """The public test rows that an ask of a trial wants."""
@@ -187,6 +211,10 @@ class PassiveParticipant:
     def no_features(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
         """The feature store failed."""
         return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
+
+    def over_limits(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
+        """The owner lets no answer to this ask leave."""
+        return [Reply(Declined(ask.round, ask.attempt, "limits", reason))]
 
     # --- epochs -------------------------------------------------------------------------------
 
@@ -226,12 +254,15 @@ class PassiveParticipant:
         return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
 
     def _hear_prepare(self, answers: Answers, message: Prepare) -> list[PassiveInstruction]:
-        declined = self._problem_with(answers, message)
+        declined = self._problem_with(message)
         if declined is not None:
             return [Reply(declined)]
         try:
             place = self._membership(message.roster) if message.roster else self._place
             place.refuse_unless_next(self.roster)
+            problem = answers.problem_with_senders(message.senders, after=place.roster)
+            if problem:
+                raise SecureSumError(problem)
             held = place.obtain_share(message.epoch, message.envelope, self._secrets)
             deal = (
                 read_label(message.envelope, roster=place.roster).deal if message.envelope else ""
@@ -243,7 +274,7 @@ class PassiveParticipant:
         self._next_change = message.round + 1
         return [StoreShare(message.epoch, held.share, held.signed_roster), *sent]
 
-    def _problem_with(self, answers: Answers, message: Prepare) -> Declined | None:
+    def _problem_with(self, message: Prepare) -> Declined | None:
         number, first = message.round, max(self.next_round, self._next_change)
         if message.epoch <= self.epoch or not is_number(message.epoch):
             reason = f"epoch: wanted one after {self.epoch}, got {message.epoch}"
@@ -256,11 +287,10 @@ class PassiveParticipant:
         if number < first or not is_number(number):
             reason = f"round: wanted one from {first}, got {number}"
             return Declined(number, 0, "stale_round", reason)
-        problem = answers.problem_with_senders(message.senders)
-        return Declined(number, 0, "bad_request", problem) if problem else None
+        return None
 
     def _hear_abort(self, message: Abort) -> list[PassiveInstruction]:
         if message.epoch == self.epoch or message.epoch not in self._held:
             return []
         del self._held[message.epoch]
-        return [DropShares(keep=self.epoch), Note("change_aborted", {"epoch": message.epoch})]
+        return [DropShares(keep=self.epoch), Note("mask_change_aborted", {"epoch": message.epoch})]

@@ -1,8 +1,8 @@
 """The rounds that the active participant has open, all behind masks of one epoch.
 
 Who does not answer in time counts as zeros in that round.  With secure sums it is all or nothing:
-who is asked is fixed before anyone sends, and if one message is missing the round falls back to
-the active participant's own block.  It is never run again with fewer participants: the two sums
+all passive participants are asked, and if one message is missing the round falls back to the
+active participant's own block.  It is never run again with fewer participants: the two sums
 would differ by exactly the missing one's masked rows.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.mask import MaskShare
-from vfbandits.core.secure_sum import MIN_SENDERS
 from vfbandits.errors import SecureSumError, WireError
 from vfbandits.protocol.gathering import Gathering, Wanted
 from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
 from vfbandits.protocol.messages import Answer, Ask, Declined
+from vfbandits.protocol.pseudonyms import Pseudonyms
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.rows import digest_for, problem_with_rows, refuse_not_finite
 from vfbandits.protocol.seat import Seat
@@ -36,7 +36,8 @@ class OpenRound:
 class Rounds:
     """The open rounds behind ``share`` and those of the others; the role keeps ``seats``.
 
-    ``in_use`` names the passive participants behind whose share something was learnt.
+    ``in_use`` names the passive participants behind whose share something was learnt;
+    ``pseudonyms`` has the names by which each is asked for users, and is empty if that is by ids.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Rounds:
         epoch: int,
         seats: Mapping[str, Seat],
         in_use: Iterable[str],
+        pseudonyms: Mapping[str, Pseudonyms],
     ) -> None:
         self.roster = roster
         self.share = share
@@ -54,13 +56,15 @@ class Rounds:
         self.split = roster.split
         self.in_use = set(in_use)
         self._seats = seats
+        self._pseudonyms = pseudonyms
         self._open: dict[int, OpenRound] = {}
         self._trial_mask = TrialMask(self.split.active, roster)
         self._dense = roster.terms.mask == "dense"
         self._secure = roster.terms.aggregation == "secure"
         columns = roster.rows_width
         self._most_columns = max(columns.values())
-        n_terms = len(self.split.passive)
+        self._passive = self.split.passive
+        n_terms = len(self._passive)
         self._wanted = Wanted(epoch, columns, roster.terms.bound, self._secure, n_terms)
 
     def __len__(self) -> int:
@@ -73,16 +77,24 @@ class Rounds:
         # Each round is given as long as the one before it, so the oldest comes first.
         return next((opened.gathering.deadline for opened in self._open.values()), None)
 
-    def askable(self) -> tuple[str, ...]:
-        """Those that a new round would ask."""
+    def present(self) -> tuple[str, ...]:
+        """Those that are connected and answer."""
         seats = self._seats
-        names = [n for n in self.split.passive if n in seats and not seats[n].circuit.is_open]
-        if self._secure and len(names) < MIN_SENDERS:
-            return ()
-        return tuple(names)
+        return tuple(n for n in self._passive if n in seats and not seats[n].circuit.is_open)
+
+    def askable(self) -> tuple[str, ...]:
+        """Those that a new round would ask: with secure sums all, or nobody."""
+        names = self.present()
+        return names if not self._secure or len(names) == len(self._passive) else ()
 
     def ask_for(
-        self, number: int, users: tuple[str, ...], arms: tuple[tuple[str, ...], ...], trial: int
+        self,
+        number: int,
+        users: tuple[str, ...],
+        arms: tuple[tuple[str, ...], ...],
+        *,
+        trial: int,
+        campaigns: tuple[str, ...],
     ) -> Ask:
         """What a round of this number would say to all that it asks; WireError if it cannot be."""
         layout = self.roster.terms.layout
@@ -94,6 +106,7 @@ class Rounds:
             arms if layout == "per_arm" else (),
             self.askable() if self._secure else (),
             trial,
+            campaigns,
         )
         problem = problem_with_rows(ask, layout=layout, n_columns=self._most_columns)
         if problem:
@@ -109,17 +122,35 @@ class Rounds:
         share = self._trial_mask.share(ask.trial) if ask.trial else self.share
         masked = share.mask(own)
         asked = ask.senders if self._secure else self.askable()
-        digest = digest_for(ask) if asked else b""
+        named = {name: self._named(name, ask) for name in asked}
         rows_of = dict.fromkeys(asked, n_rows)
-        gathering = Gathering(ask.round, self._wanted, asked, rows_of, digest, deadline)
+        digests: dict[str, bytes] = {}
+        user_rows: tuple[int, ...] = ()
+        if self._goes_by_pseudonyms(ask):
+            digests = {name: digest_for(one) for name, one in named.items()}
+        elif asked:
+            digests = dict.fromkeys(asked, digest_for(ask))
+        if self._secure and not ask.trial:
+            user_rows = ask.rows_per_user
+        gathering = Gathering(ask.round, self._wanted, asked, rows_of, digests, deadline, user_rows)
         opened = OpenRound(gathering, ask, masked)
         self._open[ask.round] = opened
-        return [Send(name, ask) for name in asked] or self._settle(opened)
+        return [Send(name, one) for name, one in named.items()] or self._settle(opened)
+
+    def _goes_by_pseudonyms(self, ask: Ask) -> bool:
+        """Whether users are named by pseudonyms; the invented ones of a trial are not."""
+        return bool(self._pseudonyms) and not ask.trial
+
+    def _named(self, name: str, ask: Ask) -> Ask:
+        """The ask as one participant hears it."""
+        if not self._goes_by_pseudonyms(ask):
+            return ask
+        return ask._replace(users=self._pseudonyms[name].of_all(ask.users))
 
     def ask_again(self, name: str) -> list[ActiveInstruction]:
         """Ask one that was cut off for what it still owes: it sends the bytes it sent before."""
         return [
-            Send(name, opened.ask)
+            Send(name, self._named(name, opened.ask))
             for opened in self._open.values()
             if name in opened.gathering.waiting_for
         ]
@@ -128,7 +159,7 @@ class Rounds:
         """An answer, to an open round or not."""
         opened = self._open.get(answer.round)
         if opened is None:
-            return [Note("answer_too_late", _facts(seat, answer))]
+            return [Note("answer_discarded", _facts(seat, answer))]
         try:
             opened.gathering.take(seat.name, answer)
         except WireError as error:
@@ -159,7 +190,8 @@ class Rounds:
             and now < gathering.deadline
         ):
             return self._next_attempt(opened)
-        return self._fail(opened, seat, message.attempt)
+        # Over its owner's limits it is in order: others may still be asked for.
+        return self._fail(opened, seat, message.attempt, is_fault=message.code != "limits")
 
     def lose(self, name: str) -> list[ActiveInstruction]:
         """The stream of a participant has ended.
@@ -194,21 +226,24 @@ class Rounds:
         gathering = opened.gathering
         return attempt == gathering.attempt and name in gathering.waiting_for
 
-    def _fail(self, opened: OpenRound, seat: Seat, attempt: int) -> list[ActiveInstruction]:
+    def _fail(
+        self, opened: OpenRound, seat: Seat, attempt: int, *, is_fault: bool = True
+    ) -> list[ActiveInstruction]:
         """It was waited for, and what came is no answer."""
         if not self._waits(opened, seat.name, attempt):
             return []
         opened.gathering.failed.add(seat.name)
-        return [*seat.strike(), *self._settle(opened)]
+        struck = seat.strike() if is_fault else []
+        return [*struck, *self._settle(opened)]
 
     def _next_attempt(self, opened: OpenRound) -> list[ActiveInstruction]:
         """Ask everybody again under new pads: the same participants, or nobody."""
         gathering = opened.gathering
         gathering.next_attempt()
         opened.ask = opened.ask._replace(attempt=gathering.attempt)
-        note = Note("next_attempt", {"round": gathering.round, "attempt": gathering.attempt})
+        note = Note("round_retried", {"round": gathering.round, "attempt": gathering.attempt})
         asked = [name for name in gathering.asked if name in self._seats]
-        return [note, *(Send(name, opened.ask) for name in asked)]
+        return [note, *(Send(name, self._named(name, opened.ask)) for name in asked)]
 
     def _settle(self, opened: OpenRound) -> list[ActiveInstruction]:
         """Finish the round if nobody is left to wait for."""
@@ -228,7 +263,7 @@ class Rounds:
             contexts = opened.own
         contributors = (self.split.active, *came)
         size = gathering.bytes_received
-        return [*notes, Gathered(gathering.round, contexts, contributors, size)]
+        return [*notes, Gathered(gathering.round, contexts, contributors, size, gathering.alone)]
 
 
 def _facts(seat: Seat, answer: Answer) -> Facts:
@@ -242,7 +277,7 @@ def _sum(
     facts: Facts = {"round": gathering.round}
     if not gathering.is_complete:
         missing = ", ".join(sorted(gathering.failed))
-        return own, (), [Note("secure_round_incomplete", {**facts, "missing": missing})]
+        return own, (), [Note("secure_sum_incomplete", {**facts, "missing": missing})]
     try:
         return own + gathering.total(), gathering.asked, []
     except (SecureSumError, WireError) as error:

@@ -1,6 +1,7 @@
 """What an ask may want, and what rows may be: checked at both ends with the same functions."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 
@@ -8,12 +9,14 @@ import numpy as np
 from scipy.linalg.blas import ddot
 
 from vfbandits.core.arrays import Matrix
+from vfbandits.core.secure_sum import RowsOfOne
 from vfbandits.errors import ContextError, WireError
 from vfbandits.protocol.messages import DIGEST_SIZE, MAX_BYTES, Ask
 
 ROUNDING = 1e-9
 LARGEST_NUMBER = 1 << 63
 REAL = "rows"
+USER = "rows of one user"
 TRIAL = "trial"
 CHANGE = "change of masks"
 
@@ -28,6 +31,8 @@ def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
             return f"layout 'per_arm' needs arms for each user, got {len(ask.arms)} times arms"
     elif not n_rows or ask.arms:
         return f"layout {layout!r} needs users and no arms, got {len(ask.users)} users"
+    if len(ask.campaigns) not in (0, 1, len(ask.users)):
+        return f"campaigns are one, or one for each user, got {len(ask.campaigns)}"
     size = 8 * n_rows * n_columns
     return f"an answer has at most {MAX_BYTES} bytes, wanted {size}" if size > MAX_BYTES else ""
 
@@ -56,9 +61,9 @@ def ask_digest(
 
     ``users`` and ``arms`` are those whose rows it looked up, in their order, and not the names by
     which it was asked for them: two participants that are asked by different names for the same
-    rows have the same digest.  ``kind`` is ``REAL``, ``TRIAL`` or ``CHANGE``; ``details`` are
-    what else an ask of this kind depends on.  Each participant makes the digest itself and sends it
-    to nobody.
+    rows have the same digest.  ``kind`` is ``REAL``, ``USER``, ``TRIAL`` or ``CHANGE``; ``details``
+    are what else an ask of this kind depends on.  Each participant makes the digest itself and
+    sends it to nobody.
 
     >>> ask_digest(REAL, ("ann",), (("tea",),)) == ask_digest(REAL, ("ann",), (("mate",),))
     False
@@ -79,8 +84,29 @@ def _spelt(users: tuple[str, ...], arms: tuple[tuple[str, ...], ...]) -> bytes:
 def rows_digest(ask: Ask) -> bytes:
     """The digest of an ask for rows: users and arms are looked up by the names in the ask."""
     if ask.trial:
-        return ask_digest(TRIAL, ask.users, ask.arms, details=(ask.trial,))
-    return ask_digest(REAL, ask.users, ask.arms)
+        return ask_digest(TRIAL, ask.users, ask.arms, details=(ask.trial, *ask.campaigns))
+    # Nobody is told another campaign than the others are.
+    return ask_digest(REAL, ask.users, ask.arms, details=ask.campaigns)
+
+
+def user_parts(ask: Ask, users: Sequence[str]) -> list[RowsOfOne]:
+    """What the pads of an ask are keyed by: each user, its place, arms and campaign.
+
+    ``users`` are the ids of those that are asked for, whatever the names in the ask are.
+
+    >>> ask = Ask(1, 0, 1, users=("5f", "1c"))
+    >>> ann, bob = user_parts(ask, ("ann", "bob"))
+    >>> ann == user_parts(ask._replace(users=("77", "1c")), ("ann", "eve"))[0] != bob
+    True
+    """
+    parts = enumerate(zip(users, ask.rows_per_user, ask.campaign_of_each, strict=True))
+    return [
+        RowsOfOne(
+            n_rows,
+            ask_digest(USER, (user,), ask.arms[place : place + 1], details=(place, campaign)),
+        )
+        for place, (user, n_rows, campaign) in parts
+    ]
 
 
 def is_number(value: int) -> bool:
@@ -92,7 +118,7 @@ def refuse_not_finite(rows: Matrix) -> None:
     """Refuse NaN, infinity, and entries whose squares are: products of them would mean nothing."""
     flat = rows.ravel()
     if not math.isfinite(ddot(flat, flat)):
-        raise WireError("wanted finite features, got others")
+        raise WireError("wanted finite features, got NaN, an infinity or a value whose square is")
 
 
 def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
@@ -103,7 +129,8 @@ def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
     >>> refuse_out_of_bounds(np.array([[1.0, np.nan]]), bound=2.0)
     Traceback (most recent call last):
     ...
-    vfbandits.errors.WireError: wanted finite values of at most 2, got others
+    vfbandits.errors.WireError: wanted finite values of at most 2, \
+got NaN, an infinity or a larger value
     """
     flat = rows.ravel()
     # No entry is larger than the length of all together, which is cheaper to find.
@@ -111,7 +138,10 @@ def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:
         return
     most = bound * (1.0 + ROUNDING)
     if not (float(rows.max()) <= most and float(rows.min()) >= -most):
-        raise WireError(f"wanted finite values of at most {bound:g}, got others")
+        # Not how many, nor where: the sentence goes to the active participant.
+        raise WireError(
+            f"wanted finite values of at most {bound:g}, got NaN, an infinity or a larger value"
+        )
 
 
 def refuse_features_beyond(rows: Matrix, bound: float, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vfbandits.core.noise import VectorNoise
 from vfbandits.protocol.circuit import Circuit
 from vfbandits.protocol.instructions import ActiveInstruction, Note, Send
 from vfbandits.protocol.messages import Ping
@@ -12,13 +13,15 @@ from vfbandits.protocol.version import SPOKEN
 class Seat:
     """Whether it is asked, and since when it is looked after; only the latest ping counts.
 
-    ``protocol`` is the version of the protocol that its stream speaks.
+    ``protocol`` is the version of the protocol that its stream speaks, and ``noise`` what it says
+    that it adds to its vectors.
     """
 
     name: str
     circuit: Circuit
     pinged_at: float
     protocol: int = SPOKEN.highest
+    noise: VectorNoise | None = None
     pings: int = 0
     is_pinged: bool = False
 

@@ -13,10 +13,13 @@ from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.active import Patience
 from vfbandits.protocol.roster import ACTIVE, PASSIVE, is_name
+from vfbandits.settings.access import AccessSettings
 from vfbandits.settings.decode import decode, keys_of, load_document
 from vfbandits.settings.features import FeatureSettings
 from vfbandits.settings.http import CampaignPlan, CampaignTable, HttpSettings
 from vfbandits.settings.model import ModelSettings
+from vfbandits.settings.noise import NoiseSettings
+from vfbandits.settings.status import StatusSettings
 from vfbandits.settings.values import Count, Positive, Secret, Settings, Text
 
 S = TypeVar("S", bound=Settings)
@@ -32,19 +35,19 @@ class ParticipantConfig(Settings, frozen=True, kw_only=True):
     role
         Of this member, as in the roster.
     address
-        ``host:port``: where the active participant listens, or where the others find it.
+        ``host:port`` that the active participant listens on, or that the others connect to.
     identity
         Folder of the key and the certificates.
     roster
         Who is in the federation, signed by its organiser.
     state
-        Folder of the shares of masks, and of all else that must survive.
+        Folder of the mask shares, and of all that must survive a restart.
     insecure
-        Without TLS; on loopback only, for trying things out.
+        No TLS; only on loopback, for tests.
     """
 
     name: Text
-    role: Literal["active", "passive", "application", "operator"]
+    role: Literal["active", "passive", "application", "operator", "generator"]
     address: Text
     identity: Path = msgspec.field(default_factory=lambda: Path("identity"))
     roster: Path = msgspec.field(default_factory=lambda: Path("roster.signed"))
@@ -62,9 +65,9 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     patience
         How long to wait for what.
     features
-        A store of its own; without it the own block comes with each request.
+        Feature store; without it features come with each request.
     envelopes
-        Folder of what ``vfb masks deal`` wrote.
+        Folder of the envelopes that ``vfb masks deal`` wrote.
     journal
         Whether decisions and rewards survive a restart.
     journal_target
@@ -75,9 +78,9 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     snapshot_every
         Records from one snapshot of the model to the next.
     http
-        Where applications rank and reward over HTTP.
+        The HTTP interface.
     campaigns
-        By name; "default" is the one that is meant when none is named.
+        By name; "default" is used by requests that name none.
     """
 
     role: Literal["active"]
@@ -98,8 +101,16 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
         """Refuse what does not go together."""
         if self.http is not None and not self.journal:
             raise ConfigError("[http] answers from the journal, so journal must be true, got false")
+        for name, table in self.campaign_tables.items():
+            if table.retain_days is not None and not self.journal:
+                raise ConfigError(
+                    f"campaigns.{name}.retain_days is about the journal, so journal must be true, "
+                    "got false"
+                )
         if DEFAULT in self.campaign_tables and self.campaign_tables[DEFAULT].model is not None:
-            raise ConfigError("campaigns.default.model must stand under [model], got it there")
+            raise ConfigError(
+                "campaigns.default.model must be [model] itself, got [campaigns.default.model]"
+            )
         for name in self.campaign_tables:  # they name files, journals and paths of HTTP
             if not is_name(name):
                 raise ConfigError(
@@ -140,11 +151,11 @@ class Backoff(Settings, frozen=True, kw_only=True):
     Attributes
     ----------
     first_s
-        The first wait; each is about twice as long as the one before.
+        First wait; each is about twice as long as the one before, with jitter.
     most_s
         The longest wait.
     dial_s
-        How long an attempt may take.
+        Timeout of a connection attempt.
     refused_s
         The longest wait while the active participant refuses: nothing but a person will change
         that.
@@ -163,12 +174,21 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
     ----------
     features
         Where its features are.
+    access
+        Limits on what it answers.
+    status
+        A port for probes and Prometheus; without it none is opened.
+    noise
+        Noise on each vector before it is masked; without it there is none.
     reconnect
-        Waits between attempts to reach the active participant.
+        Back-off between connection attempts.
     """
 
     role: Literal["passive"]
     features: FeatureSettings
+    access: AccessSettings = AccessSettings()
+    status: StatusSettings | None = None
+    noise: NoiseSettings | None = None
     backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
 
     @property
@@ -195,7 +215,7 @@ def load_passive(path: Path) -> PassiveSettings:
 
 
 def load_client(path: Path) -> ParticipantConfig:
-    """The settings of an application or an operator; a participant's will do as well."""
+    """The settings of an application, an operator or a generator; a participant's will do too."""
     place = load_place(path)
     return place if place.role in (ACTIVE, PASSIVE) else _load(path, ParticipantConfig)
 

@@ -13,42 +13,46 @@ from vfbandits.telemetry.log_throttle import EVERY_S, SparseEvents
 Logger = structlog.stdlib.BoundLogger
 WARNINGS = frozenset(
     {
+        "access_declined",
+        "access_record_failed",
         "answer_declined",
         "answer_missing",
         "answer_refused",
-        "change_failed",
         "circuit_opened",
         "features_failed",
         "handshake_refused",
         "identity_refused",
         "link_lost",
+        "link_refused",
+        "mask_change_failed",
         "message_refused",
         "participant_left",
-        "secure_round_incomplete",
+        "round_save_failed",
+        "secure_sum_incomplete",
         "secure_sum_refused",
-        "refused",
-        "round_not_kept",
     }
 )
 # Events that may come with every round or attempt: one line of each in a while, then their number.
 # Lines are alike if these facts are; each is counted in ``federation status`` all the same.
 SPARSE = {
+    "access_declined": ("participant", "limit"),
+    "access_record_failed": ("participant",),
     "answer_declined": ("participant", "peer", "code"),
+    "answer_discarded": ("participant", "peer"),
     "answer_missing": ("participant", "peer"),
     "answer_refused": ("participant", "peer"),
-    "answer_too_late": ("participant", "peer"),
     "features_failed": ("participant",),
     "features_missing": ("participant", "peer"),
     "handshake_refused": ("participant", "peer"),
-    "http_failed": ("kind", "caller"),
-    "http_refused": ("address", "status", "caller"),
+    "http_request_failed": ("kind", "caller"),
+    "http_request_refused": ("address", "status", "caller"),
     "identity_refused": ("participant", "peer"),
     "link_lost": ("participant",),
+    "link_refused": ("participant",),
     "message_refused": ("participant", "peer"),
-    "next_attempt": ("participant",),
     "peer_refused": ("reason",),
-    "refused": ("participant",),
-    "secure_round_incomplete": ("participant", "missing"),
+    "round_retried": ("participant",),
+    "secure_sum_incomplete": ("participant", "missing"),
     "secure_sum_refused": ("participant",),
 }
 

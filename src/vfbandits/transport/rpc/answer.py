@@ -2,7 +2,8 @@
 
 It is protobuf like the others, and protobuf reads it.  But to have protobuf carry the values costs
 two copies at each end, milliseconds at 800 KB.  So it is written by hand: a head of one size, then
-the values.  A decoder that finds exactly that takes a view of them; anything else is protobuf's.
+the values.  A decoder that finds exactly that takes a view of them; anything else is protobuf's,
+such as an answer with rows that are withheld.
 """
 
 from functools import lru_cache
@@ -37,12 +38,14 @@ _given: Final = itemgetter(1, 3, 5, 8, 10, 12, 14)
 
 def encode_answer(m: Answer) -> bytes:
     """A ``ToActive`` with this answer."""
-    number, attempt, epoch, digest, rows, columns, values, missing = m
+    number, attempt, epoch, digest, rows, columns, values, missing, withheld = m
     size = memoryview(values).nbytes
     if size != 8 * rows * columns:
         raise _misfit(rows, columns, size)
     if len(digest) != DIGEST_SIZE:
         raise _bad_digest(len(digest))
+    if withheld:
+        return _encode_rare(m)
     a, b, c, d, length, e, f, g = _FIXED
     head = _HEAD.pack(
         a, number, b, attempt, c, epoch, d, length, digest, e, rows, f, columns, g, missing
@@ -89,7 +92,26 @@ def decode_answer(m: wire.Answer) -> Answer:
     count(m.round, "round")
     count(m.epoch, "epoch")
     numbers = (m.round, m.attempt, m.epoch, m.digest, m.n_rows, m.n_columns)
-    return Answer(*numbers, values=m.values, missing=m.missing)
+    withheld = tuple(m.withheld[:])
+    if len(withheld) > m.n_rows:
+        raise WireError(f"at most {m.n_rows} rows can be withheld, got {len(withheld)}")
+    return Answer(*numbers, values=m.values, missing=m.missing, withheld=withheld)
+
+
+def _encode_rare(m: Answer) -> bytes:
+    """An answer with fields that few have, as protobuf writes it."""
+    answer = wire.Answer(
+        round=m.round,
+        attempt=m.attempt,
+        epoch=m.epoch,
+        digest=m.digest,
+        n_rows=m.n_rows,
+        n_columns=m.n_columns,
+        missing=m.missing,
+        withheld=m.withheld,
+        values=bytes(m.values),
+    )
+    return wire.ToActive(answer=answer).SerializeToString()
 
 
 @lru_cache(maxsize=64)

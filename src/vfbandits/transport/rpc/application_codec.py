@@ -23,6 +23,7 @@ from vfbandits.protocol.messages import MAX_ROWS
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.checks import (
     MAX_MEMBERS,
+    campaign,
     count,
     doubles,
     parse,
@@ -71,11 +72,12 @@ class Method(Generic[Q, R]):
     name: str
     request: Codec[Q]
     reply: Codec[R]
+    service: str = SERVICE
 
     @property
     def path(self) -> str:
         """The name under which gRPC finds it."""
-        return f"/{SERVICE}/{self.name}"
+        return f"/{self.service}/{self.name}"
 
 
 def _write_decide(m: DecideRequest) -> bytes:
@@ -85,7 +87,7 @@ def _write_decide(m: DecideRequest) -> bytes:
 def _put_decide(m: DecideRequest, top: wire.DecideRequest) -> wire.DecideRequest:
     top.user, top.decision_id, top.trial = m.user, m.decision_id, m.trial
     top.arms.extend(m.arms)
-    top.own, top.arm_features = m.own, m.arm_features
+    top.own, top.arm_features, top.campaign = m.own, m.arm_features, m.campaign
     return top
 
 
@@ -101,6 +103,7 @@ def _decide_in(m: wire.DecideRequest) -> DecideRequest:
         arm_features=doubles(m.arm_features, "arm_features"),
         decision_id=text(m.decision_id, "decision_id"),
         trial=count(m.trial, "trial"),
+        campaign=campaign(m.campaign) if m.campaign else "",
     )
 
 
@@ -224,7 +227,7 @@ def _outcome_in(one: wire.GatherOutcome) -> GatherOutcome:
     if which == "refused":
         return told_error(one.refused.code, one.refused.reason)
     if which is None:
-        raise WireError("wanted a reply or a refusal as an outcome, got neither")
+        raise WireError("wanted a reply or a refusal as an outcome, got an empty GatherOutcome")
     m = one.reply
     return GatherReply(
         rows=doubles(m.rows, "rows"),

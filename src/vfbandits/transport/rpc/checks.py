@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from vfbandits.errors import WireError
 from vfbandits.protocol.messages import MAX_BYTES
+from vfbandits.protocol.roster import MAX_NAME_LENGTH, is_name
 
 MAX_TEXT_LENGTH = 1_024
 MAX_REASON_LENGTH = 8_192
@@ -51,6 +52,16 @@ def text(value: str, what: str, *, most: int = MAX_TEXT_LENGTH) -> str:
     return value
 
 
+def campaign(value: str) -> str:
+    """The name of a campaign, which may stand in paths, logs and records."""
+    if not is_name(value):
+        raise WireError(
+            f"a campaign has 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', "
+            f"got {len(value)} characters that are no such name"
+        )
+    return value
+
+
 def texts(values: Iterable[str], what: str, *, most: int) -> tuple[str, ...]:
     """At most ``most`` texts, none of them too long."""
     held = tuple(values)
@@ -70,7 +81,7 @@ def refuse_more(values: Sequence[object], what: str, *, most: int) -> None:
 def count(value: int, what: str, *, most: int = MAX_COUNT) -> int:
     """A count or number that arithmetic and stores can hold."""
     if value > most:
-        raise WireError(f"{what} is at most {most}, got a larger number")
+        raise WireError(f"{what} is at most {most}, got {value}")
     return value
 
 

@@ -43,7 +43,9 @@ def decode_to_active(data: bytes) -> ToActive:
     top = parse(wire.ToActive, data)
     decoder = to_active.DECODERS.get(top.WhichOneof("message"))
     if decoder is None:
-        raise WireError("wanted a message for the active participant, got one of no known kind")
+        raise WireError(
+            f"wanted a message for the active participant, got {len(data)} bytes of no known kind"
+        )
     return decoder(top)
 
 
@@ -52,5 +54,7 @@ def decode_to_passive(data: bytes) -> ToPassive:
     top = parse(wire.ToPassive, data)
     decoder = to_passive.DECODERS.get(top.WhichOneof("message"))
     if decoder is None:
-        raise WireError("wanted a message for a passive participant, got one of no known kind")
+        raise WireError(
+            f"wanted a message for a passive participant, got {len(data)} bytes of no known kind"
+        )
     return decoder(top, len(data))

@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from vfbandits.errors import ConfigError, IdentityError
-from vfbandits.protocol.roster import ROLES, is_name
+from vfbandits.protocol.identity import CERTIFIED_ROLES
+from vfbandits.protocol.roster import is_name
 from vfbandits.transport.channel import Peer
 from vfbandits.transport.rpc import SUITES, SUITES_VARIABLE, TOO_LATE
 
@@ -69,7 +70,11 @@ def identity_from_certificate(pem: bytes) -> Identity:
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     ours = [uri for uri in uris if uri.startswith(SCHEME)]
     parts = ours[0].removeprefix(SCHEME).split("/") if len(ours) == 1 else []
-    if len(parts) != 3 or parts[1] not in ROLES or not (is_name(parts[0]) and is_name(parts[2])):
+    if (
+        len(parts) != 3
+        or parts[1] not in CERTIFIED_ROLES
+        or not (is_name(parts[0]) and is_name(parts[2]))
+    ):
         raise IdentityError(
             f"a certificate names one member as {SCHEME}<federation>/<role>/<name>, "
             f"got {len(ours)} such names"

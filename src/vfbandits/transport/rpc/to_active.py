@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from vfbandits.errors import WireError
+from vfbandits.core.noise import VectorNoise
+from vfbandits.errors import SettingError, WireError
 from vfbandits.protocol.messages import DECLINES, Answer, Declined, Hello, Pong, ToActive
+from vfbandits.protocol.roster import CLEAR
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.answer import decode_answer, encode_answer
 from vfbandits.transport.rpc.checks import (
@@ -34,8 +36,14 @@ def _encode_hello(m: Hello) -> bytes:
             dtype=m.dtype,
             epochs=m.epochs,
             next_round=m.next_round,
+            noise=None if m.noise is None else _encode_noise(m.noise),
+            users="" if m.users == CLEAR else m.users,
         )
     ).SerializeToString()
+
+
+def _encode_noise(m: VectorNoise) -> wire.VectorNoise:
+    return wire.VectorNoise(epsilon=m.epsilon, delta=m.delta, clip=m.clip)
 
 
 def _hello(m: wire.Hello) -> Hello:
@@ -55,7 +63,16 @@ def _hello(m: wire.Hello) -> Hello:
         dtype=text(m.dtype, "dtype"),
         epochs=tuple(count(epoch, "epoch") for epoch in m.epochs),
         next_round=count(m.next_round, "next_round"),
+        noise=_noise(m.noise) if m.HasField("noise") else None,
+        users=text(m.users, "users") or CLEAR,
     )
+
+
+def _noise(m: wire.VectorNoise) -> VectorNoise:
+    try:
+        return VectorNoise(m.epsilon, m.delta, m.clip)
+    except SettingError as error:
+        raise WireError(f"noise: {error}") from error
 
 
 def _encode_declined(m: Declined) -> bytes:

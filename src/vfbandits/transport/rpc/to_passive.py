@@ -22,6 +22,7 @@ from vfbandits.transport.rpc.checks import (
     MAX_MEMBERS,
     MAX_REASON_LENGTH,
     MAX_TEXT_LENGTH,
+    campaign,
     clipped,
     count,
     text,
@@ -53,6 +54,7 @@ def _encode_ask(m: Ask) -> bytes:
         ask.arms.extend(chain.from_iterable(m.arms))
         ask.arms_per_user.extend(map(len, m.arms))
     ask.senders.extend(m.senders)
+    ask.campaigns.extend(m.campaigns)
     return top.SerializeToString()
 
 
@@ -70,9 +72,20 @@ def _ask(m: wire.Ask, size: int) -> Ask:
         texts(arms, "arms", most=MAX_ROWS)
         texts(senders, "senders", most=MAX_MEMBERS)
     if number > MAX_COUNT or epoch > MAX_COUNT or trial > MAX_COUNT:
-        raise WireError(f"round, epoch and trial are at most {MAX_COUNT}, got a larger number")
+        raise WireError(
+            f"round, epoch and trial are at most {MAX_COUNT}, got {number}, {epoch} and {trial}"
+        )
+    campaigns = tuple(m.campaigns[:])
+    if campaigns:
+        if len(campaigns) not in (1, len(users)):
+            raise WireError(
+                f"campaigns has one name, or one for each of {len(users)} users, "
+                f"got {len(campaigns)}"
+            )
+        for name in {*campaigns}:
+            campaign(name)
     by_user = (arms,) if len(shares) == 1 else tuple(_split(arms, shares))
-    return Ask(number, m.attempt, epoch, users, by_user, senders, trial)
+    return Ask(number, m.attempt, epoch, users, by_user, senders, trial, campaigns)
 
 
 def _split(arms: tuple[str, ...], shares: Sequence[int]) -> Iterator[tuple[str, ...]]:

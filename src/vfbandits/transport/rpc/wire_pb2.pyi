@@ -129,6 +129,8 @@ class Hello(_message.Message):
     DTYPE_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     NEXT_ROUND_FIELD_NUMBER: _builtins.int
+    NOISE_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
     lowest_protocol: _builtins.int
     highest_protocol: _builtins.int
     federation: _builtins.str
@@ -142,8 +144,12 @@ class Hello(_message.Message):
     scaling: _builtins.str
     dtype: _builtins.str
     next_round: _builtins.int
+    users: _builtins.str
+    """empty for "clear" """
     @_builtins.property
     def epochs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def noise(self) -> Global___VectorNoise: ...
     def __init__(
         self,
         *,
@@ -161,14 +167,41 @@ class Hello(_message.Message):
         dtype: _builtins.str = ...,
         epochs: _abc.Iterable[_builtins.int] | None = ...,
         next_round: _builtins.int = ...,
+        noise: Global___VectorNoise | None = ...,
+        users: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["noise", b"noise"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregation", b"aggregation", "dim", b"dim", "dtype", b"dtype", "epochs", b"epochs", "federation", b"federation", "highest_protocol", b"highest_protocol", "layout", b"layout", "lowest_protocol", b"lowest_protocol", "mask", b"mask", "name", b"name", "next_round", b"next_round", "roster", b"roster", "scaling", b"scaling", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregation", b"aggregation", "dim", b"dim", "dtype", b"dtype", "epochs", b"epochs", "federation", b"federation", "highest_protocol", b"highest_protocol", "layout", b"layout", "lowest_protocol", b"lowest_protocol", "mask", b"mask", "name", b"name", "next_round", b"next_round", "noise", b"noise", "roster", b"roster", "scaling", b"scaling", "users", b"users", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class VectorNoise(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPSILON_FIELD_NUMBER: _builtins.int
+    DELTA_FIELD_NUMBER: _builtins.int
+    CLIP_FIELD_NUMBER: _builtins.int
+    epsilon: _builtins.float
+    delta: _builtins.float
+    clip: _builtins.float
+    def __init__(
+        self,
+        *,
+        epsilon: _builtins.float = ...,
+        delta: _builtins.float = ...,
+        clip: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clip", b"clip", "delta", b"delta", "epsilon", b"epsilon"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VectorNoise: _TypeAlias = VectorNoise  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):
@@ -229,6 +262,7 @@ class Ask(_message.Message):
     ARMS_PER_USER_FIELD_NUMBER: _builtins.int
     SENDERS_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
+    CAMPAIGNS_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     attempt: _builtins.int
     epoch: _builtins.int
@@ -243,6 +277,10 @@ class Ask(_message.Message):
     def arms_per_user(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def senders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def campaigns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """One name for all users, or one for each."""
+
     def __init__(
         self,
         *,
@@ -254,10 +292,11 @@ class Ask(_message.Message):
         arms_per_user: _abc.Iterable[_builtins.int] | None = ...,
         senders: _abc.Iterable[_builtins.str] | None = ...,
         trial: _builtins.int = ...,
+        campaigns: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arms", b"arms", "arms_per_user", b"arms_per_user", "attempt", b"attempt", "epoch", b"epoch", "round", b"round", "senders", b"senders", "trial", b"trial", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arms", b"arms", "arms_per_user", b"arms_per_user", "attempt", b"attempt", "campaigns", b"campaigns", "epoch", b"epoch", "round", b"round", "senders", b"senders", "trial", b"trial", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -274,6 +313,7 @@ class Answer(_message.Message):
     N_ROWS_FIELD_NUMBER: _builtins.int
     N_COLUMNS_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     """Of fixed width, so that all before the values is of one size, and a program that looks for
@@ -286,6 +326,8 @@ class Answer(_message.Message):
     n_columns: _builtins.int
     missing: _builtins.int
     values: _builtins.bytes
+    @_builtins.property
+    def withheld(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -296,11 +338,12 @@ class Answer(_message.Message):
         n_rows: _builtins.int = ...,
         n_columns: _builtins.int = ...,
         missing: _builtins.int = ...,
+        withheld: _abc.Iterable[_builtins.int] | None = ...,
         values: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "digest", b"digest", "epoch", b"epoch", "missing", b"missing", "n_columns", b"n_columns", "n_rows", b"n_rows", "round", b"round", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "digest", b"digest", "epoch", b"epoch", "missing", b"missing", "n_columns", b"n_columns", "n_rows", b"n_rows", "round", b"round", "values", b"values", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -452,11 +495,13 @@ class DecideRequest(_message.Message):
     ARM_FEATURES_FIELD_NUMBER: _builtins.int
     DECISION_ID_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
+    CAMPAIGN_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     own: _builtins.bytes
     arm_features: _builtins.bytes
     decision_id: _builtins.str
     trial: _builtins.int
+    campaign: _builtins.str
     @_builtins.property
     def arms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -468,10 +513,11 @@ class DecideRequest(_message.Message):
         arm_features: _builtins.bytes = ...,
         decision_id: _builtins.str = ...,
         trial: _builtins.int = ...,
+        campaign: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm_features", b"arm_features", "arms", b"arms", "decision_id", b"decision_id", "own", b"own", "trial", b"trial", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm_features", b"arm_features", "arms", b"arms", "campaign", b"campaign", "decision_id", b"decision_id", "own", b"own", "trial", b"trial", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -763,3 +809,139 @@ class GatherReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GatherReply: _TypeAlias = GatherReply  # noqa: Y015
+
+@_typing.final
+class AlignBegin(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROSTER_FIELD_NUMBER: _builtins.int
+    N_USERS_FIELD_NUMBER: _builtins.int
+    roster: _builtins.str
+    n_users: _builtins.int
+    def __init__(
+        self,
+        *,
+        roster: _builtins.str = ...,
+        n_users: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_users", b"n_users", "roster", b"roster"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignBegin: _TypeAlias = AlignBegin  # noqa: Y015
+
+@_typing.final
+class AlignBegun(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    N_USERS_FIELD_NUMBER: _builtins.int
+    n_users: _builtins.int
+    def __init__(
+        self,
+        *,
+        n_users: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["n_users", b"n_users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignBegun: _TypeAlias = AlignBegun  # noqa: Y015
+
+@_typing.final
+class AlignElements(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    ELEMENTS_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    @_builtins.property
+    def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        elements: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elements", b"elements", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignElements: _TypeAlias = AlignElements  # noqa: Y015
+
+@_typing.final
+class AlignReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ELEMENTS_FIELD_NUMBER: _builtins.int
+    OWN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The elements that came, under both keys, and the next of the active participant's own."""
+
+    @_builtins.property
+    def own(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        elements: _abc.Iterable[_builtins.bytes] | None = ...,
+        own: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elements", b"elements", "own", b"own"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignReply: _TypeAlias = AlignReply  # noqa: Y015
+
+@_typing.final
+class AlignCommon(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PSEUDONYMS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """with the last of them"""
+    @_builtins.property
+    def pseudonyms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        pseudonyms: _abc.Iterable[_builtins.bytes] | None = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "pseudonyms", b"pseudonyms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignCommon: _TypeAlias = AlignCommon  # noqa: Y015
+
+@_typing.final
+class AlignTold(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    N_COMMON_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    n_common: _builtins.int
+    digest: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        n_common: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "n_common", b"n_common"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlignTold: _TypeAlias = AlignTold  # noqa: Y015

@@ -10,8 +10,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
@@ -50,11 +49,14 @@ class Source:
         del query
         return 1
 
-    @asynccontextmanager
-    async def contexts(self, *queries: Query) -> AsyncIterator[list[Contexts]]:
+    async def contexts(self, queries: Sequence[Query], *, campaign: str) -> list[Contexts]:
         """Random rows of about length 1."""
+        del campaign
         rows = self._rng.standard_normal((len(queries), 1, DIM)) / DIM**0.5
-        yield [Contexts(row, self.split.names) for row in rows]
+        return [Contexts(row, self.split.names) for row in rows]
+
+    def release(self) -> None:
+        """Nothing waits for it."""
 
 
 def main() -> None:

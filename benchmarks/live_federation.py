@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from benchmarks.loopback_tls import HOST
+from vfbandits.campaign.settings import DEFAULT
 from vfbandits.demo.local import LocalFederation, Plan
 from vfbandits.demo.rehearsal import Town
 from vfbandits.pki.member import tls_files
@@ -86,8 +87,9 @@ class LiveFederation:
         """The contexts of one decision, without the decision: what the transport costs."""
         request = self._requests[self._played % N_USERS]
         self._played += 1
-        async with self._service.rounds.contexts(query_of(request)) as (contexts,):
-            self.bytes_received = contexts.bytes_received
+        (contexts,) = await self._service.rounds.contexts([query_of(request)], campaign=DEFAULT)
+        self._service.rounds.release()
+        self.bytes_received = contexts.bytes_received
 
     async def _start(
         self, folder: Path, stack: AsyncExitStack

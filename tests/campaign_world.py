@@ -1,6 +1,5 @@
 """A campaign on a log in memory, with contexts that need no federation, and a clock to turn."""
 
-from contextlib import asynccontextmanager
 from hashlib import blake2b
 
 import numpy as np
@@ -24,14 +23,14 @@ class PlainSource:
     def __init__(self):
         self.split = Split.of({"shop": 2, "bank": 3})
         self.away = set()
-        self.n_asked = 0
+        self.n_asked = self.n_leased = 0
 
     def n_rows(self, query):
         return len(query.arms)
 
-    @asynccontextmanager
-    async def contexts(self, *queries):
+    async def contexts(self, queries, *, campaign):
         self.n_asked += 1
+        self.n_leased += 1
         came = tuple(name for name in self.split.names if name not in self.away)
         missing = tuple(name for name in self.split.names if name in self.away)
         some = []
@@ -41,7 +40,10 @@ class PlainSource:
                 rows[:, self.split.columns(name)] = 0.0
             size = 24 * len(query.arms)
             some.append(Contexts(rows, came, missing, split=self.split, bytes_received=size))
-        yield some
+        return some
+
+    def release(self):
+        self.n_leased -= 1
 
 
 def row_of(user, arm):

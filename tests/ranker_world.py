@@ -14,7 +14,7 @@ from vfbandits.journal.inbox.memory import InboxRecords, MemoryInbox
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.protocol.application import GatherReply
-from vfbandits.serving.consumer import Consumer, ConsumerCallbacks
+from vfbandits.serving.consumer import Consumer
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.replica import Replica, Shape, Sources
@@ -24,6 +24,18 @@ from vfbandits.serving.tail import Tail
 
 def asked(event_id=None, *, user="ann", arms=ARMS, **more):
     return Query(user, arms, event_id, **more)
+
+
+class ErrorLines(list):
+    """A logger that keeps errors."""
+
+    def error(self, event, **facts):
+        self.append({"event": event, **facts})
+
+    def info(self, event, **facts):
+        """Not kept."""
+
+    warning = info
 
 
 class RankerWorld:
@@ -42,7 +54,17 @@ class RankerWorld:
         self.consumer = None
         self.n_gathered = 0
         self.batches = []
-        self.refused, self.failed, self.entered = [], [], []
+        self.errors, self.entered = ErrorLines(), []
+
+    @property
+    def refused(self):
+        """Why arrivals were set aside."""
+        return [line["reason"] for line in self.errors if line["event"] == "inbox_record_refused"]
+
+    @property
+    def failed(self):
+        """Why the inbox could not be read."""
+        return [line["reason"] for line in self.errors if line["event"] == "inbox_failed"]
 
     @asynccontextmanager
     async def leading(self, *, consuming=True):
@@ -54,17 +76,15 @@ class RankerWorld:
         )
         self.leader = Leader("default", model, self.source, self.settings, clock=self.clock)
         self.leader.observe([self.watcher])
-        callbacks = ConsumerCallbacks(
-            lambda _, events: self.entered.extend(event.decision_id for event in events),
-            lambda _, reason: self.refused.append(reason),
-            lambda _, reason: self.failed.append(reason),
-        )
+        self.leader.log = self.errors
         self.consumer = Consumer(
             self.leader,
             MemoryInbox(self.drawer, clock=self.clock),
-            callbacks,
             is_in_use=lambda: self.n_gathered > 0,
             clock=self.clock,
+        )
+        self.consumer.on_entered = lambda _, events: self.entered.extend(
+            event.decision_id for event in events
         )
         if consuming:
             self.consumer.start()
@@ -109,8 +129,8 @@ class RankerWorld:
             return LinkError("nobody leads")
         self.n_gathered += 1
         try:
-            async with self.source.contexts(request) as (contexts,):
-                rows = self.masked(contexts.rows)
+            (contexts,) = await self.source.contexts([request], campaign="default")
+            rows = self.masked(contexts.rows)
         except VFBanditsError as error:
             return error
         return GatherReply(rows.tobytes(), contexts.contributors, self.leader.model.epoch, 24)

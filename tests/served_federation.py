@@ -36,7 +36,7 @@ class ServedFederation:
         built = build_active(settings, log)
         self.active = built.service
         self.campaigns = await open_campaigns(settings, built, log)
-        listener = listener_of(settings.place, self.active)
+        listener = listener_of(settings, self.active)
         if self.kind == "memory":
             listener = self.network = MemoryNetwork(name)
         await self.active.start(listener)

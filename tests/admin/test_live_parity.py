@@ -209,9 +209,11 @@ def test_a_status_that_lacks_something_is_refused(key):
     )
     assert Served.of(document).policy == LinUCB()
     del document[key]
-    with pytest.raises(WireError, match="wanted a status with participants and model"):
+    with pytest.raises(
+        WireError, match=r"the status must have participants and a model: wanted .* got nothing"
+    ):
         Served.of(document)
-    with pytest.raises(WireError, match="wanted a status with a roster and an epoch"):
+    with pytest.raises(WireError, match=r"must have a roster and an epoch: wanted .* got nothing"):
         InForce.of({})
 
 

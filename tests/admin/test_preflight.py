@@ -69,8 +69,8 @@ def test_one_that_has_a_history_is_left_as_it_was_too(dense):
     before = snapshot(dense.folder)
     report = check(dense)
     assert report.is_ready, report.problems
-    assert says(report, "envelopes", "ok") == "opened before"
-    assert "of epoch 1, orthonormal" in says(report, "shares", "ok")
+    assert says(report, "envelopes", "ok") == "opened at an earlier start"
+    assert "epoch 1, orthonormal" in says(report, "shares", "ok")
     assert snapshot(dense.folder) == before
 
 
@@ -81,7 +81,7 @@ def test_all_that_is_looked_at_has_a_line(dense):
     }  # fmt: skip
     assert {finding.what for finding in check(dense, "bank").findings} == {
         "configuration", "certificate", "sealing key", "clock", "roster", "own entry", "features",
-        "width", "state", "shares", "outbox", "address", "connection",
+        "width", "columns", "state", "shares", "outbox", "address", "connection",
     }  # fmt: skip
     assert {finding.what for finding in check(dense, "operator").findings} == {
         "configuration", "certificate", "clock", "roster", "own entry", "address", "connection",
@@ -145,7 +145,7 @@ def test_a_key_that_others_can_read_is_told(federation):
 def test_the_key_of_somebody_else_is_told(federation):
     key = home(federation, "shop", "identity", "shop.key")
     shutil.copy(home(federation, "bank", "identity", "bank.key"), key)
-    assert "it is another's" in only_problem(check(federation), "certificate")
+    assert ", but is not" in only_problem(check(federation), "certificate")
 
 
 def test_a_certificate_of_another_authority_is_told(federation, tmp_path):
@@ -156,8 +156,8 @@ def test_a_certificate_of_another_authority_is_told(federation, tmp_path):
     for file in ("shop.crt", "shop.key"):
         shutil.copy(folder / file, home(federation, "shop", "identity", file))
     report = check(federation)
-    assert "another signed it" in says(report, "certificate")
-    assert "the roster has another key of 'shop'" in says(report, "own entry")
+    assert "by a different key" in says(report, "certificate")
+    assert "the roster has a different key of 'shop'" in says(report, "own entry")
 
 
 def test_a_configuration_with_another_role_than_its_certificate_is_told(federation):
@@ -203,7 +203,7 @@ def test_the_last_thirty_days_of_the_authority_are_a_warning(tmp_path):
     report = check(federation, now=end - timedelta(days=20))
     texts = [f.says for f in report.findings if (f.what, f.state) == ("certificate", "warning")]
     assert "--renew" in texts[0]
-    assert "must make all certificates anew" in texts[1]
+    assert "must reissue all certificates" in texts[1]
 
 
 def test_a_file_from_the_future_points_to_the_clock(federation):
@@ -249,7 +249,9 @@ def test_other_keys_than_those_of_the_roster_are_told(federation):
     shutil.copy(
         home(federation, "news", "identity", "news.sealing.key"), folder / "bank.sealing.key"
     )
-    assert "another sealing key of 'bank'" in says(check(federation, "bank"), "own entry")
+    assert "the sealing key of 'bank' in the roster differs" in says(
+        check(federation, "bank"), "own entry"
+    )
 
 
 def test_the_roster_in_the_state_folder_is_the_one_that_counts(tmp_path):
@@ -268,7 +270,7 @@ def test_the_first_roster_of_an_active_participant_counts_before_its_file(federa
     state = home(federation, "shop", "state")
     state.mkdir(mode=0o700)
     (state / "first-roster.signed").write_bytes(b"vfbandits signed roster 1\nno\n{}")
-    assert "without a whole signature" in only_problem(check(federation), "roster")
+    assert "wanted a signature in hex" in only_problem(check(federation), "roster")
 
 
 def test_an_authority_with_a_key_of_another_kind_is_told(federation):
@@ -280,3 +282,10 @@ def test_an_authority_with_a_key_of_another_kind_is_told(federation):
     home(federation, "shop", "identity", "authority.crt").write_bytes(pem)
     texts = [finding.says for finding in check(federation).problems if finding.what == "roster"]
     assert "wanted an authority with an ECDSA key" in texts[0]
+
+
+def test_a_participant_that_is_asked_by_pseudonyms_must_be_able_to_read_its_users(tmp_path):
+    federation = made(tmp_path, users="pseudonyms")
+    report = check(federation, "bank")
+    assert says(report, "users", "ok") == "2 can be read, to be found by their pseudonyms"
+    assert states(check(federation, "shop"), "users") == []  # it asks, and looks nobody up

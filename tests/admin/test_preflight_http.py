@@ -76,3 +76,15 @@ def test_a_key_of_another_certificate_is_a_problem(federation):
     other = home(federation, "bank", "identity", "bank.key")
     serve(federation, 'keys = "keys.json"', CERTIFIED[0], f'private_key = "{other}"')
     assert "and its private key" in only_problem(check(federation), "http")
+
+
+def test_the_status_port_of_a_passive_participant_is_checked_as_well(federation):
+    path = federation.config("bank")
+    table = '\n[status]\naddress = "0.0.0.0:0"\ncertificate = "identity/bank.crt"\n'
+    path.write_text(f'{path.read_text()}{table}private_key = "identity/bank.key"\n')
+    assert states(preflight(path), "status port") == ["ok"]
+    later = datetime.now(UTC) + timedelta(days=4_000)
+    (found,) = [
+        one.says for one in preflight(path, now=later).findings if one.what == "status port"
+    ]
+    assert "Renew it" in found

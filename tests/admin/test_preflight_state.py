@@ -51,7 +51,7 @@ def dense(made_dense, tmp_path):
 
 def test_a_store_that_cannot_be_opened_is_told(federation):
     (federation.folder.parent / "shop.parquet").unlink()
-    assert "mend the store" in only_problem(check(federation), "features")
+    assert "repair the store" in only_problem(check(federation), "features")
 
 
 def test_another_width_than_the_rosters_is_told(federation):
@@ -115,7 +115,7 @@ def test_a_state_folder_that_is_a_file_is_told(federation):
 
 def test_a_state_folder_that_cannot_be_written_is_told(federation, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert "cannot be written by this user" in only_problem(check(federation), "state")
+    assert "is not writable by this user" in only_problem(check(federation), "state")
 
 
 def test_a_state_folder_that_others_can_look_into_is_a_warning(federation):
@@ -180,7 +180,7 @@ def test_a_journal_that_is_no_journal_is_told(federation):
     with sqlite3.connect(journal) as db:
         db.execute("CREATE TABLE cats (name)")
     db.close()
-    assert "got another database" in only_problem(check(federation), "journal")
+    assert "got a database with 0x0" in only_problem(check(federation), "journal")
 
 
 def test_a_journal_may_be_switched_off(federation):
@@ -193,7 +193,7 @@ def test_an_outbox_that_is_no_database_is_told(dense):
     home(dense, "bank", "state", "outbox.db").write_bytes(b"not a database" * 100)
     said = says(check(dense, "bank"), "outbox")
     assert "cannot be opened" in said
-    assert "Join anew with new keys" in said  # pads must not be used twice
+    assert "Join again with new keys" in said  # pads must not be used twice
 
 
 def test_an_outbox_that_is_one_is_fine(dense):
@@ -214,7 +214,11 @@ def test_a_port_that_is_taken_is_told(federation):
 @pytest.mark.parametrize("name", ["shop", "bank"])
 @pytest.mark.parametrize(
     ("address", "text"),
-    [("nowhere", "host:port"), ("a..b:1", "wanted the name of a host"), ("1.2.3.4.5", "host:port")],
+    [
+        ("nowhere", "host:port"),
+        ("a..b:1", "wanted a host name that resolves"),
+        ("1.2.3.4.5", "host:port"),
+    ],
 )
 def test_an_address_that_is_none_is_told(federation, name, address, text):
     edit(federation, name, federation.address, address)
@@ -227,7 +231,7 @@ def test_a_host_that_nobody_knows_is_told(federation, monkeypatch):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    assert "known here, got '127.0.0.1'" in only_problem(check(federation, "bank"), "address")
+    assert "resolves, got '127.0.0.1'" in only_problem(check(federation, "bank"), "address")
 
 
 @pytest.mark.parametrize("name", ["shop", "bank"])
@@ -239,6 +243,6 @@ def test_an_address_beyond_this_machine_needs_tls(federation, name):
 
 
 def test_nobody_at_the_address_is_told(federation):
-    assert "Is the active participant running" in only_problem(
+    assert "Check that the active participant is running" in only_problem(
         check(federation, "bank"), "connection"
     )

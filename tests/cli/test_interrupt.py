@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 PATIENCE_S = 120.0  # to start; what is interrupted would run for far longer
@@ -175,3 +177,19 @@ def test_reproduce_ends_with_one_line_and_goes_on_from_there(started, tmp_path):
     again.wait_for(r"3 of 5 cells")
     assert again.interrupt() == 130
     assert again.left_over() == []
+
+
+def test_audit_writes_what_is_done(started, tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {f"c{j}": rng.exponential(size=40_000) for j in range(40)}
+    pl.DataFrame(columns).write_parquet(tmp_path / "bank.parquet")
+    out = tmp_path / "out"
+    running = started("audit", tmp_path / "bank.parquet", "--out", out)
+    running.wait_for(r"[2-9] of 17 attacks")
+    assert running.interrupt() == 130
+    assert "Traceback" not in running.text
+    found = re.fullmatch(r"stopped: (\d+) of 17 attacks are in \S+", last_line(running.text))
+    text = (out / "audit.html").read_text("utf-8")
+    assert 2 <= int(found[1]) < 17
+    assert "The audit was stopped." in text
+    assert running.left_over() == []

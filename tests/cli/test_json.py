@@ -29,7 +29,11 @@ from vfbandits.simulate.world import ARM_DIM
 SOURCE = Path(vfbandits.cli.__file__).parent
 MEMBERS = {"shop": "active", "bank": "passive", "app": "application", "gen": "generator"}
 # `vfb federation status` and `vfb parity --config` want a federation: test_live_federation.py.
-ELSEWHERE = {("federation", "status")}
+ELSEWHERE = {
+    ("federation", "status"),
+    ("align",),  # end_to_end/test_align.py
+    *(("access", name) for name in ("verify", "report", "forget")),  # test_access_served.py
+}
 
 
 def vfb(*words, code=0):
@@ -69,6 +73,7 @@ def folder(tmp_path_factory):
     pl.DataFrame({**log, "x_a": rng.standard_normal(100)}).write_csv(folder / "log.csv")
     table = {"user": [f"u{n}" for n in range(9)], "age": rng.random(9)}
     pl.DataFrame(table).write_csv(folder / "features.csv")
+    pl.DataFrame({"a": rng.random(60), "b": rng.random(60)}).write_csv(folder / "audit.csv")
     (folder / "second").mkdir()
     for place in (folder, folder / "second"):
         Run(OnSqlite(place)).visit(10)
@@ -101,6 +106,11 @@ CASES = {
         "send",
     ),
     ("pki", "show"): (["{}/members/shop/roster.signed"], 0, "facts"),
+    ("audit",): (
+        ["{}/audit.csv", "--level", "statistics", "--out", "{}/audit"],
+        0,
+        "findings",
+    ),
     ("features", "fit"): (
         ["--source", "{}/features.csv", "--key", "user", "--columns", "age", "--out", "{}/s.json"],
         0,
@@ -124,6 +134,12 @@ CASES = {
     ("journal", "verify"): (["{}/log.db"], 0, "is_whole"),
     ("journal", "repair"): (["{}/log.db"], 0, "faults"),
     ("journal", "migrate"): (["{}/log.db"], 0, "tables"),
+    ("journal", "audit"): (["{}/log.db", "--keys", "{}/keys.json"], 0, "changes"),
+    ("journal", "forget"): (
+        ["{}/second/log.db", "--user", "nobody", "--reason", "asked"],
+        0,
+        "decisions",
+    ),
     ("journal", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
 }
 
@@ -151,7 +167,7 @@ def test_tables_are_printed_in_one_place_only():
     """Where each goes with a document: ``Output.show``.  Others write to stderr, or no tables."""
     printing = re.compile(r"Console\((?!stderr=True)")
     found = [path.name for path in sorted(SOURCE.glob("*.py")) if printing.search(path.read_text())]
-    assert found == ["output.py", "say.py"]
+    assert found == ["output.py"]
 
 
 def test_every_command_that_shows_a_result_has_the_flag():

@@ -1,5 +1,6 @@
 """The operator's commands against a running federation with dense masks and secure sums."""
 
+import asyncio
 import json
 
 import pytest
@@ -14,6 +15,10 @@ from live_commands import (
     wait_for,
     works,
 )
+
+from vfbandits.admin.session import connect
+from vfbandits.errors import IdentityError
+from vfbandits.protocol.application import DecideRequest
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +44,25 @@ def test_the_real_model_is_left_alone(dense):
     before = status(dense)["waiting_for_reward"]
     works("parity", "--config", dense.config("app"), "--rounds", 5)
     assert status(dense)["waiting_for_reward"] == before
+
+
+def test_the_mask_generator_sees_the_epoch_that_it_deals_after_and_no_counts(dense):
+    config = dense.config("generator")
+    document = json.loads(works("federation", "status", "--config", config, "--json"))
+    assert document["epoch"] == status(dense)["epoch"]
+    assert not {"counts", "campaigns", "model", "link_changes"} & document.keys()
+    assert not any("asks" in facts for facts in document["participants"].values())
+    assert "ready: " in works("preflight", "--config", config)
+
+
+def test_the_mask_generator_may_look_and_nothing_else(dense):
+    async def decide():
+        async with connect(dense.config("generator"), roles=["generator"]) as session:
+            request = DecideRequest(dense.world.users[0], ("tea", "mate"))
+            await session.client.decide(request, timeout_s=10.0)
+
+    with pytest.raises(IdentityError, match="who is not in it"):
+        asyncio.run(decide())
 
 
 def deal(federation, roster, epoch, out):

@@ -56,17 +56,39 @@ def test_status_tells_who_is_there_and_what_they_did(blockwise):
     assert "local: roster number" in text
     assert "blockwise masks, plain sums, layout per_arm, 9 features" in text
     (row,) = [line.split() for line in text.splitlines() if line.split()[:1] == ["bank"]]
-    assert row[1:3] == ["3", "connected"]
-    assert int(row[3]) >= 3
+    assert row[1:4] == ["3", "connected", "1"]
+    assert int(row[4]) >= 3
     assert "decisions pending" in text
     document = status(blockwise)
     assert document["participants"]["news"]["connected"] is True
+    protocols = {name: facts["protocol"] for name, facts in document["participants"].items()}
+    assert protocols == {"shop": None, "bank": 1, "news": 1}
     assert document["model"]["policy"]["name"] == "lints"
 
 
-def test_a_passive_participant_may_not_ask(blockwise):
-    said = fails("federation", "status", "--config", blockwise.config("bank"))
-    assert "wanted the file of role operator or application or active, got 'passive'" in said
+def test_a_passive_participant_sees_the_links_of_all_and_counts_of_its_own(blockwise):
+    """How much others are asked, and what is decided and learnt, is no business of its owner."""
+    works("parity", "--config", blockwise.config("app"), "--rounds", 3)
+    asking = ["federation", "status", "--config", blockwise.config("bank")]
+    document = json.loads(works(*asking, "--json"))
+    shown = {"federation", "roster", "epoch", "terms", "at", "seconds_up", "participants"}
+    assert document.keys() == shown
+    own, other = (document["participants"][name] for name in ("bank", "news"))
+    assert own["asks"] >= 3
+    assert other.keys() == {"width", "connected", "circuit", "protocol", "since"}
+    rows = {
+        line.split()[0]: line.split()[1:] for line in works(*asking).splitlines() if line.split()
+    }
+    assert rows["news"] == ["2", "connected", "1", "–", "–", "–", "–"]
+    assert int(rows["bank"][3]) >= 3
+    assert "decisions are not shown to you" in works(*asking)
+
+
+def test_the_active_participant_sees_what_an_operator_sees(blockwise):
+    document = json.loads(
+        works("federation", "status", "--config", blockwise.config("shop"), "--json")
+    )
+    assert document.keys() == status(blockwise).keys()
 
 
 def test_only_an_operator_may_change_anything(blockwise):
@@ -170,7 +192,7 @@ def test_a_participant_that_is_away_holds_a_rotation_up(blockwise):
         said = fails("masks", "rotate", "--config", blockwise.config("operator"))
     finally:
         blockwise.start("news")
-    assert "away: news" in said
+    assert "disconnected: news" in said
     wait_for(blockwise, "bank", "news")
     assert status(blockwise)["epoch"] == epoch
 
@@ -187,7 +209,7 @@ def test_a_participant_comes_and_goes(blockwise):
     assert str(sent) in said
     text = (sent / "gym.toml").read_text().replace("columns = []", 'columns = ["f0", "f1", "f2"]')
     (sent / "gym.toml").write_text(text)
-    assert load_passive(sent / "gym.toml").place.address == blockwise.address
+    assert load_passive(sent / "gym.toml").address == blockwise.address
     (sent / "roster.signed").rename(blockwise.folder / "gym" / "roster.signed")
     blockwise.start("gym")
     wait_for(blockwise, "bank", "news", "gym")
@@ -249,7 +271,8 @@ def test_another_authority_cannot_change_anything(blockwise, tmp_path):
     create_authority(tmp_path / "ca", "local")
     flags = ["--config", blockwise.config("operator"), "--authority", tmp_path / "ca"]
     said = fails("federation", "remove", "bank", *flags)
-    assert "wanted the authority of 'operator', got another one" in said
+    assert "wanted the authority of 'operator', with the key " in said
+    assert f"got {tmp_path / 'ca'} with the key " in said
 
 
 def test_with_blockwise_masks_a_roster_can_be_looked_at_first(blockwise, tmp_path):

@@ -35,7 +35,7 @@ def test_a_problem_ends_with_1_and_says_what_to_do(federation):
     done = vfb_preflight(federation.config("bank"))
     assert done.exit_code == 1
     (line,) = [line for line in done.stdout.splitlines() if line.split()[0] == "problem"]
-    assert "Is the active participant running" in line
+    assert "Check that the active participant is running" in line
     assert done.stdout.splitlines()[-1].startswith("not ready: ")
     assert done.stdout.splitlines()[-1].endswith(", 0 warnings, 1 problem")
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "vfbandits"
 LAYERS = ("http", "journal", "participant", "protocol", "serving", "telemetry", "transport")
 LEVELS = ("info", "warning", "error")
+ONCE = ("_tell", "_fail")  # a trainer logs the same obstacle once
 EVENT = re.compile(r"[a-z]+(_[a-z]+)*")
 ROW = re.compile(r"^\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z, ]+) \|", re.MULTILINE)
 
@@ -43,6 +44,8 @@ def event_of(call):
         return call.args[0], ""
     if isinstance(function, ast.Name) and function.id == "note" and len(call.args) > 1:
         return call.args[1], ""
+    if isinstance(function, ast.Attribute) and function.attr in ONCE and call.args:
+        return call.args[0], "warning"
     if isinstance(function, ast.Attribute) and function.attr in LEVELS and call.args:
         logger = function.value
         name = getattr(logger, "attr", getattr(logger, "id", ""))

@@ -13,7 +13,7 @@ from live_world import DEADLINE_S, client_of
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
-from vfbandits.journal import migration, record, snapshot
+from vfbandits.journal import migration, record, snapshot, witness
 from vfbandits.journal.inbox import postgres as inbox
 from vfbandits.journal.postgres import rows as postgres_rows
 from vfbandits.journal.sqlite import rows as sqlite_rows
@@ -21,6 +21,7 @@ from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.participant import outbox
 from vfbandits.protocol import roster
 from vfbandits.protocol.version import SPOKEN
+from vfbandits.serving import masks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
@@ -99,6 +100,8 @@ def test_the_page_says_which_versions_are_written():
         snapshot.VERSION,
         roster.VERSION,
         outbox.VERSION,
+        masks.VERSION,
+        witness.VERSION,
         SPOKEN.highest,
         *(migration.newest(module.STEPS) for module in (sqlite_rows, postgres_rows, inbox)),
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from contextlib import closing
 
 import pytest
 from live_world import LiveWorld, Session, client_of, wait_until_connected
@@ -10,6 +11,8 @@ from vfbandits import LinUCB
 from vfbandits.admin.federation_files import ROSTER, with_member, without_member
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.errors import VFBanditsError
+from vfbandits.journal.audit import changes_in
+from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
 
@@ -35,7 +38,7 @@ async def change(federation, request):
     ("mask", "aggregation", "layout"),
     [
         ("blockwise", "plain", "per_arm"),
-        ("dense", "plain", "disjoint"),
+        pytest.param("dense", "plain", "disjoint", marks=pytest.mark.long),
         ("dense", "secure", "outer"),
     ],
 )
@@ -85,6 +88,14 @@ def test_rotate_add_and_remove_decide_as_the_central_twin(tmp_path, mask, aggreg
     with federation:
         session = asyncio.run(whole())
     assert session.is_lossless, (session.equal, session.total, session.largest_difference)
+    # Who changed what is on record.
+    with closing(SqliteReader(federation.folder / "shop" / "state" / "journal.db")) as reader:
+        found = [(change.by, change.what, change.detail) for change in changes_in(reader)]
+    assert found == [
+        ("operator", "masks", "mask epoch 2, roster 1"),
+        ("operator", "members", "mask epoch 3, roster 2"),
+        ("operator", "members", "mask epoch 4, roster 3"),
+    ]
 
 
 def test_a_change_needs_everybody_and_otherwise_nothing_changes(tmp_path):

@@ -47,10 +47,28 @@ def world(tmp_path, monkeypatch):
         world.__exit__(None, None, None)
 
 
+def caller(world):
+    """One whose address sends no flood."""
+    transport = httpx2.HTTPTransport(local_address="127.0.0.99")
+    return world.client(headers=HEADERS, transport=transport)
+
+
+def answer_amid_the_flood(world):
+    """For a caller behind an address that floods: it may lose its place before it shows its key."""
+    limit = time.monotonic() + LATE_S
+    while True:
+        with world.client(headers=HEADERS) as client:
+            try:
+                return world.rank(client)
+            except httpx2.TransportError:
+                if time.monotonic() > limit:
+                    raise
+
+
 def wait_for_bank(world):
     limit = time.monotonic() + LATE_S
     while time.monotonic() < limit:
-        with world.client(headers=HEADERS) as client:
+        with caller(world) as client:
             if all(one["connected"] for one in client.get("/v1/model").json()["participants"]):
                 return
         time.sleep(0.05)
@@ -113,14 +131,15 @@ def test_a_flood_of_idle_connections_keeps_neither_callers_nor_participants_out(
     ):
         assert world.rank(kept).status_code == 200
         for _ in range(10):
-            with world.client(headers=HEADERS) as client:
+            with caller(world) as client:
                 answer = world.rank(client)
                 assert (answer.status_code, answer.json()["degraded"]) == (200, False)
+        assert answer_amid_the_flood(world).status_code == 200
         assert world.rank(kept).status_code == 200
         world.local.kill("bank")
         world.local.start("bank")
         wait_for_bank(world)
-        with world.client(headers=HEADERS) as client:
+        with caller(world) as client:
             assert world.rank(client).json()["contributors"] == ["shop", "bank"]
             seen = metrics(client)
         assert n_open_files(world) < N_DESCRIPTORS

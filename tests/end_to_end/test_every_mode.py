@@ -17,13 +17,14 @@ POLICIES = {
         'policy = "lints"\nposterior_scale = 0.1\nspace = "arm"\nseed = 7\n',
     ),
 }
+# Those of which each part is in another one too take their time in the long tests.
 MODES = [
     ("blockwise", "plain", "per_arm", "lints"),
-    ("blockwise", "plain", "outer", "linucb"),
-    ("blockwise", "plain", "disjoint", "linucb"),
-    ("dense", "plain", "per_arm", "linucb"),
+    pytest.param("blockwise", "plain", "outer", "linucb", marks=pytest.mark.long),
+    pytest.param("blockwise", "plain", "disjoint", "linucb", marks=pytest.mark.long),
+    pytest.param("dense", "plain", "per_arm", "linucb", marks=pytest.mark.long),
     ("dense", "plain", "outer", "lints"),
-    ("dense", "plain", "disjoint", "lints"),
+    pytest.param("dense", "plain", "disjoint", "lints", marks=pytest.mark.long),
     ("dense", "secure", "per_arm", "linucb"),
     ("dense", "secure", "outer", "linucb"),
     ("dense", "secure", "disjoint", "lints"),

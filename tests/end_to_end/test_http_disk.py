@@ -74,7 +74,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_acknowledged(world):
         limit_files(world, write_ahead(world).stat().st_size + 150_000)
         answers, refusal = rank_until_refused(world, client)
         assert len(answers) > 10
-        assert "log of events" in refusal.json()["detail"]
+        assert "the journal cannot be" in refusal.json()["detail"]
         ready = client.get("/readyz")
         assert ready.status_code == 503
         assert "campaign 'default'" in ready.json()["reasons"][0]
@@ -185,7 +185,7 @@ def test_a_log_that_is_gone_is_refused_in_one_sentence_and_may_be_put_back(world
     journal(world).rename(aside)
     told = refused_to_start(world)
     aside.rename(journal(world))
-    assert "got an empty one; put it back" in told
+    assert "got an empty one; restore it" in told
 
 
 def refused_to_start(world):

@@ -35,7 +35,7 @@ def test_lost_records_are_refused_until_they_are_accepted_which_is_recorded(tmp_
         flip_a_bit_of_the_wal(journal)
         report = preflight(local.config("shop"), timeout_s=0.5)
         told = [line.says for line in report.findings if line.what == "journal"]
-        assert "acknowledged up to 30" in told[0]
+        assert "acknowledged up to record 30" in told[0]
         assert "--accept-loss" in told[0]
         with pytest.raises(LinkError, match="acknowledged up to 30, got an end at"):
             local.start("shop")

@@ -36,4 +36,4 @@ def test_features_of_arms_that_are_too_large_are_refused(world, size):
         batch = client.post("/v1/rank/batch", json={"requests": [asked, body(world, 1.0)]}).json()
         assert [one.get("problem", {}).get("status", 200) for one in batch["results"]] == [422, 200]
         assert client.post("/v1/rank", json=body(world, 1.0)).status_code == 200
-    assert not [one for one in world.local.events("shop") if one["event"] == "http_failed"]
+    assert not [one for one in world.local.events("shop") if one["event"] == "http_request_failed"]

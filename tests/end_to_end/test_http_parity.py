@@ -1,7 +1,6 @@
 """Through HTTP, masks and processes, decisions are those of a bandit that sees everything."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import msgspec
 import numpy as np
@@ -49,13 +48,15 @@ class SeesAll:
     def n_rows(self, query):
         return len(query.arms) if self.is_per_arm else 1
 
-    @asynccontextmanager
-    async def contexts(self, *queries):
+    async def contexts(self, queries, *, campaign):
         (query,) = queries
         rows = self.town.contexts(self.town.users.index(query.user), tuple(WIDTHS))
         of_arms = arm_features(query.arms) if self.arm_dim else None
         rows = rows if self.is_per_arm else rows[:1]
-        yield [Contexts(rows, tuple(WIDTHS), arm_features=of_arms, split=self.split)]
+        return [Contexts(rows, tuple(WIDTHS), arm_features=of_arms, split=self.split)]
+
+    def release(self):
+        pass
 
 
 def arm_features(arms):

@@ -1,6 +1,7 @@
 """On a running server: rewards outside the bounds, and one that is taken back after a rotation.
 
-Then one damaged old record that a snapshot covers, with which the server starts all the same.
+Then one damaged old record that a snapshot covers, with which the server starts all the same, and
+a user who is forgotten.
 """
 
 import asyncio
@@ -70,6 +71,11 @@ def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path)
         assert norm(client) == pytest.approx(before, abs=1e-9)
         seen = client.get("/v1/events/wrong").json()
         assert (seen["status"], seen["reward"]) == ("retracted", None)
+        figures = client.get("/metrics").text
+        assert 'vfb_retracted_gained_total{campaign="default",group="policy"} 100000.0' in figures
+        assert 'vfb_rewards_total{campaign="default",status="retracted"} 1.0' in figures
+        shown = client.get("/v1/dashboard").json()
+        assert (shown["rewards"]["policy"]["n"], shown["rewards"]["policy"]["mean"]) == (1, 1.0)
         again = client.post("/v1/events/wrong/retract")
         assert again.status_code == 409
         assert client.post("/v1/events/never/retract").status_code == 404
@@ -90,11 +96,34 @@ def test_bounds_a_retraction_after_a_rotation_and_a_damaged_old_record(tmp_path)
         assert client.get("/readyz").status_code == 200
         assert norm(client) == known
         page = world.local.log_path("shop").read_text(encoding="utf-8")
-        assert page.count("1 records of the log cannot be read and are left out") == 1
+        assert page.count("1 records of the journal cannot be read and are left out") == 1
         world.local.stop("shop")
         assert vfb("journal", "verify", state / "journal.db").returncode == 1
         assert vfb("journal", "repair", state / "journal.db", "--apply").returncode == 0
         assert vfb("journal", "verify", state / "journal.db").returncode == 0
+
+        forget_the_user(world, client, state)
+        assert norm(client) == known
+
+
+def forget_the_user(world, client, state):
+    """All events are of one; the server is stopped before, and runs afterwards."""
+    user = world.town.users[0]
+    done = vfb("journal", "forget", state / "journal.db", "--user", user, "--reason", "asked")
+    assert done.returncode == 0, done.stderr
+    assert not [p for p in state.rglob("journal.db*") if user.encode() in p.read_bytes()]
+    world.local.start("shop")
+    for answer in (
+        client.post("/v1/events/good/reward", json={"value": 1.0}),
+        client.get("/v1/events/good"),
+        world.rank(client, event_id="good"),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (410, "/problems/erased-event")
+    assert client.patch("/v1/config", json={"holdback": 0.5}).status_code == 200
+    done = vfb("journal", "audit", state / "journal.db", "--json")
+    found = [(one["what"], one["by"]) for one in json.loads(done.stdout)["changes"]]
+    assert [what for what, _ in found] == ["masks", "repair", "erasure", "settings"]
+    assert (found[0][1], found[3][1]) == ("operator", "everybody")
 
 
 def newer_snapshots(state):

@@ -13,7 +13,7 @@ import pytest
 from http_load import DEFAULT, SECOND_CAMPAIGN, SUMS, LostError, Wire, prefix
 from http_world import HttpWorld, free_port
 
-from vfbandits.http.access.key_file import add_key, remove_key
+from vfbandits.http.access.key_file import add_key, revoke_key
 from vfbandits.http.access.keys import make_key
 from vfbandits.http.openapi.paths import OPERATIONS
 from vfbandits.pki.member import server_name
@@ -25,6 +25,7 @@ KEYS = {
     "boss": make_key("boss", scopes=["admin"]),
     "web": make_key("web", scopes=["rank", "reward"]),
     "reader": make_key("reader", scopes=["read"]),
+    "board": make_key("board", scopes=["figures"]),
     "summing": make_key("summing", scopes=["rank", "reward", "read"], campaigns=[SUMS]),
     "leaving": make_key("leaving", scopes=["rank"]),
 }
@@ -208,6 +209,15 @@ def test_a_key_that_is_none_of_ours_is_refused_and_not_repeated(keyed, key):
         ("reader", ("GET", "/v1/model"), 200),
         ("reader", ("GET", "/metrics"), 200),
         ("reader", ("GET", "/v1/dashboard"), 200),
+        ("reader", ("GET", "/v1/events/x"), 404),
+        ("board", ("GET", "/v1/model"), 200),
+        ("board", ("GET", "/v1/config"), 200),
+        ("board", ("GET", "/v1/campaigns"), 200),
+        ("board", ("GET", "/metrics"), 200),
+        ("board", ("GET", "/v1/dashboard"), 200),
+        ("board", ("GET", "/v1/events/x"), 403),
+        ("board", ("POST", "/v1/rank"), 403),
+        ("board", ("PATCH", "/v1/config"), 403),
         ("summing", ("POST", f"{prefix(SUMS)}/rank"), 422),
         ("summing", ("GET", f"{prefix(SUMS)}/model"), 200),
         ("summing", ("POST", "/v1/rank"), 403),
@@ -226,6 +236,27 @@ def test_a_key_opens_what_it_is_for_and_nothing_else(keyed, key, call, wanted):
     assert keyed.status(method, path, {} if method != "GET" else None, key=key) == wanted
 
 
+def test_a_key_for_figures_is_told_no_user_and_no_event(keyed):
+    """Whatever it may read: what is in the answers of a reader is not in its own."""
+    body = {"event_id": "order-of-ann"}
+    status, answer = keyed.rank(body=body, key="web")
+    assert status == 200, answer
+    user = keyed.world.town.users[0].encode()
+    _, told = keyed.call("GET", "/v1/dashboard", key="reader")
+    assert user in told
+    assert b"order-of-ann" in told
+    for operation in OPERATIONS:
+        if operation.scope == "figures" and "{" not in operation.path:
+            status, told = keyed.call("GET", operation.path, key="board")
+            assert status == 200
+            assert user not in told
+            assert b"order-of-ann" not in told
+    _, told = keyed.call("GET", "/v1/dashboard", key="board")
+    assert user not in told
+    assert b"order-of-ann" not in told
+    assert json.loads(told)["totals"]["decisions"] > 0
+
+
 def test_a_key_may_come_in_the_other_header_but_not_in_the_address(keyed):
     text = KEYS["reader"].text
     assert keyed.status("GET", f"/v1/model?key={text}&api_key={text}") == 401
@@ -234,7 +265,7 @@ def test_a_key_may_come_in_the_other_header_but_not_in_the_address(keyed):
 
 def test_a_revoked_key_is_worthless_within_seconds(keyed):
     assert keyed.rank(key="leaving")[0] == 200
-    remove_key(keyed.keys_path, KEYS["leaving"].record.id)
+    revoke_key(keyed.keys_path, KEYS["leaving"].record.id)
     limit = time.monotonic() + REVOKED_S
     while keyed.rank(key="leaving")[0] != 401:
         assert time.monotonic() < limit
@@ -257,7 +288,7 @@ def test_neither_keys_nor_features_are_ever_written_down(keyed):
     assert keyed.status("GET", f"/v1/model?key={KEYS['boss'].text}", key="reader") == 200
     assert keyed.rank(key=KEYS["web"].text[:-4] + "AAAA")[0] == 401
     log = keyed.world.local.log_path("shop").read_text()
-    assert "http_refused" in log
+    assert "http_request_refused" in log
     for text in (log, told.decode(), keyed.keys_path.read_text()):
         for key in KEYS.values():
             assert key.text.split("_", 2)[2][:20] not in text

@@ -36,7 +36,7 @@ def readiness(handlers, caller=READER):
     return answer.status_code, json.loads(answer.body).get("reasons", [])
 
 
-@pytest.mark.parametrize("problems", [(), ("the log is broken",)])
+@pytest.mark.parametrize("problems", [(), ("the journal is broken",)])
 def test_campaigns_alone_say_whether_traffic_may_come(problems):
     handlers = handlers_of(Campaigns(*problems))
     assert readiness(handlers) == (503 if problems else 200, list(problems))

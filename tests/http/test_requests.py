@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -15,15 +16,16 @@ from vfbandits.http.access.key_file import add_key
 from vfbandits.http.access.keys import KeyRing, make_key
 from vfbandits.http.access.limits import Buckets, Limits, Rate
 from vfbandits.http.app import Parts, build_app
-from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers
+from vfbandits.http.serve import HttpFront
 from vfbandits.http.server import HttpServer
+from vfbandits.protocol.roster import Terms
+from vfbandits.serving.build import Process
 from vfbandits.serving.campaigns import Campaigns
 from vfbandits.settings.http import HttpSettings
 from vfbandits.telemetry.gauges import Readings
 from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.supervised import Supervisor
-from vfbandits.telemetry.tracer import NoTracer
 
 KEY = make_key("web", scopes=["rank", "reward"])
 RANK = json.dumps({"user": "ann", "arms": list(ARMS)}).encode()
@@ -47,11 +49,13 @@ class Server:
         campaigns = Campaigns(
             [self.campaign, self.news], log=structlog.get_logger(), snapshot_every=0
         )
+        roster = SimpleNamespace(federation="shops", number=1, terms=Terms())
+        self.process = Process("active", campaigns, lambda: roster, dict, list)
         self.metrics = Metrics(Readings(list, list, lambda: 1, lambda: True))
         rate = Rate(1e6, burst=10**6)
         limits = Limits(Buckets(rate), Buckets(rate), body_bytes)
         handlers = Handlers(campaigns, model_facts=lambda: None, limits=limits)
-        app = build_app(handlers, Parts(self.metrics, NoTracer()))
+        app = build_app(handlers, Parts(self.metrics))
         add_key(folder / "keys", KEY.record)
         self.guard = Guard(app, KeyRing.load(folder / "keys"), limits)
         self._server = HttpServer(self.guard, HttpSettings("127.0.0.1:0"))
@@ -277,7 +281,7 @@ def test_an_error_of_ours_is_told_to_all_that_came_together(tmp_path, monkeypatc
         async def fail(asked):
             raise ZeroDivisionError
 
-        monkeypatch.setattr(server.campaign, "rank_many", fail)
+        monkeypatch.setattr(server.campaign, "decide_many", fail)
         return await caller.post("/v1/rank", RANK)
 
     status, _, body = with_server(tmp_path, talk)
@@ -317,19 +321,20 @@ def test_a_caller_that_hangs_up_meanwhile_leaves_its_decision_in_the_log(tmp_pat
     assert with_server(tmp_path, talk) == "waiting"
 
 
-def test_a_swappable_app_waits_and_then_hands_on(tmp_path):
-    """Replicas and trainers listen before there is a model."""
+def test_a_front_waits_and_then_serves(tmp_path):
+    """A process listens before there is a model."""
 
     async def run():
         server = Server(tmp_path)
-        settings = HttpSettings("127.0.0.1:0", insecure=True)
-        front = SwappableApp(settings, reason="waiting for the log", supervisor=Supervisor())
-        port = await front.start()
+        settings = HttpSettings("127.0.0.1:0", keys=tmp_path / "keys", hosts=("here",))
+        front = HttpFront(settings, Supervisor(), structlog.get_logger())
+        port = await front.start("waiting for the journal")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         caller = Caller(reader, writer)
         async with asyncio.timeout(20.0):
             early = await caller.post("/v1/rank", RANK, {"host": "127.0.0.1"})
-            front.app = server.guard
+            serve = await front.prepare(server.process)
+            assert await serve() == port
             calls = [request("/v1/rank", RANK)] * 5
             writer.write(b"".join(calls))
             ranked = [await caller.answer() for _ in calls]
@@ -339,7 +344,7 @@ def test_a_swappable_app_waits_and_then_hands_on(tmp_path):
         writer.close()
         await front.stop()
         await server.close()
-        assert (early[0], b"waiting for the log" in early[2]) == (503, True)
+        assert (early[0], b"waiting for the journal" in early[2]) == (503, True)
         assert [status for status, _, _ in ranked] == [200] * 5
         assert len({json.loads(body)["event_id"] for _, _, body in ranked}) == 5
         assert json.loads(rewarded[2])["status"] == "learnt"

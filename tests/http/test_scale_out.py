@@ -15,22 +15,22 @@ import pytest
 from live_world import client_of
 from scale_world import ScaleWorld
 
-from vfbandits.campaign.events import Decided, Reported, Rewarded
+from vfbandits.campaign.events import LEADERSHIP, Administered, Decided, Reported, Rewarded
 from vfbandits.errors import ConfigError, IdentityError
-from vfbandits.http.roles import shared_http
 from vfbandits.protocol.application import (
     ChangeRequest,
     DecideRequest,
     GatherRequest,
     StatusRequest,
 )
+from vfbandits.serving.build import run_process
 from vfbandits.settings.role import Role
 from vfbandits.settings.services import load_active
 
 CAMPAIGN = """
 [campaigns.sums]
 aggregation = "sum"
-reward_wait_s = 1.0
+reward_wait_s = 5.0
 
 [campaigns.sums.model]
 policy = "lints"
@@ -134,7 +134,7 @@ def compare(world, visitors):
                 def is_level(client=client):
                     return figures.items() <= client.get("/v1/model").json().items()
 
-                world.wait(is_level, f"{name} at the end of the log")
+                world.wait(is_level, f"{name} at the end of the journal")
     return learnt
 
 
@@ -158,9 +158,12 @@ def test_what_rankers_acknowledged_survives_a_killed_trainer_exactly_once(world)
     )
     for visitor in visitors:
         visitor.stop()
+    led = [e for _, e in world.events() if isinstance(e, Administered) and e.what == LEADERSHIP]
+    assert len(led) == 2
+    assert {one.by.split("@")[0] for one in led} == {"shop"}
     learnt = compare(world, visitors)
     assert len(learnt) > 60
-    assert '"event": "arrival_refused"' not in world.log_path(stands_by).read_text()
+    assert '"event": "inbox_record_refused"' not in world.log_path(stands_by).read_text()
 
 
 def test_masks_may_change_while_rankers_decide(world):
@@ -254,7 +257,7 @@ def test_decisions_that_come_together_share_rounds_and_one_bad_request_fails_alo
     world.wait(lambda: world.waiting() == 0, "inbox empty")
     logged = {e.decision_id for _, e in world.events() if isinstance(e, Decided)}
     assert {f"{tag}-{n}" for n in range(len(answers)) if n % 64 != 7} <= logged
-    assert '"event": "arrival_refused"' not in world.log_path(leads).read_text()
+    assert '"event": "inbox_record_refused"' not in world.log_path(leads).read_text()
 
 
 def n_asks(world):
@@ -385,10 +388,12 @@ def test_a_stopped_ranker_and_trainer_end_in_peace(world):
         # Only the numbers of lines that were held back may come after it.
         while "unlogged" in events[-1]:
             events.pop()
-        assert events[-1]["event"] == "stopped"
+        assert events[-1]["event"] == "process_stopped"
 
 
 def test_one_process_that_does_both_takes_in_what_rankers_promise(world):
+    for trainer in {"t1", "t2"} & world.processes.keys():  # the journal has one writer
+        assert world.kill(trainer, signal.SIGTERM) == 0
     world.start(("b1", "both"))
     world.wait_ready("b1")
     names = [f"mixed-{secrets.token_hex(4)}" for _ in range(2)]
@@ -424,8 +429,9 @@ def test_one_process_that_does_both_takes_in_what_rankers_promise(world):
 def test_a_role_needs_http_and_a_log_in_postgresql(tmp_path, role, text, sentence):
     config = tmp_path / "shop.toml"
     config.write_text(f'name = "shop"\nrole = "active"\naddress = "127.0.0.1:1"\n{text}')
+    process = run_process(load_active(config), role=role, on_ready=print)
     with pytest.raises(ConfigError, match=re.escape(sentence)):
-        shared_http(load_active(config), role)
+        asyncio.run(process)
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import hashlib
 
 import numpy as np
 import pytest
@@ -20,15 +21,18 @@ PASSIVE = ("bank", "news")
 
 
 @pytest.mark.parametrize(
-    ("mask", "aggregation", "layout"),
+    ("mask", "aggregation", "layout", "users"),
     [
-        ("blockwise", "plain", "per_arm"),
-        ("dense", "plain", "outer"),
-        ("dense", "secure", "per_arm"),
+        ("blockwise", "plain", "per_arm", "pseudonyms"),
+        ("dense", "plain", "outer", "clear"),
+        ("dense", "secure", "per_arm", "pseudonyms"),
     ],
 )
-def test_no_raw_feature_mask_or_key_leaves_a_process(tmp_path, mask, aggregation, layout):
-    terms = Terms(mask, aggregation, layout, arm_dim=2 if layout == "outer" else 0)
+def test_no_raw_feature_mask_key_or_hidden_id_leaves_a_process(
+    tmp_path, mask, aggregation, layout, users
+):
+    arm_dim = 2 if layout == "outer" else 0
+    terms = Terms(mask, aggregation, layout, arm_dim=arm_dim, users=users)
     world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms)
     # Without TLS, so that the bytes on the wire are the bytes of the messages.
     federation = world.federation(insecure=True)
@@ -46,8 +50,13 @@ def test_no_raw_feature_mask_or_key_leaves_a_process(tmp_path, mask, aggregation
     logs = {name: federation.log_path(name).read_bytes() for name in WIDTHS}
 
     for name in PASSIVE:
-        assert b"user-3" in heard[name]  # the recording is of plain messages
+        # The recording is of plain messages: arms, or ids, can be read in it.
+        assert (b"arm-3" if layout == "per_arm" else b"user-3") in heard[name]
         assert len(sent[name]) > 40 * 8 * WIDTHS[name]
+    if users == "pseudonyms":
+        for place, data in {**sent, **heard, **logs}.items():
+            found = [spelt for user in world.users for spelt in spellings(user) if spelt in data]
+            assert not found, f"ids are in what {place} sent or heard"
     for name in WIDTHS:
         hidden = {**values_of(world, name), **shares[name], **keys_of(federation, name)}
         for place, data in {**sent, **heard, **logs}.items():
@@ -102,3 +111,11 @@ def keys_of(federation, name):
         **{f"key file {place}": body[20:60] for place, body in enumerate(bodies)},
         **{f"key bytes {place}": base64.b64decode(body)[-32:] for place, body in enumerate(bodies)},
     }
+
+
+def spellings(user):
+    """An id as a process might write it: as it is, in hex or base64, or hashed without a key."""
+    raw = user.encode()
+    hashed = [kind(raw).digest() for kind in (hashlib.sha256, hashlib.sha1, hashlib.md5)]
+    hashed.append(hashlib.blake2b(raw, digest_size=16).digest())
+    return [raw, raw.hex().encode(), *hashed, *(one.hex().encode() for one in hashed)]

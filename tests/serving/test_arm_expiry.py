@@ -1,7 +1,6 @@
 """Arms that are not shown any more lose their model, by a record of the journal."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
@@ -27,9 +26,8 @@ DAY_S = 86_400.0
 
 
 class UserSource(PlainSource):
-    @asynccontextmanager
-    async def contexts(self, *queries):
-        yield [Contexts(np.full((1, 5), 0.3), self.split.names) for _ in queries]
+    async def contexts(self, queries, *, campaign):
+        return [Contexts(np.full((1, 5), 0.3), self.split.names) for _ in queries]
 
 
 class DisjointWorld:

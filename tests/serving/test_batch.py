@@ -33,8 +33,9 @@ class Rounds:
 
     async def decide(self, value, *, n_rows=1, trial=0):
         own = np.full((n_rows, 1), float(value))
-        async with self.batches.contexts(("ann",), (("tea",),), own, trial=trial) as contexts:
-            return contexts.rows.ravel().tolist()
+        contexts = await self.batches.gather(("ann",), (("tea",),), own, trial=trial, campaign="")
+        self.batches.release()
+        return contexts.rows.ravel().tolist()
 
 
 async def settled():
@@ -96,8 +97,8 @@ def test_bytes_are_shared_by_decisions_not_by_those_who_ask_together():
         rounds = Rounds(at_once=True)
         own = np.zeros((3, 1))
         users, arms = ("ann", "bob", "eve"), (("tea",),) * 3
-        async with rounds.batches.contexts(users, arms, own, trial=0) as contexts:
-            return contexts.bytes_received, len(contexts.rows)
+        contexts = await rounds.batches.gather(users, arms, own, trial=0, campaign="")
+        return contexts.bytes_received, len(contexts.rows)
 
     assert asyncio.run(whole()) == (80 // 3, 3)
 
@@ -136,9 +137,10 @@ def test_a_pause_waits_for_rounds_and_for_those_that_use_their_contexts():
 
         async def slow():
             own = np.zeros((1, 1))
-            async with rounds.batches.contexts(("ann",), (("tea",),), own, trial=0):
-                await go_on.wait()
-                seen.append("used")
+            await rounds.batches.gather(("ann",), (("tea",),), own, trial=0, campaign="")
+            await go_on.wait()
+            seen.append("used")
+            rounds.batches.release()
 
         using = asyncio.ensure_future(slow())
         await settled()

@@ -330,14 +330,16 @@ def test_settings_change_at_run_time_are_logged_and_hold_after_a_restart():
         world = World()
         campaign = world.open()
         assert read(await campaign.rank(asked("a"))).config_version == 0
-        await campaign.configure({"mode": "frozen", "policy": {"beta": 2.0}, "floor": 0.1})
+        await campaign.configure(
+            {"mode": "frozen", "policy": {"beta": 2.0}, "floor": 0.1}, by="ops"
+        )
         assert read(await campaign.rank(asked("b"))).config_version == 1
         assert campaign.model.bandit.policy == vfb.LinUCB(beta=2.0)
         with pytest.raises(SettingError, match="mode must be one of"):
-            await campaign.configure({"mode": "asleep"})
+            await campaign.configure({"mode": "asleep"}, by="ops")
         with pytest.raises(SettingError, match="parameters of linucb are beta, got gamma"):
-            await campaign.configure({"policy": {"gamma": 2.0}})
-        await campaign.configure({"mode": "frozen"})  # as it is already: nothing to log
+            await campaign.configure({"policy": {"gamma": 2.0}}, by="ops")
+        await campaign.configure({"mode": "frozen"}, by="ops")  # as it is already: nothing to log
         assert campaign.config_version == 1
         await campaign.durable.close()
         restarted = world.open()
@@ -389,8 +391,8 @@ def theta(campaign):
 
 async def rows(world, user):
     request = Query(user, ARMS)
-    async with world.source.contexts(request) as (contexts,):
-        return contexts.rows
+    (contexts,) = await world.source.contexts([request], campaign="default")
+    return contexts.rows
 
 
 def test_a_damaged_record_fails_the_event_that_it_belongs_to_and_no_other():

@@ -166,16 +166,17 @@ def test_one_whose_contexts_cannot_be_had_does_not_take_them_from_the_others():
         world = World()
         contexts = world.source.contexts
 
-        def refuse_bob(*requests):
+        async def refuse_bob(requests, *, campaign):
             if any(request.user == "bob" for request in requests):
                 raise ContextError("bob has none")
-            return contexts(*requests)
+            return await contexts(requests, campaign=campaign)
 
         world.source.contexts = refuse_bob
         campaign = world.open()
         answers = await campaign.rank_many([asked("ann"), asked("bob"), asked("eve")])
         assert isinstance(answers[1], ContextError)
         assert [json.loads(answers[k])["arm"] in ARMS for k in (0, 2)] == [True, True]
+        assert world.source.n_leased == 0
         await campaign.durable.close()
 
     asyncio.run(main())
@@ -186,27 +187,20 @@ def test_one_that_fails_while_it_is_decided_leaves_the_others_decided():
         world = World()
         contexts = world.source.contexts
 
-        class Spoilt:
-            def __init__(self, *requests):
-                self.inner = contexts(*requests)
-                self.requests = requests
+        async def spoilt(requests, *, campaign):
+            got = await contexts(requests, campaign=campaign)
+            for one, request in zip(got, requests, strict=True):
+                if request.user == "bob":
+                    one.rows[0] = float("nan")
+            return got
 
-            async def __aenter__(self):
-                got = await self.inner.__aenter__()
-                for contexts, request in zip(got, self.requests, strict=True):
-                    if request.user == "bob":
-                        contexts.rows[0] = float("nan")
-                return got
-
-            async def __aexit__(self, *error):
-                return await self.inner.__aexit__(*error)
-
-        world.source.contexts = Spoilt
+        world.source.contexts = spoilt
         campaign = world.open()
         answers = await campaign.rank_many([asked("ann"), asked("bob"), asked("eve")])
         assert isinstance(answers[1], ContextError)
         assert campaign.model.position == 2
         assert all(isinstance(answers[k], bytes) for k in (0, 2))
+        assert world.source.n_leased == 0
         await campaign.durable.close()
 
     asyncio.run(main())

@@ -1,6 +1,7 @@
 """Several campaigns on one federation: independent, and moved together."""
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -54,6 +55,26 @@ def test_a_change_that_the_leaders_log_no_longer_has_is_refused():
         await other.durable.move(rotation(0), epoch=7, note=b"")
         with pytest.raises(JournalError, match="at mask epoch 7, wanted 5"):
             await catch_up(other.durable, leader.durable)
+        for campaign in (leader, other):
+            await campaign.durable.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kept", [(3,), (2,), (2, 4), ()])
+def test_a_model_is_not_carried_over_a_change_that_is_missing_between(kept):
+    """Masks of epoch 3 by the change from 2 to 3 alone would turn what was learnt to noise."""
+
+    async def main():
+        leader, other = World().open(), World().open()
+        for epoch in (2, 3, 4):
+            await leader.durable.move(rotation(epoch), epoch=epoch, note=b"")
+        moves = [moved for moved in await leader.durable.moves() if moved.epoch in kept]
+        leader.durable.moves = partial(asyncio.sleep, 0, moves)  # the log has lost the others
+        before = other.durable.position
+        with pytest.raises(JournalError, match="at mask epoch 1, wanted 4"):
+            await catch_up(other.durable, leader.durable)
+        assert (other.model.epoch, other.durable.position) == (1, before)
         for campaign in (leader, other):
             await campaign.durable.close()
 

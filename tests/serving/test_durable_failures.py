@@ -95,7 +95,7 @@ def test_a_log_that_somebody_else_wrote_to_is_noticed():
         bandit = open_on(disk)
         await bandit.decide(np.eye(2))
         disk.records.append(disk.records[0])
-        with pytest.raises(JournalError, match="the log must end at 2, got 3"):
+        with pytest.raises(JournalError, match="the journal must end at 2, got 3"):
             await bandit.decide(np.eye(2))
         await bandit.close()
 

@@ -17,7 +17,8 @@ from vfbandits.errors import ConfigError
 from vfbandits.journal.witness import Head, Witness
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.roster import Terms
-from vfbandits.serving.build import _journal, build_active, open_campaigns
+from vfbandits.serving.build import build_active, open_campaigns
+from vfbandits.serving.journals import CampaignJournals
 from vfbandits.settings.http import CampaignTable
 from vfbandits.settings.services import load_active
 from vfbandits.telemetry.log import logger_for
@@ -112,7 +113,7 @@ def test_after_a_refusal_the_journal_can_be_opened(tmp_path):
     with pytest.raises(ConfigError):
         start_again(served)
     settings = load_active(served.files.config("shop"))
-    journal = _journal(settings, "default")  # not locked
+    journal = CampaignJournals(settings).open("default")  # not locked
     assert journal.last_position > 0
     journal.close()
 
@@ -137,7 +138,6 @@ def test_what_any_campaign_has_learnt_counts(tmp_path, where):
         decision = await durable.decide(np.ones((2, 7)), arms=("a", "b"))
         await durable.reward(decision, 1.0)
         await campaigns.stop()
-        await active.close()
 
     asyncio.run(learn_in_campaign())
     shutil.rmtree(served.state("shop") / "shares")
@@ -161,7 +161,7 @@ def test_preflight_knows_from_the_seats_where_the_journal_is_elsewhere(tmp_path)
     config.write_text(f'journal_target = "env:NOWHERE"\n{config.read_text()}')
     shutil.rmtree(served.state("shop") / "shares")
     seats = json.loads((served.state("shop") / "seats.json").read_text())
-    assert seats["has_share"] == ["bank", "news"]
+    assert seats == {"version": 1, "epoch": 1, "has_share": ["bank", "news"]}
     assert "epoch-1.share is not there" in only_problem(check(served.files), "shares")
 
 

@@ -32,7 +32,7 @@ def test_a_frozen_campaign_learns_nothing_over_grpc_either():
         assert not (await service.learn(RewardRequest(reply.decision_id, 1.0))).learnt
         assert campaign.model.bandit.estimate_norm() == 0.0
         assert (await campaign.history("a")).came[""].why == "logged"
-        await campaign.configure({"mode": "learn"})
+        await campaign.configure({"mode": "learn"}, by="ops")
         await service.choose(DecideRequest("ann", ARMS, decision_id="b"))
         assert (await service.learn(RewardRequest("b", 1.0))).learnt
         await campaign.durable.close()

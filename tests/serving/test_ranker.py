@@ -12,7 +12,6 @@ from campaign_world import ARMS
 from ranker_world import RankerWorld, asked, soon
 
 import vfbandits as vfb
-from vfbandits.campaign.event_ids import EventIds
 from vfbandits.campaign.events import Decided, Moved, Reported, Rewarded
 from vfbandits.campaign.model import Model, fold
 from vfbandits.client.schemas import RankResponse
@@ -20,6 +19,7 @@ from vfbandits.errors import (
     ArmError,
     ConflictError,
     ContextError,
+    JournalError,
     LinkError,
     SettingError,
     UnknownEventError,
@@ -28,6 +28,7 @@ from vfbandits.journal.compact import compact
 from vfbandits.journal.inbox.memory import MemoryInbox
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
+from vfbandits.serving.event_ids import EventIds
 from vfbandits.serving.tail import Tail
 
 
@@ -51,6 +52,23 @@ POLICIES = {
     "lints": vfb.LinTS(posterior_scale=0.3),
     "parameter": vfb.LinTS(posterior_scale=0.3, space="parameter", n_draws=5),
 }
+
+
+def test_a_ranker_says_for_which_campaign_it_gathers(tmp_path):
+    async def main():
+        world, named = RankerWorld(tmp_path), []
+        gather = world.gather
+
+        async def look(requests, *, size_bytes):
+            named.extend(one.campaign for one in requests)
+            return await gather(requests, size_bytes=size_bytes)
+
+        world.gather = look
+        async with world.leading(), world.ranking() as ranker:
+            await ranker.rank(asked("e1"))
+        return named
+
+    assert run(main()) == ["default"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -237,7 +255,7 @@ def test_what_a_killed_leader_had_logged_but_not_marked_is_not_counted_twice(tmp
             assert await ranker.activate("b")
             assert not await ranker.activate("b")
             await ranker.reward("b", 2.0)
-            await ranker.configure({"default_reward": None})
+            await ranker.configure({"default_reward": None}, by="ops")
             await world.level(ranker)
         before = len(logged(world))
         for slip in world.drawer.slips.values():
@@ -282,15 +300,15 @@ def test_settings_change_everywhere_and_a_bad_change_nowhere(tmp_path):
     async def main():
         world = RankerWorld(tmp_path)
         async with world.leading() as leader, world.ranking() as one, world.ranking() as two:
-            changed = await one.configure({"mode": "frozen", "policy": {"beta": 0.125}})
+            changed = await one.configure({"mode": "frozen", "policy": {"beta": 0.125}}, by="ops")
             await world.level(two)
             for each in (one, two, leader):
                 assert each.settings == changed
                 assert each.config_version == 1
             assert two.model.bandit.policy == vfb.LinUCB(beta=0.125)
             with pytest.raises(SettingError):
-                await two.configure({"holdback": 2.0})
-            assert await two.configure({"mode": "frozen"}) == changed
+                await two.configure({"holdback": 2.0}, by="ops")
+            assert await two.configure({"mode": "frozen"}, by="ops") == changed
             await two.rank(asked("e"))
             assert await two.reward("e", 1.0) == "queued"
             await world.level(one)
@@ -682,3 +700,61 @@ def test_a_ranker_starts_although_a_record_that_a_snapshot_covers_is_damaged(tmp
             assert shown == ["e0", "e1", "e3", "e4", "e5"]
 
     asyncio.run(main())
+
+
+class Gappy:
+    """A journal for reading that leaves records out."""
+
+    def __init__(self, reader):
+        self._reader = reader
+        self.left_out = frozenset()
+
+    def read(self, after=0):
+        return (one for one in self._reader.read(after) if one[0] not in self.left_out)
+
+    def __getattr__(self, name):
+        return getattr(self._reader, name)
+
+
+@pytest.mark.parametrize("left_out", [{3}, {3, 4}, {4}])
+def test_a_tail_notices_records_that_are_missing_and_goes_no_further(tmp_path, left_out):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader:
+            await leader.rank(asked("e1"))
+            await leader.rank(asked("e2"))
+            reader = Gappy(SqliteReader(world.path))
+            tail = Tail(reader)
+            reader.left_out = left_out
+            for name in ("e3", "e4", "e5"):
+                await leader.rank(asked(name))
+            tail.start()
+            await soon(lambda: tail.failing is not None)
+            first, following = min(left_out), max(left_out) + 1
+            missing = f"record {first} of the log is missing, the next is {following}"
+            assert (tail.failing, tail.model.position < first) == (missing, True)
+            reader.left_out = frozenset()
+            await soon(lambda: tail.failing is None and tail.model.n_decided == 5)
+            reader.left_out = left_out
+            with pytest.raises(JournalError, match=missing):
+                Tail(reader)
+            await tail.stop()
+
+    run(main())
+
+
+def test_a_tail_notices_a_row_that_was_deleted(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader:
+            tail = Tail(SqliteReader(world.path))
+            for name in ("e1", "e2", "e3"):
+                await leader.rank(asked(name))
+            with closing(sqlite3.connect(world.path)) as database, database:
+                database.execute("DELETE FROM event WHERE position = 2")
+            with pytest.raises(JournalError, match="record 2 of the journal is missing"):
+                await tail.follow()
+            assert tail.model.position == 0
+            await tail.stop()
+
+    run(main())

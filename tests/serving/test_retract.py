@@ -6,7 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from campaign_world import World
+from campaign_world import ARMS, World
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -85,7 +85,7 @@ def test_the_model_is_the_one_that_never_learnt_it_and_the_replay_is_the_same_bi
     async def main():
         bandit = DurableBandit.open(MemoryJournal(disk), maker(layout))
         await play(bandit, layout, rng, names, moves={f"e{number}" for number in moves})
-        taken = await bandit.retract(name, by="ops")
+        taken = (await bandit.retract(name, by="ops")).value
         live, learnt = bandit.bandit.snapshot(), numbers(bandit.bandit)
         await bandit.close()
         again = DurableBandit.open(MemoryJournal(disk), maker(layout))
@@ -109,7 +109,7 @@ def test_it_is_on_record_verifies_and_is_refused_a_second_time(place):
     async def main():
         bandit = DurableBandit.open(place.open(), maker())
         await play(bandit, "disjoint", np.random.default_rng(0), ["a", "b", "c"])
-        value = await bandit.retract("b", by="ops@shop")
+        value = (await bandit.retract("b", by="ops@shop")).value
         with pytest.raises(ConflictError, match=r"'b' needs a reward .* event that is retracted"):
             await bandit.retract("b", by="ops@shop")
         with pytest.raises(UnknownEventError, match="'never'"):
@@ -216,7 +216,12 @@ def test_rankers_follow_bit_for_bit_and_do_not_take_back_themselves(tmp_path):
             await soon(lambda: leader.model.n_learnt == 6)
             with pytest.raises(ConflictError, match="a ranker does not learn"):
                 await ranker.retract("e3", by="ops")
+            n_rewards = leader.durable.n_rewards
             assert await leader.retract("e3", by="ops") == 3.0
+            told = world.watcher.rewards[-1]
+            assert (told.event_id, told.status, told.value) == ("e3", "retracted", 3.0)
+            assert (told.group, told.arm in ARMS) == ("policy", True)
+            assert leader.durable.n_rewards == n_rewards  # it is no reward
             assert await world.same(ranker)
             assert (await ranker.history("e3")).status == "retracted"
 
@@ -266,7 +271,7 @@ def test_the_command_takes_back_in_a_journal_that_no_server_has_open(kind, tmp_p
     assert "event that is retracted" in done.stderr
     done = vfb_log("retract", "b")
     assert done.exit_code == 2
-    assert "--url or in --journal" in done.stderr
+    assert "--url or --journal" in done.stderr
     journal = place.open()
     assert verify(journal).problems == ()
     (record,) = [e for _, e in journal.read() if isinstance(e, Retracted)]
@@ -298,7 +303,7 @@ def test_a_reward_that_went_with_its_arms_model_cannot_be_taken_back():
                 await bandit.log(ArmsDropped(("tea",), 1.0))
         with pytest.raises(ConflictError, match="'tea' that was let go since"):
             await bandit.retract("a", by="ops")
-        assert await bandit.retract("b", by="ops") == 1.0
+        assert (await bandit.retract("b", by="ops")).value == 1.0
         await bandit.close()
 
     asyncio.run(main())

@@ -42,9 +42,9 @@ def test_bounds_change_at_run_time_hold_after_a_restart_and_bound_the_default():
             {"default_reward": 1e7},
         ):
             with pytest.raises(SettingError):
-                await campaign.configure(wrong)
+                await campaign.configure(wrong, by="ops")
         assert campaign.config_version == 0
-        await campaign.configure({"reward_min": 0.0, "reward_max": 1.0})
+        await campaign.configure({"reward_min": 0.0, "reward_max": 1.0}, by="ops")
         await campaign.durable.close()
         campaign = world.open()
         await campaign.rank(asked("a"))
@@ -81,7 +81,7 @@ def test_a_ranker_refuses_by_the_settings_that_the_log_has_come_to(tmp_path):
             await ranker.rank(asked("a"))
             with pytest.raises(RewardError, match=r"to 5 "):
                 await ranker.reward("a", 6.0)
-            await leader.configure({"reward_max": 7.0})
+            await leader.configure({"reward_max": 7.0}, by="ops")
             assert await ranker.tail.until(lambda model: model.n_settings, timeout_s=30.0)
             assert await ranker.reward("a", 6.0) == "queued"
 

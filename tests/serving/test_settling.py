@@ -100,7 +100,7 @@ def test_an_error_of_the_model_ends_one_event_and_the_model_is_built_again(monke
                 raise NumericalError("Lambda is no longer positive definite")
 
         monkeypatch.setattr(State, "update", fail_half_way)
-        await campaign.configure({"policy": {"beta": 0.25}})
+        await campaign.configure({"policy": {"beta": 0.25}}, by="ops")
         world.clock.now += 61.0
         with capture_logs() as lines:
             for _ in range(3):

@@ -55,6 +55,7 @@ def active(
     from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
+    from vfbandits.serving.build import MakeFront, run_process
     from vfbandits.settings.services import load_active
     from vfbandits.telemetry.log import start_logging
     from vfbandits.transport.event_loop import run
@@ -65,30 +66,26 @@ def active(
         settings = replace(settings, insecure=True, http=http)
     if accept_loss:
         settings = replace(settings, accept_loss=who())
+    make_front: MakeFront | None = None
+    if settings.http is not None:
+        require("httptools", extra="http", to="serving over HTTP")
+        from vfbandits.http.serve import HttpFront as make_front  # noqa: N813  (it is called)
     with start_logging():
-        if role is not Role.BOTH:
-            require("httptools", extra="http", to="serving over HTTP")
-            from vfbandits.http.roles import run_role
-
-            run(run_role(settings, role, leader=leader, on_ready=partial(_say_role, role)))
-        elif settings.http is None:
-            from vfbandits.serving.build import run_active
-
-            run(run_active(settings, on_ready=_say_ready))
-        else:
-            require("httptools", extra="http", to="serving over HTTP")
-            from vfbandits.http.serve import run_served
-
-            run(run_served(settings, on_ready=_say_ready))
+        run(
+            run_process(
+                settings,
+                role=role,
+                leader=leader,
+                make_front=make_front,
+                on_ready=partial(_say_ready, role),
+            )
+        )
 
 
-def _say_role(role: Role, http_port: int) -> None:
-    typer.echo(f"ready: {role.value}, HTTP on port {http_port}")
-
-
-def _say_ready(port: int, http_port: int | None = None) -> None:
+def _say_ready(role: Role, port: int | None, http_port: int | None) -> None:
+    what = role.value if port is None else f"listening on port {port}"
     also = "" if http_port is None else f", HTTP on port {http_port}"
-    typer.echo(f"ready: listening on port {port}{also}")
+    typer.echo(f"ready: {what}{also}")
 
 
 @serve_app.command()

@@ -26,7 +26,7 @@ from vfbandits.http.refuse import ERROR_HANDLERS, problem_for
 from vfbandits.http.request import JSON, BufferedRequest, read_body
 from vfbandits.http.router import Match, Router
 from vfbandits.telemetry.metrics import Metrics
-from vfbandits.telemetry.tracer import NoTracer, Tracer
+from vfbandits.telemetry.tracer import Tracer
 
 Handler: TypeAlias = Callable[[BufferedRequest], Awaitable[Response]]
 
@@ -36,7 +36,7 @@ class Parts:
     """What the application is made of beside its handlers."""
 
     metrics: Metrics
-    tracer: Tracer
+    tracer: Tracer | None = None
     pages: Iterable[BaseRoute] = ()
 
 
@@ -55,8 +55,7 @@ class Application:
     router: Router[Endpoint]
     pages: ASGIApp
     metrics: Metrics
-    tracer: Tracer
-    is_traced: bool
+    tracer: Tracer | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -74,11 +73,11 @@ class Application:
         operation = match.found.operation
         try:
             request = BufferedRequest(scope, await read_body(receive), match.params)
-            if self.is_traced:
+            if self.tracer is None:
+                response = await match.found.handler(request)
+            else:
                 with self.tracer.incoming(Headers(scope=scope)):
                     response = await match.found.handler(request)
-            else:
-                response = await match.found.handler(request)
         except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
             response = problem_for(scope, error)
         seconds = time.perf_counter() - started
@@ -88,14 +87,13 @@ class Application:
 
 def build_app(handlers: Handlers, parts: Parts) -> Application:
     """All operations and pages, without a guard before them."""
-    is_traced = not isinstance(parts.tracer, NoTracer)
-    by_name = _handlers(handlers, parts, is_traced=is_traced)
+    by_name = _handlers(handlers, parts)
     table = [(each.method, each.path, Endpoint(each, by_name[each.handler])) for each in OPERATIONS]
     pages = Starlette(routes=[*parts.pages], exception_handlers=ERROR_HANDLERS)
-    return Application(Router(table), pages, parts.metrics, parts.tracer, is_traced)
+    return Application(Router(table), pages, parts.metrics, parts.tracer)
 
 
-def _handlers(handlers: Handlers, parts: Parts, *, is_traced: bool) -> Mapping[str, Handler]:
+def _handlers(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
     document = msgspec.json.encode(openapi_document(version("vfbandits")))
 
     async def metrics(request: BufferedRequest) -> Response:
@@ -107,7 +105,7 @@ def _handlers(handlers: Handlers, parts: Parts, *, is_traced: bool) -> Mapping[s
         return Response(document, media_type=JSON)
 
     return {
-        "rank": handlers.rank_alone if is_traced else handlers.rank,
+        "rank": handlers.rank,
         "rank_batch": handlers.rank_batch,
         "reward": handlers.reward,
         "reward_batch": handlers.reward_batch,

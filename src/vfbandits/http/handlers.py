@@ -16,7 +16,6 @@ from vfbandits.http.access.caller import CALLER, Caller, Right
 from vfbandits.http.access.guard import caller_of, require
 from vfbandits.http.access.limits import Limits
 from vfbandits.http.asking import query_of
-from vfbandits.http.batching import RankBatcher
 from vfbandits.http.problems import problem_of
 from vfbandits.http.refusals import Unavailable
 from vfbandits.http.request import JSON, BufferedRequest
@@ -29,11 +28,10 @@ from vfbandits.http.unique_keys import (
     texts_of_reward,
     texts_of_rewards,
 )
-from vfbandits.serving.concurrency import Told
 from vfbandits.serving.served import Served, ServedCampaigns
 
 # Reasons that tell a stranger nothing: they are given to everybody.
-PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the log"})
+PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the journal"})
 NOT_READY = "not ready: the log of the process, or a key that may read, gives the reason"
 _DECIDING = ("rank", "reward")
 
@@ -69,24 +67,15 @@ class Handlers:
         self._decides = decides
         self._limits = limits
         self._model_facts = model_facts
-        self._batcher = RankBatcher()
 
     async def rank(self, request: BufferedRequest) -> Response:
-        """POST /v1/rank; requests that arrive in the same turn of the loop are one batch."""
-        campaign, asked = self._asked(request)
-        return _answered(await self._batcher.submit(campaign, asked))
-
-    async def rank_alone(self, request: BufferedRequest) -> Response:
-        """POST /v1/rank, for a server that traces: spans of a batch would belong to no request."""
-        campaign, asked = self._asked(request)
-        return _answered(await campaign.rank(asked))
-
-    def _asked(self, request: BufferedRequest) -> tuple[Served, Query]:
+        """POST /v1/rank."""
         campaign = self._campaign(request, "rank")
         body = request.json()
-        ranked = _rank(body)
-        refuse_repeated_keys(body, texts_of_rank(ranked), count_again=count_rank)
-        return campaign, query_of(ranked, layout=campaign.layout)
+        asked = _rank(body)
+        refuse_repeated_keys(body, texts_of_rank(asked), count_again=count_rank)
+        answer = await campaign.rank(query_of(asked, layout=campaign.layout))
+        return Response(answer, media_type=JSON)
 
     async def rank_batch(self, request: BufferedRequest) -> Response:
         """POST /v1/rank/batch: those that come together are gathered together."""
@@ -139,11 +128,11 @@ class Handlers:
 
     async def model(self, request: BufferedRequest) -> Response:
         """GET /v1/model."""
-        return _json(self._model_facts().of(self._campaign(request, "read")))
+        return _json(self._model_facts().of(self._campaign(request, "figures")))
 
     async def config(self, request: BufferedRequest) -> Response:
         """GET /v1/config."""
-        campaign = self._campaign(request, "read")
+        campaign = self._campaign(request, "figures")
         return _json(_config_of(campaign, campaign.settings))
 
     async def change_config(self, request: BufferedRequest) -> Response:
@@ -154,13 +143,14 @@ class Handlers:
         refuse_repeated_keys(body)
         settings = await campaign.configure(
             {name: value for name, value in msgspec.structs.asdict(change).items()
-             if value is not msgspec.UNSET}
+             if value is not msgspec.UNSET},
+            by=caller_of(request.scope).name,
         )  # fmt: skip
         return _json(_config_of(campaign, settings))
 
     async def list_campaigns(self, request: BufferedRequest) -> Response:
         """GET /v1/campaigns."""
-        require(request.scope, "read")
+        require(request.scope, "figures")
         return _json(schemas.CampaignsResponse(self._campaigns.names))
 
     async def healthz(self, request: BufferedRequest) -> Response:
@@ -268,7 +258,7 @@ def _read(one: schemas.RankRequest, layout: str) -> Query | VFBanditsError:
         return error
 
 
-def _rank_result(answer: Told) -> schemas.RankResult:
+def _rank_result(answer: bytes | Exception) -> schemas.RankResult:
     if isinstance(answer, bytes):
         return schemas.RankResult(_answer(answer))
     if isinstance(answer, VFBanditsError):
@@ -286,10 +276,6 @@ async def _rewarded(campaign: Served, one: schemas.EventReward) -> schemas.Rewar
 
 def _public_reason(reason: str) -> str:
     return reason if reason in PLAIN_REASONS else NOT_READY
-
-
-def _answered(answer: bytes) -> Response:
-    return Response(answer, media_type=JSON)
 
 
 def _json(answer: msgspec.Struct, *, status: int = 200) -> Response:

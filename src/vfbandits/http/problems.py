@@ -18,6 +18,7 @@ from vfbandits.errors import (
     ArmError,
     ConflictError,
     ContextError,
+    ErasedEventError,
     JournalError,
     LinkError,
     NotBlindError,
@@ -43,7 +44,7 @@ class _Kind:
 
 
 _NO_JSON: Final = "The body is not JSON"
-_AWAY: Final = "The service cannot answer now"
+_AWAY: Final = "The service is unavailable"
 # The first that fits counts, so a class stands before its base.
 _KINDS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
     (ArmError, _Kind(422, "invalid-arms", "The arms cannot be ranked")),
@@ -51,25 +52,28 @@ _KINDS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
     (SettingError, _Kind(422, "invalid-setting", "The settings cannot be used")),
     (NotBlindError, _Kind(422, "invalid-setting", "The settings cannot be used")),
     (RewardError, _Kind(422, "invalid-reward", "The reward cannot be used")),
-    (UnknownDecisionError, _Kind(404, "unknown-event", "There is no such event")),
-    (ConflictError, _Kind(409, "conflict", "The request contradicts an earlier one")),
+    (ErasedEventError, _Kind(410, "erased-event", "The event was erased with its user")),
+    (UnknownDecisionError, _Kind(404, "unknown-event", "The event does not exist")),
+    (ConflictError, _Kind(409, "conflict", "The request conflicts with an earlier one")),
     (
         JournalError,
-        _Kind(503, "unavailable", _AWAY, "the log of events could not be used, try again later"),
+        _Kind(503, "unavailable", _AWAY, "the journal cannot be read or written now; try again"),
     ),
     (
         LinkError,
-        _Kind(503, "unavailable", _AWAY, "another participant could not be reached"),
+        _Kind(503, "unavailable", _AWAY, "a participant cannot be reached"),
     ),
     (
         msgspec.ValidationError,
-        _Kind(422, "invalid-request", "The request is not what was asked for"),
+        _Kind(422, "invalid-request", "The request does not match its schema"),
     ),
     (msgspec.DecodeError, _Kind(400, "malformed", _NO_JSON)),
     # What msgspec raises on text that is not UTF-8; its message would quote the text.
-    (UnicodeDecodeError, _Kind(400, "malformed", _NO_JSON, "wanted UTF-8, got other bytes")),
+    (UnicodeDecodeError, _Kind(400, "malformed", _NO_JSON, "wanted UTF-8, got bytes that are not")),
 )
-_INTERNAL: Final = Problem(f"{_TYPES}internal", "Something went wrong, see the server's log", 500)
+_INTERNAL: Final = Problem(
+    f"{_TYPES}internal", "Internal error; the server's log has its cause", 500
+)
 
 
 def problem_of(error: Exception, *, instance: str = "") -> Problem:
@@ -78,7 +82,7 @@ def problem_of(error: Exception, *, instance: str = "") -> Problem:
     >>> problem_of(RewardError("a reward must be a finite number, got nan")).status
     422
     >>> problem_of(ZeroDivisionError("3.5 / 0"))
-    Problem(type='/problems/internal', title="Something went wrong, ...", status=500, ...)
+    Problem(type='/problems/internal', title="Internal error; ...", status=500, ...)
     """
     problem = _problem(error)
     return msgspec.structs.replace(problem, instance=_text(instance)) if instance else problem

@@ -1,263 +1,209 @@
-"""An active participant with its HTTP interface: a configuration becomes a running process."""
+"""The HTTP side of a process of the active participant: what stands before its campaigns.
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+How the rest of a process is put together is in ``serving/build.py``.
+"""
+
+from collections.abc import Mapping
 from functools import partial
 
-from starlette.types import Scope
-
-from vfbandits.campaign.events import Decided
 from vfbandits.client.schemas import ParticipantView
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import Facts
-from vfbandits.errors import ConfigError
-from vfbandits.http.access.caller import Caller, Right
 from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.dashboard import PAGE, dashboard_routes
-from vfbandits.http.front import SwappableApp
 from vfbandits.http.handlers import Handlers, ModelFacts
+from vfbandits.http.refusals import Unavailable
 from vfbandits.http.server import HttpServer
-from vfbandits.journal.crypto import JournalKey, read_key
-from vfbandits.journal.inbox.open import open_inbox
-from vfbandits.journal.open import is_database
-from vfbandits.protocol.roster import Terms
-from vfbandits.serving.build import Active, build_active, listener_of, open_campaigns
-from vfbandits.serving.consumer import Consumer, ConsumerCallbacks
+from vfbandits.serving.build import Process, Serve
+from vfbandits.serving.campaigns import Campaigns
 from vfbandits.serving.leader import Leader
+from vfbandits.serving.replica import Replica
 from vfbandits.serving.served import Served
-from vfbandits.serving.warm_up import warm_up_all
 from vfbandits.settings.http import HttpSettings
-from vfbandits.settings.services import ActiveSettings
 from vfbandits.telemetry.connection_counts import ConnectionCounts
 from vfbandits.telemetry.gauges import CampaignGauges, ParticipantGauges, Readings
-from vfbandits.telemetry.log import Logger, logger_for
+from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.metrics import Metrics
-from vfbandits.telemetry.tracer import Tracer
-from vfbandits.telemetry.tracing import TracingSettings, make_tracer
-from vfbandits.transport.event_loop import signalled
+from vfbandits.telemetry.supervised import Supervisor
 
 EVENTS_REPLAYED = 5_000  # so that the page is not empty after a restart
 
 
-class ServedActive:
-    """An active participant, its campaigns and its HTTP server; ``start`` and ``stop`` it."""
+class HttpFront:
+    """An HTTP server, which may listen before there is a campaign; implements ``build.Front``."""
 
-    def __init__(
-        self,
-        settings: ActiveSettings,
-        http: HttpSettings,
-        active: Active,
-        log: Logger,
-        *,
-        front: SwappableApp | None = None,
-    ) -> None:
-        self.active = active
-        self.service = active.service
-        self._settings = settings
+    def __init__(self, http: HttpSettings, supervisor: Supervisor, log: Logger) -> None:
         self._http = http
+        self._supervisor = supervisor
         self._log = log
-        self._front = front
-        self._counts = ConnectionCounts() if front is None else front.counts
+        self._limits = limits_of(http)
+        self._counts = ConnectionCounts()
         self._server: HttpServer | None = None
-        self._consumers: list[Consumer] = []
-        self._tracer: Tracer = make_tracer(TracingSettings(http.traces))
 
-    async def start(self) -> tuple[int, int]:
-        """Listen for participants and for applications; returns both ports."""
-        service, settings = self.service, self._settings
-        self.campaigns = await open_campaigns(settings, self.active, self._log, tracer=self._tracer)
-        await warm_up_all([campaign.model.bandit for campaign in self.campaigns], self._log)
-        app = await self._app()
-        try:
-            port = await service.start(listener_of(settings.place, service))
-        except ConfigError:
-            await self.stop()
-            raise
-        await self._consume()
-        self.campaigns.start()
-        http_port = await self._serve(app)
-        self._log.info("http_listening", port=http_port, campaigns=", ".join(self.campaigns.names))
-        return port, http_port
+    async def start(self, reason: str) -> int:
+        """Listen before there is anything to serve, and ``wait``; returns the port."""
+        return await self._use(self._waiting(reason))
 
     async def stop(self) -> None:
-        """Finish what is under way, then close everything."""
-        self.campaigns.is_stopping = True
+        """Take no more requests, and finish those under way."""
         if self._server is not None:
             await self._server.stop()
-        for consumer in self._consumers:
-            await consumer.stop()
-        await self.service.stop()
-        await self.campaigns.stop()
-        self._tracer.close()
 
-    def reasons_to_give_way(self) -> list[str]:
-        """Why this process should lead no more; a task that is started again is no reason yet."""
-        return [*self.campaigns.problems(), *self.service.supervisor.problems(stuck=True)]
+    def wait(self, reason: str) -> None:
+        """Answer probes, and refuse everything else for this reason."""
+        if self._server is not None:
+            self._server.use(self._waiting(reason))
 
-    def problems(self) -> list[str]:
-        """Why this process should be sent no traffic, if there is a reason."""
-        return [*self.campaigns.problems(), *self.service.supervisor.problems()]
-
-    async def _serve(self, app: Guard) -> int:
-        if self._front is not None:
-            self._front.app = app
-            return self._front.port
-        self._server = HttpServer(
-            app, self._http, supervisor=self.service.supervisor, counts=self._counts
-        )
-        return await self._server.start()
-
-    async def _consume(self) -> None:
-        """Take in what rankers promise, where several processes can share a log."""
-        target = self._settings.journal_target
-        if not target or not is_database(target):
-            return
-        key = journal_key_of(self._settings)
-        for campaign in self.campaigns:
-            open_one = partial(open_inbox, target, name=campaign.name, key=key)
-            inbox = await asyncio.to_thread(open_one)
-            callbacks = ConsumerCallbacks(self._entered, self._refused, self._failed)
-            consumer = Consumer(
-                campaign,
-                inbox,
-                callbacks,
-                is_in_use=self._has_rankers,
-                supervisor=self.service.supervisor,
+    async def _use(self, app: Guard) -> int:
+        """Answer with this application from the next request on, which may be the first."""
+        if self._server is None:
+            self._server = HttpServer(
+                app, self._http, supervisor=self._supervisor, counts=self._counts
             )
-            self._consumers.append(consumer)
-            consumer.start()
+            self._port = await self._server.start()
+        else:
+            self._server.use(app)
+        return self._port
 
-    def _has_rankers(self) -> bool:
-        return self.service.counts["gathered"] > 0
+    def _waiting(self, reason: str) -> Guard:
+        failures = self._failures
+        readings = Readings(list, list, lambda: 0, lambda: False, failures, self._counts)
+        handlers = Handlers(NotReady(reason), model_facts=_no_facts, limits=self._limits)
+        app = build_app(handlers, Parts(Metrics(readings)))
+        return guarded(app, self._http, self._limits)
 
-    def _entered(self, campaign: str, events: Sequence[Decided]) -> None:
-        self._dashboard.entered(campaign, events)
+    def _failures(self) -> Mapping[str, int]:
+        return self._supervisor.failures
 
-    def _refused(self, campaign: str, reason: str) -> None:
-        self._log.error("arrival_refused", campaign=campaign, reason=reason)
-
-    def _failed(self, campaign: str, reason: str) -> None:
-        self._log.error("inbox_failed", campaign=campaign, reason=reason)
-
-    async def _app(self) -> Guard:
-        campaigns, service = self.campaigns, self.service
-        self._dashboard = dashboard = Observatory(
-            service.role.roster.federation,
-            campaigns.names,
-            participants=service.participants,
-            waiting=lambda name: campaigns[name].n_waiting,
-            norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
-            facts=self._facts,
-            link_changes=service.presence.changes,
-        )
-        for campaign in campaigns:
-            dashboard.replay(campaign.name, await campaign.durable.read_end(EVENTS_REPLAYED))
-        metrics = Metrics(self._readings())
-        for campaign in campaigns:
-            campaign.observe((metrics, dashboard))
-        limits = limits_of(self._http)
+    async def prepare(self, process: Process) -> Serve:
+        """Look on from the first decision; what is returned begins to serve the process."""
+        metrics, dashboard = Metrics(self._readings(process)), await _dashboard_of(process)
+        for campaign in process.campaigns:
+            campaign.observe([metrics])
         handlers = Handlers(
-            campaigns,
-            model_facts=self._model_facts,
-            limits=limits,
-            decides=self._front is None,
-            problems=self.problems,
+            process.campaigns,
+            model_facts=partial(_model_facts, process),
+            limits=self._limits,
+            decides=process.kind != "trainer",
         )
-        pages = dashboard_routes(dashboard, require=require_read)
-        app = build_app(handlers, Parts(metrics, self._tracer, pages))
-        return guarded(app, self._http, limits, public=PUBLIC | PAGE.keys())
+        pages = dashboard_routes(dashboard, require=require)
+        app = build_app(handlers, Parts(metrics, process.tracer, pages))
+        guard = guarded(app, self._http, self._limits, public=PUBLIC | PAGE.keys())
 
-    def _facts(self, name: str) -> Facts:
-        campaign, roster = self.campaigns[name], self.service.role.roster
-        return Facts(
-            process="active" if self._front is None else "trainer",
-            mode=campaign.settings.mode,
-            mask_epoch=campaign.model.epoch,
-            roster=roster.number,
-            protection=roster.terms.protection,
-            model_version=campaign.model.n_learnt,
-            settings_version=campaign.config_version,
-            journal_position=campaign.model.position,
-            journal_lag_s=self._lag_s(name),
-        )
+        async def serve() -> int:
+            port = await self._use(guard)
+            names = ", ".join(process.campaigns.names)
+            self._log.info("http_listening", port=port, campaigns=names)
+            return port
 
-    def _lag_s(self, name: str) -> float:
-        return max((one.lag_s for one in self._consumers if one.campaign == name), default=0.0)
+        return serve
 
-    def _readings(self) -> Readings:
+    def _readings(self, process: Process) -> Readings:
+        campaigns = process.campaigns
         return Readings(
-            lambda: [_gauges(each, lag_s=self._lag_s(each.name)) for each in self.campaigns],
+            lambda: [_gauges(each, lag_s=campaigns.lag_s(each.name)) for each in campaigns],
             lambda: [
-                ParticipantGauges.of(name, facts)
-                for name, facts in self.service.participants().items()
+                ParticipantGauges.of(name, facts) for name, facts in process.participants().items()
             ],
-            lambda: self.service.role.epoch,
-            lambda: not self.problems(),
-            lambda: self.service.supervisor.failures,
+            lambda: next(iter(campaigns)).model.epoch,
+            lambda: not campaigns.problems(),
+            self._failures,
             self._counts,
         )
 
-    def _model_facts(self) -> ModelFacts:
-        return facts_of(self.service.role.roster.terms, self.service.participants())
+
+class NotReady:
+    """Campaigns that are not there yet, and why; implements ``ServedCampaigns``."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __getitem__(self, name: str) -> Served:
+        """There is none."""
+        raise Unavailable(self._reason)
+
+    @property
+    def names(self) -> list[str]:
+        """There are none."""
+        raise Unavailable(self._reason)
+
+    def problems(self) -> list[str]:
+        """Why no traffic should come."""
+        return [self._reason]
 
 
-def facts_of(terms: Terms, participants: Mapping[str, Mapping[str, object]]) -> ModelFacts:
-    """What all campaigns share, from what the active participant says of the others."""
+async def _dashboard_of(process: Process) -> Observatory:
+    """What the page shows: the end of each journal, and what follows."""
+    campaigns = process.campaigns
+    dashboard = Observatory(
+        process.roster().federation,
+        campaigns.names,
+        participants=process.participants,
+        waiting=lambda name: campaigns[name].n_waiting,
+        norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
+        facts=partial(_facts, process),
+        link_changes=process.link_changes,
+    )
+    for campaign in campaigns:
+        name = campaign.name
+        if isinstance(campaign, Replica):  # what other processes decide counts as well
+            dashboard.replay(name, await campaign.tail.read_end(EVENTS_REPLAYED))
+            campaign.tail.on_events = partial(dashboard.replay, name)
+        else:
+            dashboard.replay(name, await campaign.durable.read_end(EVENTS_REPLAYED))
+            campaign.observe([dashboard])
+    if isinstance(campaigns, Campaigns):
+        for consumer in campaigns.consumers:
+            consumer.on_entered = dashboard.entered
+    return dashboard
+
+
+def _facts(process: Process, name: str) -> Facts:
+    campaign, roster = process.campaigns[name], process.roster()
+    return Facts(
+        process=process.kind,
+        mode=campaign.settings.mode,
+        mask_epoch=campaign.model.epoch,
+        roster=roster.number,
+        protection=roster.terms.protection,
+        model_version=campaign.model.n_learnt,
+        settings_version=campaign.config_version,
+        journal_position=campaign.model.position,
+        journal_lag_s=process.campaigns.lag_s(name),
+    )
+
+
+def _model_facts(process: Process) -> ModelFacts:
+    """What all campaigns share, and what is known of the participants."""
+    terms = process.roster().terms
     views = [
         ParticipantView(
             name, int(str(facts["width"])), facts["connected"] is True, str(facts["circuit"])
         )
-        for name, facts in participants.items()
+        for name, facts in process.participants().items()
     ]
     return ModelFacts(terms.mask, terms.aggregation, views)
 
 
-async def run_served(settings: ActiveSettings, *, on_ready: Callable[[int, int], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``on_ready`` hears both ports."""
-    http = settings.http
-    if http is None:
-        raise ConfigError("wanted a table [http], got none")
-    http.refuse_unless_safe()
-    place = settings.place
-    log = logger_for(place.name, place.role)
-    active = build_active(settings, log)
-    service = active.service
-    service.supervisor.watch_loop()
-    served = ServedActive(settings, http, active, log)
-    on_ready(*await served.start())
-    await service.supervisor.until(signalled())
-    await served.stop()
-
-
-def require_read(scope: Scope, right: Right) -> Caller:
-    """Refuse a request for figures that has no key with the scope to read."""
-    return require(scope, right)
-
-
-def _gauges(leader: Leader, *, lag_s: float) -> CampaignGauges:
-    durable = leader.durable
-    return replace(
-        model_gauges(leader),
-        recalled=durable.n_recalled,
-        unsnapshotted_events=durable.since_snapshot,
-        commits=durable.commits[0],
-        committed_events=durable.commits[1],
-        journal_lag_s=lag_s,
-    )
-
-
-def model_gauges(campaign: Served) -> CampaignGauges:
-    """What a leader and a replica have to tell alike."""
+def _gauges(campaign: Leader | Replica, *, lag_s: float) -> CampaignGauges:
     model, bandit = campaign.model, campaign.model.bandit
+    durable = campaign.durable if isinstance(campaign, Leader) else None
+    source = campaign.journal if isinstance(campaign, Replica) else campaign.durable
+    commits, events = source.commits
     return CampaignGauges(
         campaign.name,
         waiting=campaign.n_waiting,
         waiting_in_memory=len(model.pending),
         max_pending=bandit.pending.max_open,
+        recalled=0 if durable is None else durable.n_recalled,
+        retired=0 if durable is None else durable.n_retired,
         log_position=model.position,
+        unsnapshotted_events=0 if durable is None else durable.since_snapshot,
+        commits=commits,
+        committed_events=events,
+        journal_lag_s=lag_s,
         model_version=model.n_learnt,
         model_norm=bandit.estimate_norm(),
         model_repairs=bandit.n_repairs,
@@ -266,6 +212,5 @@ def model_gauges(campaign: Served) -> CampaignGauges:
     )
 
 
-def journal_key_of(settings: ActiveSettings) -> JournalKey | None:
-    """The key that the log is encrypted with, if any."""
-    return None if settings.journal_key is None else read_key(settings.journal_key)
+def _no_facts() -> ModelFacts:
+    raise Unavailable("there is no model yet")

@@ -77,6 +77,10 @@ class HttpServer:
         _settle_memory()
         return port
 
+    def use(self, app: ASGIApp) -> None:
+        """Answer with another application from the next request on."""
+        self._context.app = app
+
     async def stop(self) -> None:
         """Take no more requests, and finish those under way, for ``GRACE_S`` at most."""
         if self._accepting is not None:

@@ -8,15 +8,17 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from vfbandits.campaign.answer import decode_answer
+from vfbandits.campaign.events import MASKS, MEMBERS, Administered
 from vfbandits.campaign.machine import LEARNT
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT
+from vfbandits.core.noise import describe_noise
 from vfbandits.core.policy.registry import describe as describe_policy
 from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
 from vfbandits.features.open import Features
@@ -26,6 +28,7 @@ from vfbandits.protocol.application import (
     ChangeRequest,
     DecideReply,
     DecideRequest,
+    GatherOutcome,
     GatherReplies,
     GatherRequest,
     RewardReply,
@@ -34,6 +37,7 @@ from vfbandits.protocol.application import (
     StatusRequest,
 )
 from vfbandits.protocol.handshake import refuse_unless_allowed
+from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.instructions import (
     ActiveInstruction,
     Changed,
@@ -64,7 +68,10 @@ ROUNDS_AHEAD = 1 << 16
 MAY_DECIDE = (APPLICATION, ACTIVE)
 MAY_CHANGE = (OPERATOR,)
 MAY_GATHER = (ACTIVE,)
-MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE)
+MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE, PASSIVE)
+# What the status has for a passive participant and the mask generator.
+OF_ALL = ("federation", "roster", "epoch", "terms", "at", "seconds_up")
+OF_EACH = ("width", "connected", "circuit", "protocol", "since")
 
 
 class ActiveService:
@@ -110,7 +117,7 @@ class ActiveService:
         self._ticking = self.supervisor.start("federation", self._tick_for_ever)
         roster = self.role.roster
         self._log.info(
-            "listening",
+            "grpc_listening",
             port=port,
             federation=roster.federation,
             roster=roster.number,
@@ -127,7 +134,7 @@ class ActiveService:
         try:
             await asyncio.wait_for(self.rounds.batches.quiet(), GRACE_S)
         except TimeoutError:
-            self._log.warning("stopped_early", seconds=GRACE_S)
+            self._log.warning("shutdown_timed_out", seconds=GRACE_S)
         if self._listener is not None:
             await self._listener.stop(grace_s=0.5)
         if self._ticking is not None:
@@ -136,7 +143,7 @@ class ActiveService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         decisions = sum(leader.durable.n_decisions for leader in self.leaders.values())
-        self._log.info("stopped", decisions=decisions)
+        self._log.info("process_stopped", decisions=decisions)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -211,8 +218,6 @@ class ActiveService:
     # --- instructions -------------------------------------------------------------------------
 
     def _carry_out(self, instructions: Sequence[ActiveInstruction]) -> None:
-        if self.role.next_round > self._rounds_kept:
-            self._keep_round()
         for todo in instructions:
             if isinstance(todo, Send):
                 self._send(todo)
@@ -242,13 +247,15 @@ class ActiveService:
         try:
             self._changes.store_round(self._rounds_kept)
         except OSError as error:
-            note(self._log, "round_not_kept", {"reason": error.strerror or "the disk failed"})
+            note(self._log, "round_save_failed", {"reason": error.strerror or "the disk failed"})
 
     def _send(self, todo: Send) -> None:
         link = self._links.get(todo.to)
         if link is None:
             return
         if isinstance(todo.message, Ask):
+            if todo.message.round >= self._rounds_kept:
+                self._keep_round()
             self._tallies[todo.to].asked(todo.message.round, now=time.monotonic())
         if not link.post(todo.message):
             # Too much waits for it: it has stopped reading, and must not hold up the others.
@@ -289,14 +296,16 @@ class ActiveService:
 
     async def choose(self, request: DecideRequest) -> DecideReply:
         """As ``decide``, for a caller in this process."""
+        if request.campaign not in ("", DEFAULT):
+            raise WireError(
+                f"campaign: decisions over gRPC are of {DEFAULT!r}, got {request.campaign!r}"
+            )
         started = time.perf_counter()
         query = query_of(request)
         leader = self._leader_of(request.trial)
         if request.trial and request.decision_id:  # a run is made once: see ``admin.parity``
             leader.model.bandit.pending.new_name(request.decision_id)
-        (result,) = await leader.decide_many([query])
-        if not isinstance(result, Answered):
-            raise result
+        result = await leader.decide(query)
         self.counts["trial_decisions"] += bool(request.trial)
         return _reply(result, query, seconds=time.perf_counter() - started)
 
@@ -311,10 +320,26 @@ class ActiveService:
         outcomes = [_gatherable(one) for one in request.requests]
         good = [one for one in outcomes if isinstance(one, DecideRequest)]
         self.counts["gathered"] += len(good)
-        gathered = iter(await self.rounds.gather([*map(query_of, good)]))
+        gathered = iter(await self._gather_all(good))
         return GatherReplies(
             tuple([next(gathered) if isinstance(o, DecideRequest) else o for o in outcomes])
         )
+
+    async def _gather_all(self, requests: Sequence[DecideRequest]) -> list[GatherOutcome]:
+        """Outcomes in the order of the requests; all campaigns ask in the same rounds."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, one in enumerate(requests):
+            places[one.campaign or DEFAULT].append(place)
+        parts = await asyncio.gather(
+            *(
+                self.rounds.gather([query_of(requests[place]) for place in some], campaign=name)
+                for name, some in places.items()
+            )
+        )
+        outcomes: dict[int, GatherOutcome] = {}
+        for some, part in zip(places.values(), parts, strict=True):
+            outcomes.update(zip(some, part, strict=True))
+        return [outcomes[place] for place in range(len(requests))]
 
     async def reward(self, peer: Peer, request: RewardRequest) -> RewardReply:
         """Learn a reward (applications)."""
@@ -329,10 +354,17 @@ class ActiveService:
         return reply
 
     async def status(self, peer: Peer, request: StatusRequest) -> StatusReply:
-        """Ids, counts and durations."""
+        """Ids, counts and durations; of decisions only for those who ask for some or operate."""
         del request
-        self._allow(peer, MAY_LOOK)
-        return StatusReply(json.dumps(self.describe(), indent=1))
+        document = self.describe()
+        # A roster pins the generator's signing key only: what TLS has checked must do.
+        if peer.role == GENERATOR and peer.certificate and self.role.roster.generator_key:
+            document = _in_part(document, "", self.participants())
+        else:
+            self._allow(peer, MAY_LOOK)
+            if peer.role == PASSIVE:
+                document = _in_part(document, peer.name, self.participants())
+        return StatusReply(json.dumps(document, indent=1))
 
     def describe(self) -> dict[str, object]:
         """The federation as the active participant sees it."""
@@ -387,43 +419,66 @@ class ActiveService:
                 "width": width,
                 "connected": name in seats or name == roster.active.name,
                 "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
+                "protocol": seats[name].protocol if name in seats else None,
+                "noise": self._noise_of(name),
                 **self.presence.describe(name),
                 **(self._tallies[name].describe() if name in self._tallies else {}),
             }
             for name, width in roster.split.items()
         }
 
+    def _noise_of(self, name: str) -> dict[str, object] | None:
+        """What a participant that is connected says that it adds to its vectors."""
+        seat = self.role.seats.get(name)
+        return None if seat is None or seat.noise is None else describe_noise(seat.noise)
+
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
         """Move to another mask epoch, and perhaps another roster (operators)."""
         self._allow(peer, MAY_CHANGE)
         # An operator that hangs up must not leave a change behind that nobody finishes.
-        changing = asyncio.get_running_loop().create_task(self._change_masks(request))
+        changing = asyncio.get_running_loop().create_task(self._change_masks(request, peer.name))
         self._tasks.add(changing)
         changing.add_done_callback(self._tasks.discard)
         return await asyncio.shield(changing)
 
-    async def _change_masks(self, request: ChangeRequest) -> ChangeReply:
+    async def _change_masks(self, request: ChangeRequest, by: str) -> ChangeReply:
         async with self._one_change:
             change, signed = self._changes.plan(self.role, request)
             self._change = asyncio.get_running_loop().create_future()
             self._carry_out(self.role.begin_change(change, time.monotonic()))
             changed = await self._change
-            await self._put_into_force(changed, signed)
+            what = MEMBERS if request.roster else MASKS
+            detail = f"mask epoch {changed.epoch}, roster {change.after.number}"
+            asked = Administered(what, detail, by, time.time())
+            await self._put_into_force(changed, signed, asked)
         return ChangeReply(self.role.epoch, self.role.roster.digest)
 
-    async def _put_into_force(self, changed: Changed, signed: bytes) -> None:
+    async def _put_into_force(self, changed: Changed, signed: bytes, asked: Administered) -> None:
         """Between two rounds: the model moves, then everybody is told."""
         batches = self.rounds.batches
         await batches.pause()
         try:
             # The first leads: should the process die before the others have it, they get it there.
             for leader in self.leaders.values():
-                await leader.durable.move(changed.remask.R, epoch=changed.epoch, note=signed)
+                await leader.durable.move(
+                    changed.remask.R, epoch=changed.epoch, note=signed, asked=asked
+                )
             self._trials.clear()
             self._carry_out(self.role.finish_change())
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.rounds.row_bytes(self.role))
+
+
+def _in_part(
+    document: Mapping[str, object], name: str, participants: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
+    """A status without decisions, models and what was asked of others than ``name``."""
+    parts = {
+        other: {key: facts[key] for key in facts if other == name or key in OF_EACH}
+        for other, facts in participants.items()
+    }
+    return {**{key: document[key] for key in OF_ALL}, "participants": parts}
 
 
 def query_of(request: DecideRequest) -> Query:

@@ -7,7 +7,6 @@ rounds are under way the others wait and gather, so that batches grow with the l
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TypeAlias
 
 import numpy as np
@@ -24,12 +23,14 @@ MAX_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message
 class Gathering:
     """The masked contexts of decisions that asked in one batch, and whose features are in them.
 
-    ``bytes_received`` for each of the decisions.
+    ``bytes_received`` for each of the decisions; ``alone`` are places of those that have features
+    of the active participant alone.
     """
 
     rows: Matrix = field(repr=False)
     contributors: tuple[str, ...]
     bytes_received: int
+    alone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,35 +41,8 @@ class Waiting:
     arms: tuple[tuple[str, ...], ...]
     own: PlainBlock = field(repr=False)
     trial: int
+    campaign: str
     contexts: "asyncio.Future[Gathering]" = field(repr=False)
-
-
-class Lease:
-    """The contexts of decisions that ask together, for the length of an ``async with``."""
-
-    __slots__ = ("_batches", "_waiting")
-
-    def __init__(self, batches: "Batches", waiting: Waiting) -> None:
-        self._batches = batches
-        self._waiting = waiting
-
-    async def __aenter__(self) -> Gathering:
-        """Wait for them."""
-        self._batches.wait(self._waiting)
-        try:
-            return await self._waiting.contexts
-        except BaseException:
-            self._batches.give_back(self._waiting)
-            raise
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give them back."""
-        self._batches.give_back(self._waiting)
 
 
 Start: TypeAlias = Callable[[list[Waiting]], int]
@@ -88,32 +62,35 @@ class Batches:
         self._n_in_use = 0
         self._ended: asyncio.Future[None] | None = None
 
-    def contexts(
+    async def gather(
         self,
         users: tuple[str, ...],
         arms: tuple[tuple[str, ...], ...],
         own: PlainBlock,
         *,
         trial: int,
-    ) -> Lease:
-        """The contexts of decisions that ask together, to be used before the masks change."""
+        campaign: str,
+    ) -> Gathering:
+        """The contexts of decisions that ask together; the masks wait for their ``release``."""
         loop = asyncio.get_running_loop()
-        return Lease(self, Waiting(users, arms, own, trial, loop.create_future()))
+        contexts: asyncio.Future[Gathering] = loop.create_future()
+        self._waiting.append(Waiting(users, arms, own, trial, campaign, contexts))
+        self._make_due(loop)
+        try:
+            return await contexts
+        except BaseException:
+            if contexts.done() and not contexts.cancelled():  # they came, or cannot come
+                self.release()
+            raise
 
     @property
     def max_rows(self) -> int:
         """How many rows fit into a message."""
         return max(1, MAX_BATCH_BYTES // self._row_bytes)
 
-    def wait(self, waiting: Waiting) -> None:
-        """Let decisions wait for their contexts."""
-        self._waiting.append(waiting)
-        self._make_due(waiting.contexts.get_loop())
-
-    def give_back(self, waiting: Waiting) -> None:
-        """Decisions need their contexts no more."""
-        if waiting.contexts.done() and not waiting.contexts.cancelled():
-            self._n_in_use -= 1
+    def release(self) -> None:
+        """Decisions that asked together need their contexts no more."""
+        self._n_in_use -= 1
         if not self._n_in_use:
             self._note_end()
 
@@ -128,10 +105,14 @@ class Batches:
             places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
             parts = np.split(gathered.contexts, places)
         share = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
+        start = 0
         for waiting, rows in zip(batch, parts, strict=True):
+            alone = gathered.alone and _within(gathered.alone, start, len(waiting.users))
+            start += len(waiting.users)
             if not waiting.contexts.done():
                 self._n_in_use += 1
-                waiting.contexts.set_result(Gathering(rows, gathered.contributors, share))
+                contributors = gathered.contributors
+                waiting.contexts.set_result(Gathering(rows, contributors, share, alone))
         self._note_end()
         if self._waiting:
             self._make_due(asyncio.get_running_loop())
@@ -205,3 +186,8 @@ class Batches:
             batch.append(waiting)
         del self._waiting[: len(batch)]
         return batch
+
+
+def _within(places: frozenset[int], start: int, count: int) -> frozenset[int]:
+    """Those of ``places`` that are among ``count`` from ``start`` on, counted from there."""
+    return frozenset(place - start for place in places if start <= place < start + count)

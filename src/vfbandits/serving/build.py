@@ -1,40 +1,329 @@
-"""A configuration file becomes a running process, until a signal ends it."""
+"""How a process of the active participant is put together: the one composition root.
 
-from collections.abc import Callable, Collection, Mapping
+=======  ===============================  ==========================  =====================
+role     its campaigns                    contexts come from          HTTP
+=======  ===============================  ==========================  =====================
+both     leaders, each with its journal   the participants, by gRPC   if there is ``[http]``
+trainer  the same, while it leads         the same                    all but ranking
+ranker   replicas, each with its tail     the trainer, by gRPC        all but retracting
+=======  ===============================  ==========================  =====================
+
+HTTP is a ``Front`` that the caller makes (``http/serve.py``): gRPC alone works without it.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
 
+from vfbandits.campaign.events import LEADERSHIP, Administered
 from vfbandits.campaign.settings import DEFAULT
-from vfbandits.errors import ConfigError
-from vfbandits.features.open import Features, open_features, refuse_other_features
+from vfbandits.errors import ConfigError, JournalError
+from vfbandits.features.open import open_features, refuse_other_features
 from vfbandits.files import write_whole
-from vfbandits.journal.base import Journal
-from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
-from vfbandits.journal.open import is_database, open_journal
-from vfbandits.journal.recent import RecentJournal
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
-from vfbandits.pki.member import authority_key, own_member, sealing_key_of, tls_of
+from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.passive import HeldShare
-from vfbandits.protocol.roster import Member, Roster
+from vfbandits.protocol.roster import ACTIVE, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.serving.active import ActiveService
 from vfbandits.serving.campaigns import Campaigns, catch_up
+from vfbandits.serving.consumer import Consumer
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.leader import NO_TRACER, Leader
+from vfbandits.serving.journals import CampaignJournals
+from vfbandits.serving.leader import Leader
+from vfbandits.serving.leader_link import LeaderLink
 from vfbandits.serving.masks import Changes, load_envelopes, load_round, load_seats
+from vfbandits.serving.replica import Replica, Replicas, Shape, Sources
+from vfbandits.serving.replica_journal import ReplicaJournal
+from vfbandits.serving.standby import STANDING_BY, Standby
+from vfbandits.serving.tail import Tail
+from vfbandits.serving.traced import TracedLeader
 from vfbandits.serving.warm_up import warm_up_all
+from vfbandits.settings.address import describe_url
+from vfbandits.settings.http import HttpSettings
+from vfbandits.settings.role import Role
 from vfbandits.settings.services import ActiveSettings, ParticipantConfig
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.telemetry.tracer import Tracer
+from vfbandits.telemetry.tracing import TracingSettings, make_tracer
 from vfbandits.transport.event_loop import signalled
+from vfbandits.transport.rpc.application import ApplicationClient
 from vfbandits.transport.rpc.server import RpcListener
 
 FIRST_EPOCH = 1
+WAITING_FOR_LOG = "waiting for the journal"
+TRY_EVERY_S = 0.5
+LEADER_SLACK_S = 2.0  # what a ranker adds to the leader's own deadline
+
+Kind: TypeAlias = Literal["active", "trainer", "ranker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a front shows of a process.
+
+    Attributes
+    ----------
+    kind
+        "active" is a process of role both.
+    campaigns
+        Leaders or replicas, by name.
+    roster
+        The roster in force.
+    participants, link_changes
+        What is known of each participant, and who came and went, oldest first.
+    tracer
+        Of the requests.
+    """
+
+    kind: Kind
+    campaigns: Campaigns | Replicas
+    roster: Callable[[], Roster]
+    participants: Callable[[], Mapping[str, Mapping[str, object]]]
+    link_changes: Callable[[], list[tuple[float, str, str]]]
+    tracer: Tracer | None = None
+
+
+Serve: TypeAlias = Callable[[], Awaitable[int | None]]
+
+
+class Front(Protocol):
+    """The HTTP side of a process."""
+
+    async def start(self, reason: str) -> int | None:
+        """Listen before there is anything to serve, and ``wait``; returns the port."""
+        ...
+
+    def wait(self, reason: str) -> None:
+        """Answer probes, and refuse everything else for this reason."""
+        ...
+
+    async def prepare(self, process: Process) -> Serve:
+        """Look on from the first decision.
+
+        What is returned begins to serve the process, listens if nothing does yet, and returns the
+        port; None if there is none.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way."""
+        ...
+
+
+class NoFront:
+    """Of a process that applications reach over gRPC only."""
+
+    async def start(self, reason: str) -> None:
+        """Nothing listens."""
+
+    def wait(self, reason: str) -> None:
+        """Nobody asks."""
+
+    async def prepare(self, process: Process) -> Serve:
+        """Nobody looks on."""
+        del process
+        return self._serve
+
+    async def _serve(self) -> None:
+        """Nothing listens."""
+
+    async def stop(self) -> None:
+        """Nothing was started."""
+
+
+MakeFront: TypeAlias = Callable[[HttpSettings, Supervisor, Logger], Front]
+# Called with the port of gRPC, None for a trainer and a ranker, and that of HTTP, None without it.
+OnReady: TypeAlias = Callable[[int | None, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What every role begins with."""
+
+    settings: ActiveSettings
+    journals: CampaignJournals
+    supervisor: Supervisor
+    front: Front
+    log: Logger
+
+
+# --- roles ----------------------------------------------------------------------------------------
+
+
+async def run_process(
+    settings: ActiveSettings,
+    *,
+    on_ready: OnReady,
+    role: Role = Role.BOTH,
+    leader: str = "",
+    make_front: MakeFront | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    ``leader`` is where a ranker finds the one that leads: the address in the file if it is empty.
+    """
+    journals = CampaignJournals(settings)
+    _refuse_role(settings, journals, role)
+    log = logger_for(settings.name, settings.role)
+    if role is not Role.BOTH:
+        log = log.bind(process=role.value)
+    supervisor = Supervisor(log)
+    supervisor.watch_loop()
+    front: Front = NoFront()
+    if settings.http is not None and make_front is not None:
+        front = make_front(settings.http, supervisor, log)
+    base = _Base(settings, journals, supervisor, front, log)
+    if role is Role.BOTH:
+        await _run_both(base, on_ready)
+        return
+    on_ready(None, await front.start(STANDING_BY if role is Role.TRAINER else WAITING_FOR_LOG))
+    try:
+        stopping = asyncio.create_task(supervisor.until(signalled()))
+        if role is Role.TRAINER:
+            await _run_trainer(base, stopping)
+        else:
+            await _run_ranker(base, stopping, leader or settings.address)
+        log.info("process_stopped")
+        await stopping  # which raises if the process could not go on
+    finally:
+        await front.stop()
+
+
+def _refuse_role(settings: ActiveSettings, journals: CampaignJournals, role: Role) -> None:
+    """Refuse settings with which a process of this role could not work, or not safely."""
+    if settings.http is None and role is not Role.BOTH:
+        raise ConfigError(f"role {role.value}: wanted a table [http], got none")
+    if not journals.is_shared and role is not Role.BOTH:
+        target = settings.journal_target if settings.journal else ""
+        raise ConfigError(
+            f"role {role.value}: wanted a journal_target in PostgreSQL, such as 'env:VFB_JOURNAL', "
+            f"which several processes can share, got {describe_url(target) if target else 'none'}"
+        )
+    if settings.http is not None:
+        settings.http.refuse_unless_safe()
+
+
+async def _run_both(base: _Base, on_ready: OnReady) -> None:
+    leading = await _take_over(base, kind="active")
+    try:
+        on_ready(*await leading.start())
+        await base.supervisor.until(signalled())
+        leading.campaigns.is_stopping = True
+        await base.front.stop()  # the requests under way still need all the rest
+    finally:
+        await leading.stop()
+
+
+async def _run_trainer(base: _Base, stopping: "asyncio.Task[None]") -> None:
+    standby = Standby(
+        base.settings.state,
+        base.journals,
+        take_over=partial(_take_over, base, kind="trainer"),
+        stand_by=partial(base.front.wait, STANDING_BY),
+        stopping=stopping,
+        log=base.log,
+    )
+    await standby.run()
+
+
+async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str) -> None:
+    replicas = await _open_replicas_once_there(base, stopping, address)
+    if replicas is None:
+        return
+    leader = replicas.leader
+    process = Process(
+        "ranker", replicas, lambda: replicas.roster, leader.participants, leader.link_changes
+    )
+    serve = await base.front.prepare(process)  # before what follows in the journal
+    replicas.start()
+    await warm_up_all([replica.model.bandit for replica in replicas], base.log)
+    await serve()
+    base.log.info("ranker_started", campaigns=", ".join(replicas.names), leader=address)
+    await asyncio.wait({stopping})
+    replicas.is_stopping = True
+    await base.front.stop()
+    await replicas.stop()
+
+
+# --- a process that leads -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Leading:
+    """An active participant with all its campaigns, which decides and learns until ``stop``."""
+
+    base: _Base
+    service: ActiveService
+    campaigns: Campaigns
+    tracer: Tracer | None
+    kind: Kind
+
+    async def start(self) -> tuple[int, int | None]:
+        """Listen for participants, and serve applications; returns the ports of gRPC and HTTP."""
+        base, service = self.base, self.service
+        process = Process(
+            self.kind,
+            self.campaigns,
+            lambda: service.role.roster,
+            service.participants,
+            service.presence.changes,
+            self.tracer,
+        )
+        await warm_up_all([leader.model.bandit for leader in self.campaigns], base.log)
+        serve = await base.front.prepare(process)
+        port = await service.start(listener_of(base.settings, service))
+        self.campaigns.start()
+        return port, await serve()
+
+    def reasons_to_give_way(self) -> list[str]:
+        """Why this process should lead no more; a task that is started again is no reason yet."""
+        return self.campaigns.problems(stuck=True)
+
+    async def stop(self) -> None:
+        """Finish what is under way, then close everything."""
+        self.campaigns.is_stopping = True
+        await self.service.stop()
+        await self.campaigns.stop()
+        if self.tracer is not None:
+            self.tracer.close()
+
+
+async def _take_over(base: _Base, *, kind: Kind) -> Leading:
+    """Open all journals for writing, which nobody else can do from now on."""
+    settings, log = base.settings, base.log
+    build = partial(build_active, settings, log, base.supervisor, base.journals)
+    active = await asyncio.to_thread(build)
+    tracer: Tracer | None = None
+    if settings.http is not None:
+        tracer = make_tracer(TracingSettings(settings.http.traces))
+    try:
+        campaigns = await open_campaigns(settings, active, log, tracer=tracer)
+    except BaseException:
+        if tracer is not None:
+            tracer.close()
+        raise
+    leading = Leading(base, active.service, campaigns, tracer, kind)
+    if kind == "trainer":  # one of several processes that may lead
+        host = f"{settings.name}@{socket.gethostname()}"
+        asked = Administered(LEADERSHIP, "a trainer took over", host, time.time())
+        try:
+            for leader in campaigns:
+                await leader.durable.log(asked)
+        except BaseException:
+            await leading.stop()
+            raise
+    return leading
 
 
 @dataclass(slots=True)
@@ -43,127 +332,139 @@ class Active:
 
     service: ActiveService
     durable: DurableBandit
-
-    async def close(self) -> None:
-        """Give the journal back; for one that was never started."""
-        await self.durable.close()
+    journals: CampaignJournals
 
 
 def build_active(
-    settings: ActiveSettings, log: Logger, supervisor: Supervisor | None = None
+    settings: ActiveSettings,
+    log: Logger,
+    supervisor: Supervisor | None = None,
+    journals: CampaignJournals | None = None,
 ) -> Active:
     """An active participant, ready to start; reads its files, opens no port."""
-    place = settings.place
-    identity = Identity.load(place.identity, place.name)
-    authority = authority_key(identity)
-    first = _first_roster(place)
-    journal = _journal(settings, DEFAULT)
+    identity = Identity.load(settings.identity, settings.name)
+    first = _first_roster(settings)
+    journals = CampaignJournals(settings) if journals is None else journals
+    journal = journals.open(DEFAULT)
     try:
-        roster = open_roster(first, authority)
+        roster = open_roster(first, authority_key(identity))
         make = partial(settings.model.build, roster)
         durable = DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=first)
-        tell_of_loss(log, DEFAULT, durable)
-        service = _active_of(settings, identity, durable, log)
+        _tell_of_loss(log, DEFAULT, durable)
+        role, changes = _role_of(settings, identity, durable, journals)
+        features = None if settings.features is None else open_features(settings.features)
+        if features is not None:
+            refuse_other_features(features, role.roster.active)
     except BaseException:
         journal.close()  # so that the next one can open it, with what was amiss put right
         raise
+    service = ActiveService(role, settings.model, changes, features=features, log=log)
     if supervisor is not None:
         service.supervisor = supervisor
-    return Active(service, durable)
+    return Active(service, durable, journals)
 
 
-def _active_of(
-    settings: ActiveSettings, identity: Identity, durable: DurableBandit, log: Logger
-) -> ActiveService:
-    place = settings.place
+def _role_of(
+    settings: ActiveSettings,
+    identity: Identity,
+    durable: DurableBandit,
+    journals: CampaignJournals,
+) -> tuple[ActiveParticipant, Changes]:
+    """The role, with its mask share, and what changes masks."""
     authority = authority_key(identity)
-    signed, epoch = durable.note, durable.epoch
+    state, signed, epoch = settings.state, durable.note, durable.epoch
     roster = open_roster(signed, authority)
-    own_member(place, roster)
-    shares = ShareFiles(place.state / "shares")
-    changes = Changes(place.state, shares, authority, sealing_key_of(identity), signed)
-    envelopes = _envelopes(settings, roster, epoch)
+    own_member(settings, roster)
+    shares = ShareFiles(state / "shares")
+    changes = Changes(state, shares, authority, sealing_key_of(identity), signed)
+    envelopes = load_envelopes(state / "envelopes", roster, epoch)
+    if not envelopes and settings.envelopes is not None:
+        envelopes = load_envelopes(settings.envelopes, roster, epoch)
     held = shares.load()
     if epoch not in held:
-        _refuse_unless_new(settings, durable, held)
+        _refuse_unless_new(settings, durable, held, journals)
         share = changes.receive_share(roster, epoch, envelopes)
         held[epoch] = HeldShare(share, signed)
         shares.store(epoch, held[epoch])
+    seats = load_seats(state)
     role = ActiveParticipant(
         roster,
         held[epoch].share,
         epoch=epoch,
         patience=settings.patience,
-        has_share=load_seats(place.state, epoch),
-        first_round=load_round(place.state),
+        has_share=() if seats is None or seats.epoch != epoch else seats.names,
+        first_round=load_round(state),
+        sealing_key=sealing_key_of(identity),
     )
     role.envelopes = envelopes
-    features = _features_of(settings, roster.active)
-    return ActiveService(role, settings.model, changes, features=features, log=log)
+    return role, changes
 
 
 async def open_campaigns(
-    settings: ActiveSettings, active: Active, log: Logger, *, tracer: Tracer = NO_TRACER
+    settings: ActiveSettings, active: Active, log: Logger, *, tracer: Tracer | None = None
 ) -> Campaigns:
     """All campaigns, the default first, at the same mask epoch."""
-    service, first = active.service, active.durable
-    leaders = []
-    for plan in settings.campaigns:
-        durable = first
-        if plan.name != DEFAULT:
-            make = partial(plan.model.build, service.role.roster)
-            journal = _journal(settings, plan.name)
-            durable = DurableBandit.open(journal, make, epoch=first.epoch, note=first.note)
-            await catch_up(durable, first)
-            tell_of_loss(log, plan.name, durable)
-        rules = plan.settings
-        if settings.http is None:  # no application was told of a wait
-            rules = replace(rules, reward_wait_s=None)
-        leader = Leader(plan.name, durable, service.rounds, rules, tracer=tracer)
-        leader.arm_expiry_s, leader.log = plan.model.arm_expiry_s, log
-        leaders.append(leader)
+    service, first, journals = active.service, active.durable, active.journals
+    leaders, consumers = [], []
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(first.close)
+        for plan in settings.campaigns:
+            durable = first
+            if plan.name != DEFAULT:
+                make = partial(plan.model.build, service.role.roster)
+                journal = journals.open(plan.name)
+                opened.callback(journal.close)
+                durable = DurableBandit.open(journal, make, epoch=first.epoch, note=first.note)
+                await catch_up(durable, first)
+                _tell_of_loss(log, plan.name, durable)
+            rules = plan.settings
+            if settings.http is None:  # no application was told of a wait
+                rules = replace(rules, reward_wait_s=None)
+            if tracer is None:
+                leader = Leader(plan.name, durable, service.rounds, rules)
+            else:
+                leader = TracedLeader(plan.name, durable, service.rounds, rules, tracer=tracer)
+            leader.arm_expiry_s, leader.log = plan.model.arm_expiry_s, log
+            leader.retain_s = plan.retain_s
+            leaders.append(leader)
+            if journals.is_shared:
+                inbox = await asyncio.to_thread(journals.open_inbox, plan.name)
+                opened.push_async_callback(asyncio.to_thread, inbox.close)
+                is_in_use = partial(_has_rankers, service)
+                consumers.append(
+                    Consumer(leader, inbox, is_in_use=is_in_use, supervisor=service.supervisor)
+                )
+        opened.pop_all()
     service.leaders = {leader.name: leader for leader in leaders}
     return Campaigns(
         leaders,
+        consumers,
         log=log,
         snapshot_every=settings.snapshot_every,
         supervisor=service.supervisor,
     )
 
 
-async def run_active(settings: ActiveSettings, *, on_ready: Callable[[int], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``on_ready`` hears the port."""
-    place = settings.place
-    log = logger_for(place.name, place.role)
-    active = build_active(settings, log)
-    service = active.service
-    service.supervisor.watch_loop()
-    campaigns = await open_campaigns(settings, active, log)
-    await warm_up_all([leader.model.bandit for leader in campaigns], log)
-    port = await service.start(listener_of(place, service))
-    campaigns.start()
-    on_ready(port)
-    await service.supervisor.until(signalled())
-    await service.stop()
-    await campaigns.stop()
+def _has_rankers(service: ActiveService) -> bool:
+    return service.counts["gathered"] > 0
 
 
-def listener_of(place: ParticipantConfig, service: ActiveService) -> RpcListener:
+def listener_of(settings: ParticipantConfig, service: ActiveService) -> RpcListener:
     """The port of an active participant."""
-    return RpcListener(place.address, tls=tls_of(place), calls=service)
+    return RpcListener(settings.address, tls=tls_of(settings), calls=service)
 
 
-def _first_roster(place: ParticipantConfig) -> bytes:
+def _first_roster(settings: ActiveSettings) -> bytes:
     """The roster with which the log of events begins; later ones are in the log."""
-    kept = place.state / "first-roster.signed"
+    kept = settings.state / "first-roster.signed"
     if not kept.is_file():
-        place.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        data = read_file(place.roster, "the signed roster")
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data = read_file(settings.roster, "the signed roster")
         write_whole(kept, lambda file: file.write(data), mode=0o600)
     return read_file(kept, "the signed roster")
 
 
-def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
+def _tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
     """Log that a journal was opened although it had lost records."""
     lost = model.recovery.damage.records
     if lost:
@@ -171,7 +472,10 @@ def tell_of_loss(log: Logger, campaign: str, model: DurableBandit) -> None:
 
 
 def _refuse_unless_new(
-    settings: ActiveSettings, durable: DurableBandit, held: Mapping[int, HeldShare]
+    settings: ActiveSettings,
+    durable: DurableBandit,
+    held: Collection[int],
+    journals: CampaignJournals,
 ) -> None:
     """A share is drawn for new journals only: what was learnt behind another would turn to noise.
 
@@ -180,11 +484,11 @@ def _refuse_unless_new(
     """
     if not settings.journal:
         return
-    learnt = [DEFAULT] if durable.position or durable.epoch != FIRST_EPOCH else []
-    plans = () if learnt else settings.campaigns
-    learnt += [plan.name for plan in plans if _has_records(settings, plan.name)]
-    if learnt:
-        raise ConfigError(missing_share(settings.place.state, durable.epoch, held, learnt[0]))
+    if durable.position or durable.epoch != FIRST_EPOCH:
+        raise ConfigError(missing_share(settings.state, durable.epoch, held, DEFAULT))
+    for plan in settings.campaigns:
+        if plan.name != DEFAULT and journals.has_records(plan.name):
+            raise ConfigError(missing_share(settings.state, durable.epoch, held, plan.name))
 
 
 def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str) -> str:
@@ -198,59 +502,69 @@ def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str)
     )
 
 
-def _has_records(settings: ActiveSettings, campaign: str) -> bool:
-    if campaign == DEFAULT or not _may_be_there(settings, campaign):
-        return False
-    journal = _journal(settings, campaign)
-    try:
-        return journal.last_position > 0
-    finally:
-        journal.close()
+# --- a process that follows -----------------------------------------------------------------------
 
 
-def _may_be_there(settings: ActiveSettings, campaign: str) -> bool:
-    target = settings.journal_target
-    return bool(target and is_database(target)) or _campaign_file(settings, campaign).exists()
+async def _open_replicas_once_there(
+    base: _Base, stopping: "asyncio.Task[None]", address: str
+) -> Replicas | None:
+    """Wait until some trainer has made the journals; None if we are to stop before."""
+    told = ""
+    while not stopping.done():
+        try:
+            return await _open_replicas(base, address)
+        except JournalError as error:
+            if str(error) != told:
+                told = str(error)
+                base.log.warning("journal_awaited", reason=told)
+        await asyncio.wait({stopping}, timeout=TRY_EVERY_S)
+    return None
 
 
-def _campaign_file(settings: ActiveSettings, campaign: str) -> Path:
-    return settings.place.state / "campaigns" / f"{campaign}.db"
+async def _open_replicas(base: _Base, address: str) -> Replicas:
+    """All campaigns, at the end of their journals; ``address`` is where the leader listens."""
+    settings, supervisor = base.settings, base.supervisor
+    authority = authority_key(Identity.load(settings.identity, settings.name))
+
+    def read_roster(note: bytes) -> Roster:
+        return open_roster(note, authority)
+
+    async with AsyncExitStack() as stack:
+        opened = {}
+        for plan in settings.campaigns:
+            tail, journal = await asyncio.to_thread(_open_replica, base.journals, plan.name)
+            opened[plan.name] = tail, journal, plan.settings
+            stack.push_async_callback(journal.close)
+            stack.push_async_callback(tail.stop)
+        roster = read_roster(opened[DEFAULT][0].model.note)
+        if roster.active.name != settings.name:
+            raise ConfigError(
+                f"wanted the active participant {roster.active.name!r}, "
+                f"got the file of {settings.name!r}"
+            )
+        client = ApplicationClient(
+            address,
+            tls=tls_of(settings),
+            name=settings.name,
+            role=ACTIVE,
+            server_name=server_name(roster),
+        )
+        stack.pop_all()
+    answer_s = settings.patience.deadline_s + LEADER_SLACK_S
+    leader = LeaderLink(client, answer_s=answer_s, supervisor=supervisor)
+    sources = Sources(leader.gather, lambda note: Shape.of(read_roster(note)))
+    replicas = [
+        Replica(name, tail, journal, sources, rules)
+        for name, (tail, journal, rules) in opened.items()
+    ]
+    return Replicas(replicas, leader, read_roster, supervisor)
 
 
-def _journal(settings: ActiveSettings, campaign: str) -> Journal:
-    """The journal of a campaign: a file of its own, or one of its name in the database."""
-    if not settings.journal:
-        return RecentJournal()
-    key = None if settings.journal_key is None else read_key(settings.journal_key)
-    target, state, accept = settings.journal_target, settings.place.state, settings.accept_loss
-    if target and is_database(target):
-        witness = witness_of(settings, campaign)
-        witness.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return open_journal(target, name=campaign, key=key, witness=witness, accept_loss=accept)
-    if campaign == DEFAULT:
-        return open_journal(target or state / "journal.db", key=key, accept_loss=accept)
-    path = _campaign_file(settings, campaign)
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    return open_journal(path, key=key, accept_loss=accept)
-
-
-def witness_of(settings: ActiveSettings, campaign: str) -> Path:
-    """The file that notes how far a campaign's log in a database was acknowledged."""
-    return settings.place.state / "witness" / f"{campaign}.head"
-
-
-def _envelopes(settings: ActiveSettings, roster: Roster, epoch: int) -> dict[str, bytes]:
-    folders = [settings.place.state / "envelopes", settings.envelopes]
-    found: dict[str, bytes] = {}
-    for folder in folders:
-        if folder is not None and not found:
-            found = load_envelopes(folder, roster, epoch)
-    return found
-
-
-def _features_of(settings: ActiveSettings, member: Member) -> Features | None:
-    if settings.features is None:
-        return None
-    features = open_features(settings.features)
-    refuse_other_features(features, member)
-    return features
+def _open_replica(journals: CampaignJournals, campaign: str) -> tuple[Tail, ReplicaJournal]:
+    with ExitStack() as opened:
+        reader = opened.enter_context(closing(journals.open_reader(campaign)))
+        inbox = opened.enter_context(closing(journals.open_inbox(campaign)))
+        # One reader: what is looked up goes by a connection of its own.
+        result = Tail(reader), ReplicaJournal(inbox, reader)
+        opened.pop_all()
+    return result

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 
 from vfbandits.core.bandit import Bandit
-from vfbandits.errors import JournalError, UnknownEventError
+from vfbandits.errors import JournalError
+from vfbandits.serving.consumer import Consumer
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
+from vfbandits.serving.served import ByName
 from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
@@ -39,51 +41,46 @@ class RepairWatch:
             )
 
 
-class Campaigns:
-    """Campaigns by name; the one named "default" is what ``/v1/rank`` means."""
+class Campaigns(ByName[Leader]):
+    """Campaigns by name; the one named "default" is what ``/v1/rank`` means.
+
+    ``consumers`` take in what replicas promise, where there may be some.
+    """
 
     def __init__(
         self,
         campaigns: Iterable[Leader],
+        consumers: Iterable[Consumer] = (),
         *,
         log: Logger,
         snapshot_every: int,
         supervisor: Supervisor | None = None,
     ) -> None:
-        self._by_name = {campaign.name: campaign for campaign in campaigns}
+        super().__init__(campaigns)
+        self.consumers = tuple(consumers)
         self._log = log
         self._repairs = RepairWatch(log)
         self._snapshot_every = snapshot_every
         self._supervisor = Supervisor(log) if supervisor is None else supervisor
         self._ticking: list[Supervised] = []
         self._retry_at: dict[str, float] = {}
-        self.is_stopping = False
 
-    def __iter__(self) -> Iterator[Leader]:
-        """All of them, the default first."""
-        return iter(self._by_name.values())
-
-    def __getitem__(self, name: str) -> Leader:
-        """The campaign of this name."""
-        if name not in self._by_name:
-            known = ", ".join(self._by_name)
-            raise UnknownEventError(f"campaign must be one of {known}, got {name!r}")
-        return self._by_name[name]
-
-    @property
-    def names(self) -> list[str]:
-        """Their names."""
-        return list(self._by_name)
-
-    def problems(self) -> list[str]:
-        """Why no traffic should come, if there is a reason."""
+    def problems(self, *, stuck: bool = False) -> list[str]:
+        """Why no traffic should come; with ``stuck`` no task that is started again is a reason."""
         if self.is_stopping:
             return ["the server is stopping"]
-        broken = [(campaign.name, campaign.durable.broken_by) for campaign in self]
-        return [f"campaign {name!r}: {reason}" for name, reason in broken if reason is not None]
+        found = [(campaign.name, campaign.durable.broken_by) for campaign in self]
+        broken = [f"campaign {name!r}: {reason}" for name, reason in found if reason is not None]
+        return [*broken, *self._supervisor.problems(stuck=stuck)]
+
+    def lag_s(self, name: str) -> float:
+        """How far a campaign is behind what replicas promised."""
+        return max((one.lag_s for one in self.consumers if one.campaign == name), default=0.0)
 
     def start(self) -> None:
-        """Begin to end waits that are over, and to take snapshots."""
+        """Begin to end waits, to take snapshots, to retire records, and to take in arrivals."""
+        for consumer in self.consumers:
+            consumer.start()
         for campaign in self:
             ticks = partial(self._tick_for_ever, campaign)
             self._ticking.append(self._supervisor.start(f"settle {campaign.name}", ticks))
@@ -91,6 +88,8 @@ class Campaigns:
     async def stop(self) -> None:
         """Take nothing more, and finish what is under way."""
         self.is_stopping = True
+        for consumer in self.consumers:
+            await consumer.stop()
         for task in self._ticking:
             await task.stop()
         for campaign in self:
@@ -105,6 +104,7 @@ class Campaigns:
                 while await campaign.expire_arms():
                     pass
                 await self._take_snapshot(campaign)
+                await campaign.retain()
                 self._repairs.look(campaign.name, campaign.model.bandit)
             except JournalError as error:
                 # It is not ready from now on, which ``problems`` says; the others go on.

@@ -11,7 +11,6 @@ from vfbandits.errors import VFBanditsError
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
-Told: TypeAlias = bytes | Exception
 Answers: TypeAlias = Callable[
     [dict[str, Q]], Coroutine[object, object, Mapping[str, A | Exception]]
 ]
@@ -218,18 +217,3 @@ def portions(
         total += size
     if portion:
         yield portion
-
-
-def answer_or_raise(answer: Told) -> bytes:
-    """The answer, if it is one."""
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-async def all_of(works: Sequence[Coroutine[object, object, None]]) -> None:
-    """Wait for all; a single one needs no task of its own."""
-    if len(works) == 1:
-        await works[0]
-    else:
-        await asyncio.gather(*works)

@@ -5,21 +5,19 @@ process die in between, the next leader applies it again, and the campaign finds
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from vfbandits.campaign.carry import carried
 from vfbandits.campaign.events import Activated, Configured, Decided, Moved, Reported
 from vfbandits.errors import JournalError, VFBanditsError, WireError
-from vfbandits.journal.inbox.base import KEPT_S, Inbox, Waiting
+from vfbandits.journal.inbox.base import KEPT_S, Inbox, Waiting, unpack_change
 from vfbandits.serving.leader import Leader
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 LOOK_EVERY_S = 0.05
 LOOK_SELDOM_S = 0.5  # as long as no ranker was ever seen
 RETRY_S = 0.5
@@ -28,39 +26,26 @@ PRUNE_EVERY_S = 60.0
 PRUNE_PER_BATCH = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerCallbacks:
-    """Called with the campaign's name and decisions that came in, or a reason.
-
-    ``on_refused`` for an arrival that can never be taken, ``on_failed`` for an inbox that cannot be
-    read just now.
-    """
-
-    on_entered: Callable[[str, Sequence[Decided]], None]
-    on_refused: Callable[[str, str], None]
-    on_failed: Callable[[str, str], None]
-
-
 class Consumer:
     """Takes in what arrives for one campaign; implements ``Arrivals``.
 
     ``is_in_use`` says whether rankers were seen otherwise: until there are any, nobody waits for
-    the inbox.
+    the inbox.  ``on_entered`` is called with the campaign's name and decisions that came in.
     """
 
     def __init__(
         self,
         campaign: Leader,
         inbox: Inbox,
-        callbacks: ConsumerCallbacks,
         *,
         is_in_use: Callable[[], bool] = lambda: False,
         supervisor: Supervisor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._campaign = campaign
+        self._log = campaign.log
         self._inbox = inbox
-        self._callbacks = callbacks
+        self.on_entered: Callable[[str, Sequence[Decided]], None] = _nobody
         self._is_in_use = is_in_use
         self._clock = clock
         self._was_used: bool | None = None
@@ -124,7 +109,7 @@ class Consumer:
                 # The database is away, or the campaign is broken, which its own check says too.
                 if str(error) != self._told:
                     self._told = str(error)
-                    self._callbacks.on_failed(self._campaign.name, self._told)
+                    self._log.error("inbox_failed", campaign=self.campaign, reason=self._told)
                 await asyncio.sleep(RETRY_S)
             await asyncio.sleep(LOOK_EVERY_S if self._is_used() else LOOK_SELDOM_S)
 
@@ -138,11 +123,11 @@ class Consumer:
             self._was_used = await asyncio.to_thread(self._inbox.is_used)
         while True:
             began = self._clock()
-            waiting = await asyncio.to_thread(self._inbox.waiting, AT_ONCE)
+            waiting = await asyncio.to_thread(self._inbox.waiting, BATCH_SIZE)
             if waiting:
                 self._was_used = True
                 await self._take_in(waiting)
-            if len(waiting) < AT_ONCE:
+            if len(waiting) < BATCH_SIZE:
                 break
         self._complete_to = began - GRACE_S
         self._n_done = number
@@ -154,7 +139,7 @@ class Consumer:
         ends = await self._apply_all(waiting, known)
         refused = {one.id: end for one, end in zip(waiting, ends, strict=True) if end is not None}
         for end in refused.values():
-            self._callbacks.on_refused(self._campaign.name, str(end))
+            self._log.error("inbox_record_refused", campaign=self.campaign, reason=str(end))
         if refused:
             await asyncio.to_thread(self._inbox.set_aside, sorted(refused))
         taken = [one.id for one in waiting if one.id not in refused]
@@ -205,7 +190,7 @@ class Consumer:
             ends[place] = end
         entered = [event for place, event in new.items() if ends[place] is None]
         if entered:  # before rewards of these, which may have come in the same batch
-            self._callbacks.on_entered(self._campaign.name, entered)
+            self.on_entered(self._campaign.name, entered)
         return ends
 
     async def _read_moves(self, decided: Sequence[Decided]) -> None:
@@ -239,7 +224,8 @@ class Consumer:
         elif isinstance(event, Activated):
             await campaign.activate(str(event.decision_id), at=event.at)
         elif isinstance(event, Configured):
-            await campaign.configure(json.loads(event.settings))
+            changes, by = unpack_change(event.settings)
+            await campaign.configure(changes, by=by)
 
     def _carried(self, event: Decided) -> Decided:
         model = self._campaign.durable
@@ -252,3 +238,7 @@ class Consumer:
             prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_PER_BATCH)
             if await asyncio.to_thread(prune) < PRUNE_PER_BATCH:  # otherwise there may be more
                 self._pruned_at = self._clock()
+
+
+def _nobody(campaign: str, entered: Sequence[Decided]) -> None:
+    """No one looks on."""

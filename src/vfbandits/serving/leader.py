@@ -5,15 +5,15 @@ durable, and then answered.
 """
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from typing import Protocol
 
 import structlog
 
-from vfbandits.campaign.events import Decided, Event
+from vfbandits.campaign.events import SETTINGS, Administered, Decided, Event
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Due, Ranking, Verdict, by_end
 from vfbandits.campaign.observer import Reconfigured
@@ -21,12 +21,13 @@ from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import JournalError, RecordError, UnknownDecisionError, VFBanditsError
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.served import Answered, Named, Result, Served, answer_in, found
+from vfbandits.serving.served import Answered, Named, Result, Served, answers_in, found
 from vfbandits.telemetry.log import Logger
-from vfbandits.telemetry.tracer import Attributes, NoTracer, Span, Tracer
 
 BATCH_SIZE = 1_000
-NO_TRACER = NoTracer()
+RETIRED_PER_BATCH = 5_000
+DAY_S = 86_400.0
+RETAIN_EVERY_S = 3_600.0
 
 
 class Arrivals(Protocol):
@@ -54,8 +55,12 @@ class ContextSource(Protocol):
         """How many rows a query needs."""
         ...
 
-    def contexts(self, *queries: Query) -> AbstractAsyncContextManager[Sequence[Contexts]]:
-        """The contexts of these, in their order, to be used before the masks change."""
+    async def contexts(self, queries: Sequence[Query], *, campaign: str) -> Sequence[Contexts]:
+        """The contexts of these, in their order; the masks stay until they are released."""
+        ...
+
+    def release(self) -> None:
+        """What one call of ``contexts`` has returned is needed no more."""
         ...
 
 
@@ -69,16 +74,16 @@ class Leader(Served):
         source: ContextSource,
         settings: CampaignSettings,
         *,
-        tracer: Tracer = NO_TRACER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name, clock=clock)
         self.durable = durable
         self.arm_expiry_s: float | None = None
+        self.retain_s: float | None = None
+        self._retain_at = float("-inf")
         self.log: Logger = structlog.get_logger()
         self.arrivals: Arrivals | None = None
         self._source = source
-        self._tracer = tracer
         durable.campaign.begin_with(settings)
 
     @property
@@ -105,37 +110,36 @@ class Leader(Served):
             # One of them has a damaged record: the others are answered all the same.
             alone = await asyncio.gather(*(self._answers_of([one]) for one in ids))
             return {name: result for each in alone for name, result in each.items()}
-        pasts = {name: History.of(events[name]) for name in ids}
-        return {name: answer_in(past.decided) for name, past in pasts.items() if past is not None}
+        return answers_in({name: events[name] for name in ids})
 
     async def _rank_batch(self, batch: Sequence[Named], started: float) -> list[Result]:
-        async with AsyncExitStack() as stack:
-            stack.enter_context(self._span_of(batch))
+        try:
+            contexts = await self._contexts(batch)
+        except VFBanditsError as error:
+            if len(batch) == 1:
+                return [error]
+        else:
             try:
-                leased = self._source.contexts(*[query for _, query in batch])
-                with self._tracer.span("contexts") as span:
-                    contexts = await stack.enter_async_context(leased)
-                    span.set(contributors=len(contexts[0].contributors))
-            except VFBanditsError as error:
-                if len(batch) == 1:
-                    return [error]
-            else:
-                with self._tracer.span("decide", model_version=self.model.n_learnt):
-                    ranked = self._decide(batch, contexts, started)
+                ranked = self._decide(batch, contexts, started)
                 return await self._make_durable(ranked, started)
+            finally:
+                self._source.release()
         # One of them cannot be had, or none: each by itself gets its own answer.
         alone = await asyncio.gather(*(self._rank_batch([one], started) for one in batch))
         return [result for (result,) in alone]
+
+    async def _contexts(self, batch: Sequence[Named]) -> Sequence[Contexts]:
+        return await self._source.contexts([query for _, query in batch], campaign=self.name)
 
     def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
     ) -> list[Ranking | Exception]:
         """Decide one after the other; where one fails, its error."""
-        now = self._clock()
+        campaign, now = self.campaign, self._clock()
         ranked: list[Ranking | Exception] = []
         for (event_id, query), its_contexts in zip(batch, contexts, strict=True):
             try:
-                ranking = self.campaign.rank(query, its_contexts, event_id=event_id, now=now)
+                ranking = campaign.rank(query, its_contexts, event_id=event_id, now=now)
             except Exception as error:  # noqa: BLE001  (nothing has changed: it fails alone)
                 ranked.append(error)
                 continue
@@ -152,8 +156,7 @@ class Leader(Served):
         self, ranked: Sequence[Ranking | Exception], started: float
     ) -> list[Result]:
         try:
-            with self._tracer.span("log"):
-                await self.durable.flush()
+            await self._flush()
         except VFBanditsError as error:
             return [error] * len(ranked)
         self._tell_soon([one for one in ranked if isinstance(one, Ranking)], started)
@@ -164,13 +167,8 @@ class Leader(Served):
             for one in ranked
         ]
 
-    def _span_of(self, batch: Sequence[Named]) -> AbstractContextManager[Span]:
-        """What is timed as a whole: one event, or a batch of them."""
-        told: Attributes = {"campaign": self.name}
-        if len(batch) == 1:
-            ((event_id, query),) = batch
-            told |= {"event_id": event_id, "n_arms": len(query.arms)}
-        return self._tracer.span("rank", **told)
+    async def _flush(self) -> None:
+        await self.durable.flush()
 
     async def enter_many(self, decided: Sequence[Decided]) -> list[VFBanditsError | None]:
         """Take in decisions that a replica made, in one commit; why not, for each."""
@@ -289,7 +287,7 @@ class Leader(Served):
                 # It cannot be read, or another decision has its name now.
                 cold.set_aside(position)
                 facts = {"campaign": self.name, "position": position}
-                self.log.error("wait_lost", **facts)
+                self.log.error("event_unreadable", **facts)
             elif past.due is not None:
                 past.read_to = read_to
                 over.append(Due(past.due, decided[position], past.pending(), past))
@@ -320,7 +318,7 @@ class Leader(Served):
         try:
             await self.durable.forget(event_id)
         except UnknownDecisionError:
-            self.log.info("event_gone", campaign=self.name, event_id=event_id)
+            self.log.info("event_already_settled", campaign=self.name, event_id=event_id)
         self._tell_end(event_id, due.pending, "failed", math.nan)
 
     async def _rebuild_if_failed(self) -> None:
@@ -346,17 +344,41 @@ class Leader(Served):
         await self.durable.log(event)
         return len(event.arms)
 
+    async def retain(self) -> int:
+        """Drop records that are older than ``retain_s``; returns how many.
+
+        A part of them at each call, and once there are none, none for an hour.
+        """
+        now = self._clock()
+        if self.retain_s is None or now < self._retain_at:
+            return 0
+        try:
+            count = await self.durable.retain(now - self.retain_s, most=RETIRED_PER_BATCH)
+        except JournalError as error:
+            if self.durable.broken_by is not None:
+                raise
+            self._retain_at = now + RETAIN_EVERY_S
+            self.log.error("retention_failed", campaign=self.name, reason=str(error))
+            return 0
+        if count < RETIRED_PER_BATCH:
+            self._retain_at = now + RETAIN_EVERY_S
+        if count:
+            facts = {"campaign": self.name, "records": count, "days": self.retain_s / DAY_S}
+            self.log.info("records_retired", **facts)
+        return count
+
     async def history(self, event_id: str) -> History:
         """All that is known of an event."""
         await self._catch_up()
         return await self._past(event_id)
 
-    async def configure(self, changes: dict[str, object]) -> CampaignSettings:
+    async def configure(self, changes: dict[str, object], *, by: str) -> CampaignSettings:
         """Change settings, durably; decisions that follow are made and logged under them."""
         event = self.campaign.configure(changes, now=self._clock())
         if event is not None:
             before = self.settings
-            await self.durable.log(event)
+            asked = Administered(SETTINGS, json.dumps(changes, sort_keys=True), by, event.at)
+            await self.durable.log(event, asked)
             seen = Reconfigured(self.name, before.pack(), event.settings, event.at)
             for observer in self.observers:
                 observer.configured(seen)

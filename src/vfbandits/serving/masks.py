@@ -1,8 +1,10 @@
 """What a change of masks needs of the active participant's disk."""
 
-import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -18,9 +20,20 @@ from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.signed_roster import open_roster
+from vfbandits.versions import upcast
 
 ROUNDS = "rounds.json"
 SEATS = "seats.json"
+# Of both files; one without a version is of version 1.
+VERSION = 1
+UPCASTERS: Final[Mapping[int, Callable[[dict[str, object]], dict[str, object]]]] = {}
+
+
+class Seats(NamedTuple):
+    """Who has a share of a mask epoch."""
+
+    epoch: int
+    names: tuple[str, ...]
 
 
 class Changes:
@@ -103,13 +116,12 @@ class Changes:
 
     def store_round(self, next_round: int) -> None:
         """Remember a number after those of all rounds so far."""
-        document = json.dumps({"next_round": next_round})
-        _write(self._state / ROUNDS, document.encode())
+        _write_json(self._state / ROUNDS, {"next_round": next_round})
 
     def store_seats(self, role: ActiveParticipant) -> None:
         """Remember who had a share of this epoch."""
-        document = json.dumps({"epoch": role.epoch, "has_share": sorted(role.has_share)})
-        _write(self._state / SEATS, document.encode())
+        seats = {"epoch": role.epoch, "has_share": sorted(role.has_share)}
+        _write_json(self._state / SEATS, seats)
 
 
 def envelope_name(name: str, epoch: int) -> str:
@@ -123,13 +135,20 @@ def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
-def load_seats(state: Path, epoch: int) -> tuple[str, ...]:
-    """Who had a share of this epoch when the process ended."""
+def load_seats(state: Path) -> Seats | None:
+    """Who had a share of which epoch when the process ended; None if nobody ever had one."""
     path = state / SEATS
-    if not path.is_file():
-        return ()
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(document["has_share"]) if document["epoch"] == epoch else ()
+    document = _read_json(path)
+    if document is None:
+        return None
+    epoch, names = document.get("epoch"), document.get("has_share")
+    if type(epoch) is not int or not isinstance(names, list) or {*map(type, names)} - {str}:
+        raise ConfigError(
+            f'{path} must hold a mask epoch and names as {{"epoch": 1, "has_share": []}}, got '
+            f"{epoch!r} and {names!r}"[:160]
+            + ".  Put it back from a backup"
+        )
+    return Seats(epoch, tuple(names))
 
 
 def load_round(state: Path) -> int:
@@ -138,18 +157,44 @@ def load_round(state: Path) -> int:
     Without the file it is the first of all, and passive participants tell it where they are.
     """
     path = state / ROUNDS
-    if not path.is_file():
+    document = _read_json(path)
+    if document is None:
         return 1
-    try:
-        number = json.loads(path.read_text(encoding="utf-8"))["next_round"]
-    except (ValueError, KeyError, TypeError):
-        number = None
+    number = document.get("next_round")
     if type(number) is not int or number < 1 or not is_number(number):
         raise ConfigError(
-            f'{path} must hold the next round as {{"next_round": 1}}, got something else.  Take '
-            "it away: passive participants say which rounds they have seen"
+            f'{path} must hold the next round as {{"next_round": 1}}, got {number!r}.  '
+            "Remove it: passive participants say which rounds they have seen"
         )
     return number
+
+
+def _read_json(path: Path) -> dict[str, object] | None:
+    """What a file of this module holds, as the newest version has it; None if it is not there.
+
+    Empty if it is no document at all: then what must be in it is missing.
+    """
+    if not path.is_file():
+        return None
+    try:
+        document: dict[str, object] = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    version = document.get("version", 1)
+    if type(version) is not int:
+        return {}
+    return upcast(
+        document,
+        version,
+        newest=VERSION,
+        upcasters=UPCASTERS,
+        what=str(path),
+        error=ConfigError,
+    )
+
+
+def _write_json(path: Path, document: Mapping[str, object]) -> None:
+    _write(path, msgspec.json.encode({"version": VERSION, **document}))
 
 
 def _write(path: Path, data: bytes) -> None:

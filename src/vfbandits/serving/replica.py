@@ -5,9 +5,8 @@ answers are those that the leader would give at the same position of the journal
 the same settings, and draws that come from the event.
 """
 
-import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,14 +18,31 @@ from vfbandits.campaign.machine import REPEATED, Campaign, Ranking, Verdict
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.context import Split
-from vfbandits.errors import ConflictError, ContextError, LinkError, VFBanditsError
+from vfbandits.errors import (
+    ConflictError,
+    ContextError,
+    LinkError,
+    VFBanditsError,
+)
+from vfbandits.journal.inbox.base import pack_change
 from vfbandits.protocol.application import DecideRequest, GatherOutcome, GatherReply
 from vfbandits.protocol.roster import Roster, Terms
 from vfbandits.serving.batches import MAX_BATCH_BYTES
+from vfbandits.serving.leader_link import LeaderLink
 from vfbandits.serving.replica_journal import ReplicaJournal
 from vfbandits.serving.rounds import arm_features_of, missing_of
-from vfbandits.serving.served import Answered, Named, Result, Served, answer_in, found
+from vfbandits.serving.served import (
+    Answered,
+    ByName,
+    Named,
+    Result,
+    Served,
+    answer_in,
+    answers_in,
+    found,
+)
 from vfbandits.serving.tail import Tail
+from vfbandits.telemetry.supervised import Supervisor
 
 CATCH_UP_S = 3.0
 CHANGE_S = 3.0
@@ -111,12 +127,7 @@ class Replica(Served):
         return len(query.arms) if self._shape().is_per_arm else 1
 
     async def _answers_of(self, ids: Sequence[str]) -> dict[str, Result]:
-        pasts = await self.journal.histories(ids)
-        return {
-            name: answer_in(past.decided)
-            for name, past in zip(ids, pasts, strict=True)
-            if past is not None
-        }
+        return answers_in(await self.journal.find_many(ids))
 
     async def _rank_batch(self, batch: Sequence[Named], started: float) -> list[Result]:
         """Decide on these, and put the decisions into the inbox in one commit."""
@@ -172,7 +183,14 @@ class Replica(Served):
 
     async def _gather_once(self, batch: Sequence[Named]) -> list[GatherOutcome]:
         requests = [
-            DecideRequest(query.user, query.arms, query.own, query.arm_features, event_id)
+            DecideRequest(
+                query.user,
+                query.arms,
+                query.own,
+                query.arm_features,
+                event_id,
+                campaign=self.name,
+            )
             for event_id, query in batch
         ]
         size_bytes = sum(self._size_of(query) for _, query in batch)
@@ -192,7 +210,7 @@ class Replica(Served):
         epoch, shape = self.model.epoch, self._shape()
         if outcome.epoch > epoch:
             raise LinkError(
-                f"contexts are behind masks of epoch {outcome.epoch}, and the log has not come "
+                f"contexts are behind masks of epoch {outcome.epoch}, and the journal has not come "
                 f"further than {epoch}"
             )
         if outcome.epoch < epoch:
@@ -254,11 +272,57 @@ class Replica(Served):
         """All that journal and inbox have of an event."""
         return found(await self.journal.history(event_id), event_id)
 
-    async def configure(self, changes: dict[str, object]) -> CampaignSettings:
+    async def configure(self, changes: dict[str, object], *, by: str) -> CampaignSettings:
         """Change settings, durably, and wait a little for the leader; returns what they will be."""
         settings, now = self.settings.changed(changes), self._clock()
         if settings != self.settings:
             version = self.config_version
-            await self.journal.put(Configured(json.dumps(changes).encode(), now))
+            await self.journal.put(Configured(pack_change(changes, by=by), now))
             await self.tail.until(lambda model: model.n_settings > version, timeout_s=CHANGE_S)
         return settings
+
+
+class Replicas(ByName[Replica]):
+    """Replicas by name, and the leader that they ask; implements ``ServedCampaigns``."""
+
+    def __init__(
+        self,
+        replicas: Iterable[Replica],
+        leader: LeaderLink,
+        read_roster: Callable[[bytes], Roster],
+        supervisor: Supervisor,
+    ) -> None:
+        super().__init__(replicas)
+        self.leader = leader
+        self._read_roster = read_roster
+        self._supervisor = supervisor
+
+    @property
+    def roster(self) -> Roster:
+        """In force as far as the log was read."""
+        return self._read_roster(next(iter(self)).model.note)
+
+    def problems(self) -> list[str]:
+        """Why no traffic should come: without its journal a replica cannot even take a reward."""
+        if self.is_stopping:
+            return ["the server is stopping"]
+        failing = [(replica.name, replica.tail.failing) for replica in self]
+        broken = [f"campaign {name!r}: {reason}" for name, reason in failing if reason is not None]
+        return [*broken, *self._supervisor.problems()]
+
+    def lag_s(self, name: str) -> float:
+        """How far a replica is behind the end of its journal."""
+        return self[name].tail.lag_s
+
+    def start(self) -> None:
+        """Follow the logs, and look at the federation."""
+        self.leader.start()
+        for replica in self:
+            replica.tail.start(self._supervisor, name=f"tail {replica.name}")
+
+    async def stop(self) -> None:
+        """Finish what is under way, then hang up."""
+        self.is_stopping = True
+        await self.leader.stop()
+        for replica in self:
+            await replica.close()

@@ -41,12 +41,11 @@ class ReplicaJournal:
 
     async def history(self, event_id: str) -> History | None:
         """An event as log and inbox tell it; None if neither knows it."""
-        (past,) = await self.histories([event_id])
-        return past
+        return History.of((await self.find_many([event_id]))[event_id])
 
-    async def histories(self, ids: Sequence[str]) -> list[History | None]:
-        """Several events, in their order."""
-        return [History.of(events) for events in await self._finding.submit(tuple(ids))]
+    async def find_many(self, ids: Sequence[str]) -> dict[str, list[Event]]:
+        """All that log and inbox have of several events; every id is in the answer."""
+        return dict(zip(ids, await self._finding.submit(tuple(ids)), strict=True))
 
     async def close(self) -> None:
         """Finish what is under way and hang up."""

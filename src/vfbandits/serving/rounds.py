@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 import numpy as np
@@ -34,6 +33,8 @@ class Rounds:
     ) -> None:
         self.batches = Batches(self._start_round, row_bytes=self.row_bytes(role))
         self._role = role
+        self._terms = role.roster.terms  # a live federation keeps them
+        self._is_per_arm = self._terms.layout == "per_arm"
         self._features = features
         self._carry_out = carry_out
 
@@ -51,56 +52,61 @@ class Rounds:
         """How many rows a query needs: one for each arm, or one for the user."""
         return len(query.arms) if self._is_per_arm else 1
 
-    @asynccontextmanager
-    async def contexts(self, *queries: Query) -> AsyncIterator[list[Contexts]]:
-        """The contexts of these, in their order, before the masks change; all of one trial."""
-        terms = self._role.roster.terms
-        arm_features = [arm_features_of(query, terms) for query in queries]
-        lease = self.batches.contexts(
+    async def contexts(self, queries: Sequence[Query], *, campaign: str) -> list[Contexts]:
+        """The contexts of these, in their order; all of one trial or campaign."""
+        trial = queries[0].trial
+        arm_features = [arm_features_of(query, self._terms) for query in queries]
+        gathered = await self.batches.gather(
             tuple([query.user for query in queries]),
             tuple([query.arms for query in queries]),
             self._own_rows(queries),
-            trial=queries[0].trial,
+            trial=trial,
+            campaign="" if trial else campaign,
         )
-        async with lease as gathered:
-            contributors, split = gathered.contributors, self._role.split
+        split = self._role.split
+        owned = split if self._terms.mask != "dense" else None
+        stop, some = 0, []
+        for place, (query, of_arms) in enumerate(zip(queries, arm_features, strict=True)):
+            is_alone = place in gathered.alone
+            contributors = (split.active,) if is_alone else gathered.contributors
             missing = missing_of(split, contributors)
-            owned = split if terms.mask != "dense" else None
-            stop, some = 0, []
-            for query, of_arms in zip(queries, arm_features, strict=True):
-                start, stop = stop, stop + self.n_rows(query)
-                rows, size = gathered.rows[start:stop], gathered.bytes_received
-                some.append(Contexts(rows, contributors, missing, of_arms, owned, size))
-            yield some
+            start, stop = stop, stop + self.n_rows(query)
+            rows, size = gathered.rows[start:stop], gathered.bytes_received
+            some.append(Contexts(rows, contributors, missing, of_arms, owned, size))
+        return some
 
-    async def gather(self, queries: Sequence[Query]) -> list[GatherOutcome]:
+    def release(self) -> None:
+        """The contexts of one call are needed no more; the masks may change."""
+        self.batches.release()
+
+    async def gather(self, queries: Sequence[Query], *, campaign: str) -> list[GatherOutcome]:
         """The contexts of decisions that a replica makes, in one round if they fit.
 
         Where one cannot be had its error stands in its place.
         """
         sizes = [*map(self.n_rows, queries)]
         some = portions(queries, sizes, most=self.max_rows, at_once=len(queries))
-        gathered = await asyncio.gather(*map(self._gather_batch, some))
+        gathered = await asyncio.gather(*(self._gather_batch(one, campaign) for one in some))
         return [*chain.from_iterable(gathered)]
 
-    async def _gather_batch(self, queries: Sequence[Query]) -> list[GatherOutcome]:
+    async def _gather_batch(self, queries: Sequence[Query], campaign: str) -> list[GatherOutcome]:
         try:
-            async with self.contexts(*queries) as contexts:
+            contexts = await self.contexts(queries, campaign=campaign)
+        except VFBanditsError as error:
+            if len(queries) == 1:
+                return [error]
+        else:
+            try:
                 epoch = self._role.epoch
                 return [
                     GatherReply(one.rows.tobytes(), one.contributors, epoch, one.bytes_received)
                     for one in contexts
                 ]
-        except VFBanditsError as error:
-            if len(queries) == 1:
-                return [error]
+            finally:
+                self.release()
         # One of them cannot be had, or none: each by itself gets its own answer.
-        alone = await asyncio.gather(*(self._gather_batch([one]) for one in queries))
+        alone = await asyncio.gather(*(self._gather_batch([one], campaign) for one in queries))
         return [outcome for (outcome,) in alone]
-
-    @property
-    def _is_per_arm(self) -> bool:
-        return self._role.roster.terms.layout == "per_arm"
 
     def _own_rows(self, queries: Sequence[Query]) -> PlainBlock:
         keys = [self._keys(query) for query in queries]
@@ -109,7 +115,7 @@ class Rounds:
         else:
             rows = _stacked([*map(self._own_block, queries, keys)])
         # A passive participant's rows are held to it by its own role, and by ours.
-        refuse_features_beyond(rows, self._role.roster.terms.bound, "own block")
+        refuse_features_beyond(rows, self._terms.bound, "own block")
         return rows
 
     def _keys(self, query: Query) -> list[tuple[str, ...]]:
@@ -137,9 +143,19 @@ class Rounds:
             users = tuple(chain.from_iterable([waiting.users for waiting in batch]))
             arms = tuple(chain.from_iterable([waiting.arms for waiting in batch]))
             own = _stacked([waiting.own for waiting in batch])
-        number, todo = self._role.ask(users, arms, own, time.monotonic(), trial=trial)
+        number, todo = self._role.ask(
+            users, arms, own, time.monotonic(), trial=trial, campaigns=_campaigns(batch)
+        )
         self._carry_out(todo)
         return number
+
+
+def _campaigns(batch: Sequence[Waiting]) -> tuple[str, ...]:
+    """As an ask has them: one name if all are of one campaign, else one for each user."""
+    names = {waiting.campaign for waiting in batch}
+    if len(names) == 1:
+        return () if names == {""} else (batch[0].campaign,)
+    return tuple([waiting.campaign for waiting in batch for _ in waiting.users])
 
 
 def _stacked(blocks: list[PlainBlock]) -> PlainBlock:

@@ -8,11 +8,11 @@ decisions.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from vfbandits.campaign.event_ids import EventIds
-from vfbandits.campaign.events import Decided
+from vfbandits.campaign.events import Decided, Event
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Ranking, Verdict
 from vfbandits.campaign.model import Model
@@ -20,9 +20,10 @@ from vfbandits.campaign.observer import Heard, Observer
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.pending import Pending
-from vfbandits.errors import ArmError, ConflictError, UnknownEventError
+from vfbandits.errors import ArmError, ConflictError, ErasedEventError, UnknownEventError
 from vfbandits.serving.commit import ENOUGH
-from vfbandits.serving.concurrency import SingleFlight, Told, all_of, answer_or_raise, portions
+from vfbandits.serving.concurrency import SingleFlight, portions
+from vfbandits.serving.event_ids import EventIds
 
 BATCH_SIZE = ENOUGH  # decisions that are worth a commit of their own
 Named: TypeAlias = tuple[str, Query]
@@ -36,6 +37,7 @@ class Answered(NamedTuple):
 
 
 Result: TypeAlias = Answered | Exception
+_Asked: TypeAlias = tuple[Query, "asyncio.Future[Answered]"]
 
 
 class Served(ABC):
@@ -47,6 +49,8 @@ class Served(ABC):
         self._clock = clock
         self._ids = EventIds()
         self._flights = SingleFlight(self._rank_known)
+        self._asked: list[_Asked] = []  # in this turn of the event loop
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     @abstractmethod
@@ -86,9 +90,45 @@ class Served(ABC):
 
     async def rank(self, query: Query) -> bytes:
         """Decide, durably; the answer is the one that this event got before, if it did."""
-        return answer_or_raise((await self.rank_many([query]))[0])
+        return (await self.decide(query)).answer
 
-    async def rank_many(self, queries: Sequence[Query]) -> list[Told]:
+    def decide(self, query: Query) -> Awaitable[Answered]:
+        """As ``rank``, with what came of it.
+
+        Queries that come in one turn of the event loop are decided in one batch: it costs little
+        more than a single decision, and its records are made durable together.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._asked:
+            loop.call_soon(self._take_turn)
+        answered: asyncio.Future[Answered] = loop.create_future()
+        self._asked.append((query, answered))
+        return answered
+
+    def _take_turn(self) -> None:
+        asked, self._asked = self._asked, []
+        # A larger batch would save little, and all would wait for its last decision.
+        for start in range(0, len(asked), BATCH_SIZE):
+            work = self._answer(asked[start : start + BATCH_SIZE])
+            task = asyncio.get_running_loop().create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, asked: Sequence[_Asked]) -> None:
+        results: Sequence[Result]
+        try:
+            results = await self.decide_many([query for query, _ in asked])
+        except Exception as error:  # noqa: BLE001  (raised again to each that waits)
+            results = [error] * len(asked)
+        for (_, answered), result in zip(asked, results, strict=True):
+            if answered.done():  # nobody waits any more; the decision is durable all the same
+                continue
+            if isinstance(result, Answered):
+                answered.set_result(result)
+            else:
+                answered.set_exception(result)
+
+    async def rank_many(self, queries: Sequence[Query]) -> list[bytes | Exception]:
         """As ``rank`` does for each; where one fails its error stands in the place of an answer."""
         results = await self.decide_many(queries)
         return [one.answer if isinstance(one, Answered) else one for one in results]
@@ -100,15 +140,13 @@ class Served(ABC):
         known: dict[str, Query] = {}
         for name, one in zip(names, queries, strict=True):
             (new if one.event_id is None else known).setdefault(name, one)
-        results: dict[str, Result] = {}
-
-        async def take(answering: Awaitable[Mapping[str, Result]]) -> None:
-            results.update(await answering)
-
-        works = [take(self._rank_new(new))] if new else []
-        if known:
-            works.append(take(self._flights.run(known)))
-        await all_of(works)
+        if not known:
+            results = await self._rank_new(new)
+        elif not new:
+            results = await self._flights.run(known)
+        else:
+            both = await asyncio.gather(self._rank_new(new), self._flights.run(known))
+            results = both[0] | both[1]
         return [results[name] for name in names]
 
     async def _rank_known(self, queries: dict[str, Query]) -> dict[str, Result]:
@@ -119,19 +157,19 @@ class Served(ABC):
 
     async def _rank_new(self, queries: Mapping[str, Query]) -> dict[str, Result]:
         """Decide on events that nobody has decided on, as far as is known."""
-        results: dict[str, Result] = {}
+        started = time.perf_counter()
         named = [(name, one) for name, one in queries.items() if one.arms]
+        sizes = [self._size_of(one) for _, one in named]
+        batches = [*portions(named, sizes, most=self._max_batch, at_once=BATCH_SIZE)]
+        if len(batches) == 1:
+            ranked = await self._rank_batch(named, started)
+        else:
+            works = [self._rank_batch(batch, started) for batch in batches]
+            ranked = [*chain.from_iterable(await asyncio.gather(*works))]
+        results = dict(zip([name for name, _ in named], ranked, strict=True))
         if len(named) < len(queries):
             refused = ArmError("a decision needs at least one arm that is not excluded, got none")
-            results.update({name: refused for name, one in queries.items() if not one.arms})
-
-        async def rank_some(batch: Sequence[Named]) -> None:
-            ranked = await self._rank_batch(batch, time.perf_counter())
-            results.update(zip([name for name, _ in batch], ranked, strict=True))
-
-        sizes = [self._size_of(one) for _, one in named]
-        batches = portions(named, sizes, most=self._max_batch, at_once=BATCH_SIZE)
-        await all_of([*map(rank_some, batches)])
+            results |= {name: refused for name, one in queries.items() if not one.arms}
         return results
 
     @property
@@ -203,8 +241,8 @@ class Served(ABC):
         """All that is known of an event."""
 
     @abstractmethod
-    async def configure(self, changes: dict[str, object]) -> CampaignSettings:
-        """Change settings, durably; returns what they are, or will be."""
+    async def configure(self, changes: dict[str, object], *, by: str) -> CampaignSettings:
+        """Change settings, durably; returns what they are, or will be.  ``by`` is who asks."""
 
 
 def found(past: History | None, event_id: str) -> History:
@@ -219,6 +257,47 @@ def answer_in(decided: Decided) -> Result:
     if decided.note:
         return Answered(decided.note)
     return ConflictError(f"event {decided.decision_id!r} was decided through another interface")
+
+
+def answers_in(events: Mapping[str, Iterable[Event]]) -> dict[str, Result]:
+    """The answers of those events that were decided before; one that was erased gets none again."""
+    results: dict[str, Result] = {}
+    for name, found_events in events.items():
+        try:
+            past = History.of(found_events)
+        except ErasedEventError as error:
+            results[name] = error
+        else:
+            if past is not None:
+                results[name] = answer_in(past.decided)
+    return results
+
+
+S = TypeVar("S", bound=Served)
+
+
+class ByName(Generic[S]):
+    """Campaigns by their names, the default first."""
+
+    def __init__(self, campaigns: Iterable[S]) -> None:
+        self._by_name = {campaign.name: campaign for campaign in campaigns}
+        self.is_stopping = False
+
+    def __iter__(self) -> Iterator[S]:
+        """All of them, the default first."""
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> S:
+        """The campaign of this name."""
+        if name not in self._by_name:
+            known = ", ".join(self._by_name)
+            raise UnknownEventError(f"campaign must be one of {known}, got {name!r}")
+        return self._by_name[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        return list(self._by_name)
 
 
 class ServedCampaigns(Protocol):

@@ -14,4 +14,6 @@ async def warm_up_all(bandits: Sequence[Bandit], log: Logger) -> None:
     started = time.perf_counter()
     for bandit in bandits:
         await asyncio.to_thread(warm_up, bandit)
-    log.info("warmed_up", models=len(bandits), seconds=round(time.perf_counter() - started, 3))
+    log.info(
+        "models_warmed_up", models=len(bandits), seconds=round(time.perf_counter() - started, 3)
+    )

@@ -119,11 +119,6 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
                 )
 
     @property
-    def place(self) -> ParticipantConfig:
-        """The keys that every role has."""
-        return self
-
-    @property
     def campaigns(self) -> tuple[CampaignPlan, ...]:
         """The default campaign, which has the model of [model], and the others."""
         tables = {DEFAULT: CampaignTable(), **self.campaign_tables}
@@ -191,10 +186,13 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
     noise: NoiseSettings | None = None
     backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
 
-    @property
-    def place(self) -> ParticipantConfig:
-        """The keys that every role has."""
-        return self
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.noise is not None and self.features.clip_norm is not None:
+            raise ConfigError(
+                "[noise] clips rows at its own clip, so clip_norm under [features] must be left "
+                "out, got both"
+            )
 
 
 def load_place(path: Path) -> ParticipantConfig:

@@ -27,6 +27,8 @@ class CampaignGauges:
         Rewards that were learnt, since the process began, for events that had left memory.
     log_position, unsnapshotted_events
         Of the last event in the log, and how many came after the last snapshot.
+    retired
+        Records that were deleted, since the process began, because they were too old.
     commits, committed_events
         Since the process began: how many commits were made, of how many events.
     journal_lag_s
@@ -50,6 +52,7 @@ class CampaignGauges:
     model_arms: int
     model_arms_dropped: int
     recalled: int = 0
+    retired: int = 0
     unsnapshotted_events: int = 0
     commits: int = 0
     committed_events: int = 0
@@ -102,38 +105,47 @@ class Readings:
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
 
 OF_CAMPAIGNS: Final[_Table] = (
-    ("vfb_events_waiting", "Events that wait for a reward, in memory or not.", "waiting"),
-    ("vfb_events_waiting_in_memory", "Those of them in memory.", "waiting_in_memory"),
-    ("vfb_events_max_pending", "How many of them may be in memory.", "max_pending"),
+    ("vfb_events_waiting", "Pending events, in memory or not.", "waiting"),
+    ("vfb_events_waiting_in_memory", "Pending events in memory.", "waiting_in_memory"),
+    ("vfb_events_max_pending", "Maximum number of pending events in memory.", "max_pending"),
     (
         "vfb_events_recalled_total",
-        "Rewards learnt for events that were found in the journal.",
+        "Rewards learnt for events that were read from the journal.",
         "recalled",
     ),
-    ("vfb_log_position", "Position of the last event in the log.", "log_position"),
+    ("vfb_log_position", "Position of the last record in the journal.", "log_position"),
     (
         "vfb_log_unsnapshotted_events",
-        "Events in the log after the last snapshot: what a restart replays.",
+        "Records after the last snapshot, which a restart replays.",
         "unsnapshotted_events",
     ),
-    ("vfb_commits_total", "Commits to the log.", "commits"),
-    ("vfb_committed_events_total", "Events in those commits.", "committed_events"),
+    (
+        "vfb_records_retired_total",
+        "Records deleted from the journal because of retain_days.",
+        "retired",
+    ),
+    ("vfb_commits_total", "Commits to the journal.", "commits"),
+    ("vfb_committed_events_total", "Records in those commits.", "committed_events"),
     (
         "vfb_journal_lag_seconds",
-        "How far this process is behind what other processes wrote.",
+        "Lag of this process behind the records of other processes.",
         "journal_lag_s",
     ),
-    ("vfb_model_version", "Rewards that the model has learnt.", "model_version"),
-    ("vfb_model_norm", "Length of theta.", "model_norm"),
+    (
+        "vfb_model_version",
+        "Changes of the model: rewards learnt, and retractions.",
+        "model_version",
+    ),
+    ("vfb_model_norm", "Norm of theta.", "model_norm"),
     (
         "vfb_model_repairs_total",
-        "Repairs of the model after numbers that were too large for float64.",
+        "Repairs of the model because numbers were too large for float64.",
         "model_repairs",
     ),
-    ("vfb_model_arms", "Arms with a model of their own, in layout disjoint.", "model_arms"),
+    ("vfb_model_arms", "Arms with a model, in layout disjoint.", "model_arms"),
     (
         "vfb_model_arms_dropped_total",
-        "Models of arms that were let go, by max_arms or arm_expiry_days.",
+        "Arms that were dropped because of max_arms or arm_expiry_days.",
         "model_arms_dropped",
     ),
 )
@@ -141,11 +153,11 @@ OF_PARTICIPANTS: Final[_Table] = (
     ("vfb_participant_connected", "1 if the participant is connected, else 0.", "is_connected"),
     (
         "vfb_participant_circuit_open",
-        "1 while the participant is not asked because it failed too often, else 0.",
+        "1 while the participant is not asked because of repeated failures, else 0.",
         "circuit_is_open",
     ),
-    ("vfb_participant_latency_seconds", "How long the participant takes to answer.", "latency_s"),
-    ("vfb_participant_bytes_total", "Bytes that the participant sent.", "bytes_received"),
+    ("vfb_participant_latency_seconds", "Moving average of the time to answer.", "latency_s"),
+    ("vfb_participant_bytes_total", "Bytes received from the participant.", "bytes_received"),
 )
 
 
@@ -171,36 +183,48 @@ class Gauges(Collector):
         campaigns = tuple(self._readings.campaigns())
         participants = tuple(self._readings.participants())
         self._meet([each.name for each in campaigns], [each.name for each in participants])
-        is_ready, epoch = self._readings.is_ready(), self._readings.epoch()
-        yield _family("vfb_ready", "1 if the server may be sent traffic, else 0.", {"": is_ready})
-        yield _family("vfb_mask_epoch", "Epoch of the masks.", {"": epoch})
-        yield _family(
-            "vfb_task_failures_total",
-            "How often a background task has died; it is started again.",
-            self._readings.task_failures(),
-            label="task",
+        yield from of_process(
+            is_ready=self._readings.is_ready(),
+            epoch=self._readings.epoch(),
+            task_failures=self._readings.task_failures(),
+            release=self._version,
         )
-        yield _family("vfb_build_info", "Always 1.", {self._version: 1}, label="version")
         for name, says, attribute in OF_CAMPAIGNS:
-            yield _family(name, says, _read(campaigns, attribute), label="campaign")
+            yield family(name, says, _read(campaigns, attribute), label="campaign")
         for name, says, attribute in OF_PARTICIPANTS:
-            yield _family(name, says, _read(participants, attribute), label="participant")
+            yield family(name, says, _read(participants, attribute), label="participant")
         if self._readings.connections is not None:
             yield from _connections(self._readings.connections)
 
 
+def of_process(
+    *, is_ready: bool, epoch: int, task_failures: Mapping[str, int], release: str
+) -> Iterator[Metric]:
+    """What the processes of every role have."""
+    yield family("vfb_ready", "1 if the process is ready for traffic, else 0.", {"": is_ready})
+    yield family("vfb_mask_epoch", "Mask epoch in force.", {"": epoch})
+    yield family(
+        "vfb_task_failures_total",
+        "Failures of background tasks, which are restarted.",
+        task_failures,
+        label="task",
+    )
+    yield family("vfb_build_info", "Always 1.", {release: 1}, label="version")
+
+
 def _connections(counts: ConnectionCounts) -> Iterator[Metric]:
-    yield _family("vfb_http_connections", "Connections that are open.", {"": counts.open})
-    yield _family("vfb_http_connections_limit", "Connections that may be open.", {"": counts.limit})
-    yield _family(
+    yield family("vfb_http_connections", "Open connections.", {"": counts.open})
+    limit = "Maximum number of open connections."
+    yield family("vfb_http_connections_limit", limit, {"": counts.limit})
+    yield family(
         "vfb_http_connections_refused_total",
-        "Connections that there was no room for, by the limit that was reached.",
+        "Connections refused, by the limit that was reached.",
         dict(counts.refused),
         label="reason",
     )
-    yield _family(
+    yield family(
         "vfb_http_connections_closed_total",
-        "Connections that the server closed, by the reason.",
+        "Connections closed by the server, by reason.",
         dict(counts.closed),
         label="reason",
     )
@@ -213,10 +237,11 @@ def _read(
     return {each.name: read(each) for each in many}
 
 
-def _family(name: str, says: str, values: Mapping[str, float | None], *, label: str = "") -> Metric:
+def family(name: str, says: str, values: Mapping[str, float | None], *, label: str = "") -> Metric:
+    """A metric with a value for each value of its label; "_total" makes it a counter."""
     make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    family = make(name, says, labels=[label] if label else [])
+    metric = make(name, says, labels=[label] if label else [])
     for of, value in values.items():
         if value is not None:
-            family.add_metric([of] if label else [], float(value))
-    return family
+            metric.add_metric([of] if label else [], float(value))
+    return metric

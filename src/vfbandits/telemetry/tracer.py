@@ -6,7 +6,6 @@ not in it, so the type checker refuses the line that would send one to the colle
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Protocol, TypedDict, Unpack
 
 
@@ -51,44 +50,3 @@ class Tracer(Protocol):
     def close(self) -> None:
         """Send what is left; may take seconds."""
         ...
-
-
-class NoTracer:
-    """Times nothing.
-
-    >>> tracer = NoTracer()
-    >>> with tracer.incoming({}), tracer.span("rank", campaign="news") as span:
-    ...     span.set(n_arms=3)
-    """
-
-    def incoming(self, headers: Mapping[str, str]) -> AbstractContextManager[object]:
-        """Nothing."""
-        del headers
-        return _NO_SPAN
-
-    def span(self, name: str, **attributes: Unpack[Attributes]) -> AbstractContextManager[Span]:
-        """Nothing."""
-        del name, attributes
-        return _NO_SPAN
-
-    def close(self) -> None:
-        """Nothing is left."""
-
-
-class _NoSpan:
-    def __enter__(self) -> "_NoSpan":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
-
-    def set(self, **attributes: Unpack[Attributes]) -> None:
-        del attributes
-
-
-_NO_SPAN = _NoSpan()

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vfbandits.admin.preflight.features import check_features
-from vfbandits.admin.preflight.http import check_http
+from vfbandits.admin.preflight.http import check_http, check_status
 from vfbandits.admin.preflight.identity import check_clock, check_identity
 from vfbandits.admin.preflight.network import check_answer, check_port, check_reach
+from vfbandits.admin.preflight.noise import check_noise
 from vfbandits.admin.preflight.report import Report
 from vfbandits.admin.preflight.roster import check_own_entry, check_roster
 from vfbandits.admin.preflight.state import (
@@ -48,7 +49,8 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
     roster = check_roster(report, place)
     member = None if roster is None else check_own_entry(report, place, roster)
     if is_participant and settings is not None:
-        check_features(report, settings.features, roster, member)
+        of_passive = settings if isinstance(settings, PassiveSettings) else None
+        check_features(report, settings.features, roster, member, of_passive=of_passive)
     if is_participant:
         check_state(report, place)
         check_shares(report, place)
@@ -59,8 +61,12 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
         check_own_share(report, settings)
         if settings.http is not None:
             check_http(report, settings.http, now)
-    if isinstance(settings, PassiveSettings) and roster is not None:
-        check_outbox(report, settings.place, roster)
+    if isinstance(settings, PassiveSettings):
+        check_noise(report, settings, roster)
+        if roster is not None:
+            check_outbox(report, settings, roster)
+        if settings.status is not None:
+            check_status(report, settings.status, now)
     if place.role == PASSIVE:
         check_lock(report, place)
     if place.role == ACTIVE:
@@ -76,7 +82,9 @@ def _read(
     """The settings; what is common to all roles is read even if the rest cannot be."""
     place: ParticipantConfig | None = None
     settings: ActiveSettings | PassiveSettings | None = None
-    with report.blaming("configuration", "Correct it; vfb federation init wrote one with comments"):
+    with report.blaming(
+        "configuration", "Correct it; vfb federation init writes one with comments"
+    ):
         place = load_place(config)
         if place.role == ACTIVE:
             settings = load_active(config)

@@ -2,30 +2,67 @@
 
 from vfbandits.admin.preflight.report import Report
 from vfbandits.features.open import Features, open_features
-from vfbandits.protocol.roster import Member, Roster
+from vfbandits.participant.access.discrete import DiscreteCheck
+from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
+from vfbandits.settings.access import AccessSettings
+from vfbandits.settings.address import is_loopback
 from vfbandits.settings.features import FeatureSettings
+from vfbandits.settings.services import PassiveSettings
 
 
 def check_features(
-    report: Report, settings: FeatureSettings | None, roster: Roster | None, member: Member | None
+    report: Report,
+    settings: FeatureSettings | None,
+    roster: Roster | None,
+    member: Member | None,
+    *,
+    of_passive: PassiveSettings | None = None,
 ) -> None:
-    """Open the store, ask it, and compare its width and scaling with the roster."""
+    """Open the store, ask it, and compare its width and scaling with the roster.
+
+    Of a passive participant it looks for columns that masked rows show.
+    """
+    access = AccessSettings() if of_passive is None else of_passive.access
     if settings is None:
-        report.ok("features", "none here: the own block must come with each request")
+        report.ok("features", "none configured: features must come with each request")
         return
     if roster is not None:
         _check_key(report, settings, roster)
     with (
-        report.blaming("features", "Correct [features], or mend the store"),
-        open_features(settings) as features,
+        report.blaming("features", "Correct [features], or repair the store"),
+        open_features(settings, consent=access.consent) as features,
     ):
         features.check()
         facts = features.describe()
         rows = f", {facts['rows']} rows" if "rows" in facts else ""
-        report.ok("features", f"{settings.kind} store answers{rows}")
+        report.ok("features", f"{settings.kind} store responds{rows}")
         if member is not None:
             _check_width(report, features, member)
             _check_scaling(report, features, settings, member)
+            if roster is not None and member.role == PASSIVE:
+                _check_users(report, features, roster)
+        if of_passive is not None:
+            _check_columns(report, features, of_passive)
+
+
+def _check_users(report: Report, features: Features, roster: Roster) -> None:
+    """Read the users, as a participant does that is asked by pseudonyms."""
+    if roster.terms.users == PSEUDONYMS:
+        count = len({*features.users()})
+        report.ok("users", f"{count} can be read, to be found by their pseudonyms")
+
+
+def _check_columns(report: Report, features: Features, settings: PassiveSettings) -> None:
+    check = DiscreteCheck.of(features, settings.access)
+    problem = check.problem()
+    if not problem:
+        names = ", ".join(check.look())
+        found = f"{names} can be read back, which is accepted" if names else "no flags or counts"
+        report.ok("columns", f"{found}; other attacks: vfb audit")
+    elif is_loopback(settings.address):
+        report.warn("columns", f"on loopback only: {problem}")
+    else:
+        report.problem("columns", problem)
 
 
 def _check_key(report: Report, settings: FeatureSettings, roster: Roster) -> None:
@@ -42,8 +79,8 @@ def _check_key(report: Report, settings: FeatureSettings, roster: Roster) -> Non
     if settings.clip_norm is not None and settings.clip_norm > bound:
         report.warn(
             "features",
-            f"clip_norm is {settings.clip_norm:g}, but a masked number above {bound:g} is not "
-            "sent.  Choose a clip_norm up to that",
+            f"clip_norm is {settings.clip_norm:g}, but a masked value above {bound:g} is not "
+            "sent.  Use a clip_norm of at most that",
         )
 
 
@@ -54,7 +91,7 @@ def _check_width(report: Report, features: Features, member: Member) -> None:
         report.problem(
             "width",
             f"the roster has {member.width} for {member.name!r}, [features] give "
-            f"{features.width}.  Correct 'columns' or 'scaling', or join anew with that width",
+            f"{features.width}.  Correct 'columns' or 'scaling', or join again with that width",
         )
 
 
@@ -65,8 +102,8 @@ def _check_scaling(
         if settings.scaling is not None:
             report.warn(
                 "scaling",
-                f"{settings.scaling.name} is not pinned in the roster, so nobody would notice if "
-                "it changed.  Join with vfb pki request --scaling next time",
+                f"{settings.scaling.name} is not pinned in the roster, so a change of it would "
+                "not be noticed.  Join with vfb pki request --scaling next time",
             )
         return
     if features.digest == member.scaling:
@@ -75,5 +112,5 @@ def _check_scaling(
         report.problem(
             "scaling",
             f"the roster has digest {member.scaling}, [features] have {features.digest}.  Use the "
-            "scaling that you joined with, or join anew",
+            "scaling that you joined with, or join again",
         )

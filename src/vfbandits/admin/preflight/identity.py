@@ -29,13 +29,14 @@ def check_identity(report: Report, place: ParticipantConfig, now: datetime) -> N
     if not folder.is_dir():
         report.problem(
             "identity",
-            f"wanted the folder {folder} with your keys, got none.  Make them with vfb pki "
+            f"wanted the folder {folder} with your keys, got none.  Create them with vfb pki "
             "request --dir, or correct 'identity' in the configuration",
         )
         return
     if stat.S_IMODE(folder.stat().st_mode) & 0o022:
         report.problem(
-            "identity", f"others may write to {folder} and could swap your keys.  chmod 700 it"
+            "identity",
+            f"other users can write to {folder} and replace your keys.  Run chmod 700 {folder}",
         )
     certificate = certificate_path(folder, place.name)
     authority = certificate_path(folder, AUTHORITY)
@@ -72,7 +73,7 @@ def _note_end(report: Report, path: Path, now: datetime) -> None:
     if left >= SOON:
         report.ok("certificate", says)
     elif path.stem == AUTHORITY:
-        report.warn("certificate", f"{says}.  The organiser must make all certificates anew")
+        report.warn("certificate", f"{says}.  The organiser must reissue all certificates")
     else:
         report.warn(
             "certificate",
@@ -81,12 +82,13 @@ def _note_end(report: Report, path: Path, now: datetime) -> None:
 
 
 def _check_sealing_key(report: Report, path: Path) -> None:
-    with report.blaming("sealing key", "It is where vfb pki request was run"):
+    with report.blaming("sealing key", "It is on the machine where vfb pki request was run"):
         read_sealing_key(path)
         if is_open_to_others(path):
             report.problem(
                 "sealing key",
-                f"{path} must be readable by its owner only, others can.  chmod 600 {path}",
+                f"{path} must be readable by its owner only, but other users can read it.  "
+                f"Run chmod 600 {path}",
             )
         else:
             report.ok("sealing key", f"{path.name}, readable by its owner only")
@@ -109,7 +111,7 @@ def check_clock(report: Report, place: ParticipantConfig, config: Path, now: dat
             f"{_written(newest):%Y-%m-%d %H:%M}.  Set the clock",
         )
     else:
-        report.ok("clock", f"{shown}, not before any file here; no other clock was asked")
+        report.ok("clock", f"{shown}, later than all files; other clocks are not compared")
 
 
 def _files(folder: Path) -> Iterable[Path]:

@@ -11,7 +11,7 @@ from vfbandits.admin.preflight.report import Report
 from vfbandits.admin.session import InForce, connect
 from vfbandits.errors import ConfigError, LinkError
 from vfbandits.pki.files import certificate_path, key_path
-from vfbandits.protocol.identity import AUTHORITY, key_digest
+from vfbandits.protocol.identity import AUTHORITY, GENERATOR, key_digest
 from vfbandits.protocol.roster import APPLICATION, OPERATOR, Roster
 from vfbandits.settings.address import is_loopback, split_address
 from vfbandits.settings.services import ParticipantConfig
@@ -20,10 +20,10 @@ from vfbandits.transport.rpc.tls import host_name
 # What a gRPC client says first: then the server, if it accepts our certificate, says something.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _VERIFY = {
-    9: "its certificate is not valid yet by this machine's clock.  Compare the clocks",
-    10: "its certificate has expired by this machine's clock.  Its owner renews it, or compare "
-    "the clocks",
-    62: "its certificate has another name.  Is it the right address?",
+    9: "its certificate is not valid yet by the clock of this machine.  Compare the clocks",
+    10: "its certificate has expired by the clock of this machine.  Compare the clocks, or ask "
+    "its owner to renew it",
+    62: "its certificate has a different name.  Check 'address'",
 }
 
 
@@ -42,7 +42,7 @@ def check_port(report: Report, place: ParticipantConfig) -> None:
             report.problem(
                 "port",
                 f"cannot listen on {place.address}: {error.strerror}.  Is vfb serve active "
-                "running already?  Otherwise choose another port",
+                "already running?  Otherwise choose another port",
             )
             return
         report.ok("port", f"{place.address} is free")
@@ -70,7 +70,7 @@ def _resolve(host: str, port: int) -> tuple[int, str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        raise ConfigError(f"wanted the name of a host that is known here, got {host!r}") from error
+        raise ConfigError(f"wanted a host name that resolves, got {host!r}") from error
     return found[0][0], str(found[0][4][0])
 
 
@@ -86,13 +86,15 @@ def _check_connection(
         raw = socket.create_connection(split_address(place.address), timeout_s)
     except OSError as error:
         raise LinkError(
-            f"no connection to {place.address}: {error.strerror or 'no answer in time'}.  Is the "
-            "active participant running, and does a firewall let you out?"
+            f"cannot connect to {place.address}: {error.strerror or 'timed out'}.  Check that the "
+            "active participant is running, and that no firewall blocks the connection"
         ) from error
     with raw:
-        report.ok("connection", f"{place.address} answers")
+        report.ok("connection", f"{place.address} accepts connections")
         if place.insecure:
-            report.warn("TLS", "switched off by 'insecure'.  For tests on one machine only")
+            report.warn(
+                "TLS", "switched off by 'insecure'.  Use that only for tests on one machine"
+            )
         elif roster is not None:
             shown = _shake_hands(raw, place, roster)
             _compare_key(report, shown, roster)
@@ -110,14 +112,14 @@ def _shake_hands(raw: socket.socket, place: ParticipantConfig, roster: Roster) -
     except ssl.SSLCertVerificationError as error:
         reason = _VERIFY.get(
             error.verify_code,
-            f"its certificate is not of this federation's authority ({error.verify_message}).  Is "
-            "it the right address?",
+            "its certificate is not signed by the authority of this federation "
+            f"({error.verify_message}).  Check 'address'",
         )
         raise LinkError(f"{place.address} is not {name}: {reason}") from error
     except ssl.SSLError as error:
         raise LinkError(_refusal(place, error.reason or "no reason given")) from error
     except OSError as error:
-        raise LinkError(_refusal(place, error.strerror or "no answer in time")) from error
+        raise LinkError(_refusal(place, error.strerror or "timed out")) from error
     if not said:
         raise LinkError(_refusal(place, "it closed the connection"))
     return shown
@@ -137,7 +139,7 @@ def _tls_context(place: ParticipantConfig) -> ssl.SSLContext:
         )
     except OSError as error:
         raise LinkError(
-            "TLS was not tried, for want of a key and certificate.  See the identity above"
+            "TLS was not tested: the key or the certificate is missing.  See the identity above"
         ) from error
     return context
 
@@ -152,12 +154,16 @@ def _refusal(place: ParticipantConfig, reason: str) -> str:
 def _compare_key(report: Report, shown: bytes, roster: Roster) -> None:
     digest = key_digest(x509.load_der_x509_certificate(shown).public_key())
     if digest == roster.active.certificate:
-        report.ok("TLS", f"1.3, both certificates accepted, {roster.active.name!r} has its key")
+        report.ok(
+            "TLS",
+            f"1.3, both certificates accepted, the key of {roster.active.name!r} is in the roster",
+        )
     else:
         report.problem(
             "TLS",
-            f"{roster.active.name!r} shows another key than the roster has.  Ask the organiser "
-            "whether it has new keys; do not start before you know",
+            f"{roster.active.name!r} has the key {roster.active.certificate[:12]}… in the roster, "
+            f"got {digest[:12]}….  Ask the organiser whether it has new keys; do not start before "
+            "you know",
         )
 
 
@@ -165,7 +171,7 @@ def check_answer(report: Report, config: Path, timeout_s: float) -> None:
     """For programs: what the active participant says when it is asked."""
 
     async def ask() -> tuple[Roster, InForce]:
-        async with connect(config, roles=(APPLICATION, OPERATOR)) as session:
+        async with connect(config, roles=(APPLICATION, OPERATOR, GENERATOR)) as session:
             return session.roster, await session.in_force(timeout_s=timeout_s)
 
     with report.blaming("status", "See the log of the active participant"):

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from vfbandits.admin.preflight.report import Report
 from vfbandits.errors import IdentityError, VFBanditsError
 from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.participant.generator import find_generator
 from vfbandits.pki import load_roster
 from vfbandits.pki.files import (
     certificate_path,
@@ -15,7 +16,13 @@ from vfbandits.pki.files import (
     read_sealing_key,
     sealing_key_path,
 )
-from vfbandits.protocol.identity import AUTHORITY, PARTICIPANT_ROLES, key_digest, spell_digest
+from vfbandits.protocol.identity import (
+    AUTHORITY,
+    GENERATOR,
+    PARTICIPANT_ROLES,
+    key_digest,
+    spell_digest,
+)
 from vfbandits.protocol.roster import ACTIVE, Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.settings.services import ParticipantConfig
@@ -37,7 +44,7 @@ def check_roster(report: Report, place: ParticipantConfig) -> Roster | None:
             report.warn("roster", f"{error}; number {kept.number} in {place.state} is used")
         return kept
     if kept is None or kept.digest == written.digest:
-        report.ok("roster", f"number {written.number} of {written.federation!r}, signature right")
+        report.ok("roster", f"number {written.number} of {written.federation!r}, signature valid")
         return written
     report.ok(
         "roster",
@@ -65,6 +72,11 @@ def _kept(place: ParticipantConfig, authority: Path) -> Roster | None:
 
 def check_own_entry(report: Report, place: ParticipantConfig, roster: Roster) -> Member | None:
     """Name, role and keys in the roster are those of this member."""
+    if place.role == GENERATOR:  # which is no member: the roster has its signing key
+        with report.blaming("own entry", "Use the keys of the approved request"):
+            find_generator(place.identity, roster)
+            report.ok("own entry", "generator, with the signing key of this folder")
+        return None
     member = roster.find(place.name)
     if member is None:
         report.problem(
@@ -84,7 +96,7 @@ def check_own_entry(report: Report, place: ParticipantConfig, roster: Roster) ->
     with report.blaming("own entry", "See above"):
         _compare_keys(report, place, member)
     if len(report.findings) == before:
-        report.ok("own entry", f"{member.role} {member.name!r}, and its keys are those of here")
+        report.ok("own entry", f"{member.role} {member.name!r}, with the keys of this folder")
     return member
 
 
@@ -93,9 +105,9 @@ def _compare_keys(report: Report, place: ParticipantConfig, member: Member) -> N
     if shown != member.certificate:
         report.problem(
             "own entry",
-            f"the roster has another key of {place.name!r}: {spell_digest(member.certificate)}, "
-            f"the certificate has {spell_digest(shown)}.  Use the keys of the approved request, "
-            "or ask the operator to remove and add you",
+            f"the roster has a different key of {place.name!r}: "
+            f"{spell_digest(member.certificate)}, the certificate has {spell_digest(shown)}.  "
+            "Use the keys of the approved request, or ask the operator to remove and add you",
         )
     if member.role not in PARTICIPANT_ROLES:
         return
@@ -103,6 +115,6 @@ def _compare_keys(report: Report, place: ParticipantConfig, member: Member) -> N
     if sealing.public_bytes_raw().hex() != member.sealing_key:
         report.problem(
             "own entry",
-            f"the roster has another sealing key of {place.name!r} than the folder of keys.  Use "
-            "the keys of the approved request, or ask the operator to remove and add you",
+            f"the sealing key of {place.name!r} in the roster differs from the one in the folder.  "
+            "Use the keys of the approved request, or ask the operator to remove and add you",
         )

@@ -1,7 +1,6 @@
 """Preflight: what a participant keeps on its disk."""
 
 import fcntl
-import json
 import os
 import sqlite3
 import stat
@@ -13,7 +12,7 @@ import numpy as np
 from vfbandits.admin.preflight.report import Report
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.core.mask import MaskShare
-from vfbandits.errors import ConfigError, JournalError
+from vfbandits.errors import JournalError
 from vfbandits.journal.base import JournalReader
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
@@ -27,8 +26,9 @@ from vfbandits.participant.state_lock import LOCK
 from vfbandits.pki.files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
 from vfbandits.protocol.roster import Roster
-from vfbandits.serving.build import FIRST_EPOCH, missing_share, witness_of
-from vfbandits.serving.masks import SEATS, load_envelopes
+from vfbandits.serving.build import FIRST_EPOCH, missing_share
+from vfbandits.serving.journals import witness_of
+from vfbandits.serving.masks import load_envelopes, load_seats
 from vfbandits.settings.services import ActiveSettings, ParticipantConfig
 
 
@@ -36,70 +36,62 @@ def check_state(report: Report, place: ParticipantConfig) -> None:
     """The state folder can be written, or made."""
     folder = place.state
     if folder.exists() and not folder.is_dir():
-        report.problem("state", f"wanted a folder at {folder}, got a file.  Move it away")
+        report.problem("state", f"wanted a folder at {folder}, got a file.  Remove it")
         return
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(nearest, os.W_OK | os.X_OK):
-        report.problem("state", f"{nearest} cannot be written by this user.  chown or chmod it")
+        report.problem("state", f"{nearest} is not writable by this user.  Use chown or chmod")
     elif folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        report.warn("state", f"others can look into {folder}.  chmod 700 it")
+        report.warn("state", f"other users can read {folder}.  Run chmod 700 {folder}")
     elif folder.is_dir():
-        report.ok("state", f"{folder} can be written")
+        report.ok("state", f"{folder} is writable")
     else:
-        report.ok("state", f"{folder} will be made at the first start")
+        report.ok("state", f"{folder} is created at the first start")
 
 
 def check_shares(report: Report, place: ParticipantConfig) -> None:
     """Shares of masks, if there are any yet: whole, private and orthonormal."""
     folder = place.state / "shares"
     if not folder.is_dir() or not any(folder.iterdir()):
-        report.ok("shares", "none yet: the first comes with the first start")
+        report.ok("shares", "none yet: the first one is created at the first start")
         return
-    with report.blaming("shares", f"Put {folder} back from a backup, or join anew"):
+    with report.blaming("shares", f"Restore {folder} from a backup, or join again"):
         held = ShareFiles(folder).load()
         wrong = [epoch for epoch, item in held.items() if not _is_orthonormal(item.share)]
         seen = [path.name for path in folder.iterdir() if is_open_to_others(path)]
         if wrong:
             report.problem(
                 "shares",
-                f"the columns of epoch {wrong[0]} must be orthonormal within {TOLERANCE}, they "
-                f"are not.  Put {folder} back from a backup, or join anew",
+                f"the columns of epoch {wrong[0]} must be orthonormal within {TOLERANCE}, but "
+                f"are not.  Restore {folder} from a backup, or join again",
             )
         if seen:
-            report.problem("shares", f"others can read {folder / seen[0]}.  chmod 600 it")
+            report.problem(
+                "shares", f"other users can read {folder / seen[0]}.  Run chmod 600 on it"
+            )
         if not wrong and not seen:
-            report.ok("shares", f"of epoch {' and '.join(map(str, held))}, orthonormal")
+            report.ok("shares", f"epoch {' and '.join(map(str, held))}, orthonormal")
 
 
 def check_own_share(report: Report, settings: ActiveSettings) -> None:
     """The active participant has the share behind which it has learnt; all new is as well."""
-    state = settings.place.state
+    state = settings.state
     if not settings.journal or not state.is_dir():
         return
-    with report.blaming("shares", f"Put {state} back from a backup"):
+    with report.blaming("shares", f"Restore {state} from a backup"):
         folder = state / "shares"
         held = ShareFiles(folder).epochs() if folder.is_dir() else ()
-        epoch = _epoch_of_seats(state)
+        seats = load_seats(state)
+        epoch = None if seats is None else seats.epoch
         if epoch is None and _has_learnt(settings):
             epoch = max(held, default=FIRST_EPOCH)
         if epoch is not None and epoch not in held:
             report.problem("shares", missing_share(state, epoch, held, DEFAULT))
 
 
-def _epoch_of_seats(state: Path) -> int | None:
-    """The mask epoch of which the active participant knows who had a share."""
-    path = state / SEATS
-    if not path.is_file():
-        return None
-    try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["epoch"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} must hold a mask epoch, got something else") from error
-
-
 def _has_learnt(settings: ActiveSettings) -> bool:
     """Whether the journal of a campaign, in a file or a database, has records, as was noted."""
-    state = settings.place.state
+    state = settings.state
     journals = [state / "journal.db", *sorted((state / "campaigns").glob("*.db"))]
     witnesses = [*map(lock_path, journals), *sorted((state / "witness").glob("*.head"))]
     return any((noted_in(witness) or Head(0)).position for witness in witnesses)
@@ -113,14 +105,13 @@ def _is_orthonormal(share: MaskShare) -> bool:
 
 def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) -> None:
     """With dense masks, a whole deal of the first epoch before the first start."""
-    place = settings.place
     if roster.terms.mask != "dense":
         return
-    if any((place.state / "shares").glob("epoch-*.share")):
-        report.ok("envelopes", "opened before")
+    if any((settings.state / "shares").glob("epoch-*.share")):
+        report.ok("envelopes", "opened at an earlier start")
         return
     folder = settings.envelopes
-    advice = f"The mask generator deals them: vfb masks deal --epoch {FIRST_EPOCH}"
+    advice = f"The mask generator creates them: vfb masks deal --epoch {FIRST_EPOCH}"
     if folder is None or not folder.is_dir():
         got = "no 'envelopes' in the configuration" if folder is None else f"no folder {folder}"
         report.problem("envelopes", f"wanted a folder of sealed shares, got {got}.  {advice}")
@@ -129,26 +120,28 @@ def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) ->
         envelopes = load_envelopes(folder, roster, FIRST_EPOCH)
         deal = check_deal(envelopes, roster=roster, epoch=FIRST_EPOCH)
         open_share(
-            envelopes[place.name],
+            envelopes[settings.name],
             roster=roster,
             epoch=FIRST_EPOCH,
-            participant=place.name,
-            private_key=read_sealing_key(sealing_key_path(place.identity, place.name)),
+            participant=settings.name,
+            private_key=read_sealing_key(sealing_key_path(settings.identity, settings.name)),
         )
         report.ok("envelopes", f"deal {deal[:12]}…, one for each participant")
 
 
 def check_journal(report: Report, settings: ActiveSettings) -> None:
     """The log of events is ours, and nobody writes to it."""
-    path = settings.place.state / "journal.db"
+    path = settings.state / "journal.db"
     if not settings.journal:
-        report.ok("journal", "switched off: nothing that is learnt survives a restart")
+        report.ok("journal", "switched off: the model is lost at a restart")
     elif settings.journal_target:
         _check_target(report, settings)
     elif not path.exists():
-        report.ok("journal", "will be made at the first start")
+        report.ok("journal", "is created at the first start")
     else:
-        with report.blaming("journal", "Is vfb serve active running?  If not, see its log"):
+        with report.blaming(
+            "journal", "Check whether vfb serve active is running; if not, see its log"
+        ):
             _refuse_if_locked(path.with_name(f"{path.name}.lock"))
             _refuse_other_database(path)
             key = None if settings.journal_key is None else read_key(settings.journal_key)
@@ -158,11 +151,13 @@ def check_journal(report: Report, settings: ActiveSettings) -> None:
 
 def _check_target(report: Report, settings: ActiveSettings) -> None:
     """A log in a database is compared with the witness that an earlier start has left."""
-    head = noted_in(witness_of(settings, DEFAULT))
+    head = noted_in(witness_of(settings.state, DEFAULT))
     if head is None:
-        report.ok("journal", "at journal_target, which is opened at the start only")
+        report.ok("journal", "at journal_target, which is opened only at the start")
         return
-    with report.blaming("journal", "Is the database of journal_target there, and the right one?"):
+    with report.blaming(
+        "journal", "Check that journal_target names the right database, and that it is up"
+    ):
         key = None if settings.journal_key is None else read_key(settings.journal_key)
         with closing(open_reader(settings.journal_target, key=key)) as reader:
             _tell_of_loss(report, "at journal_target", reader, expected=head.position)
@@ -174,11 +169,11 @@ def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: 
     if missing > 0:
         report.problem(
             "journal",
-            f"the log {log} was acknowledged up to {last + missing}, got an end at {last}.  Put it "
-            "back from the disk or a backup, or start once with --accept-loss",
+            f"the journal {log} was acknowledged up to record {last + missing}, but ends at "
+            f"{last}.  Restore it from a backup, or start once with --accept-loss",
         )
     else:
-        report.ok("journal", f"{log} can be opened, and ends at {last}")
+        report.ok("journal", f"{log} can be opened, and ends at record {last}")
 
 
 def check_outbox(report: Report, place: ParticipantConfig, roster: Roster) -> None:
@@ -192,10 +187,10 @@ def check_outbox(report: Report, place: ParticipantConfig, roster: Roster) -> No
         if was_reserved or any((place.state / "shares").glob("epoch-*.share")):
             report.problem("outbox", missing_outbox(path))
         else:
-            report.ok("outbox", "will be made at the first start")
+            report.ok("outbox", "is created at the first start")
         return
     # An old copy does not know every pad that was used, and a pad must not cover two messages.
-    with report.blaming("outbox", "Join anew with new keys, and put no old copy back"):
+    with report.blaming("outbox", "Join again with new keys, and do not restore an old copy"):
         _pragmas(path, "schema_version")
         report.ok("outbox", f"{path} can be opened")
 
@@ -208,7 +203,7 @@ def check_lock(report: Report, place: ParticipantConfig) -> None:
     try:
         _refuse_if_locked(path)
     except JournalError as error:
-        report.warn("state", f"{error}: is vfb serve passive running?  A second one is refused")
+        report.warn("state", f"{error}: if vfb serve passive is running, a second one is refused")
 
 
 def _refuse_if_locked(lock: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 
 from vfbandits.client import schemas
-from vfbandits.errors import ConflictError, ContextError, UnknownEventError
+from vfbandits.errors import ConflictError, ContextError, ErasedEventError, UnknownEventError
 from vfbandits.http.problems import problem_of
 from vfbandits.http.refusals import (
     Forbidden,
@@ -113,17 +113,21 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
 # Name of the response among the components, and what the status means here.
 PROBLEMS: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "The body is not JSON, or the request cannot be read."),
-    401: ("Unauthorized", "There is no key, or one that is not known."),
-    403: ("Forbidden", "The key does not have the scope that this needs."),
-    404: ("NotFound", "There is no such event or campaign."),
-    405: ("MethodNotAllowed", "The path is known, but not with this method."),
-    409: ("Conflict", "It contradicts what is known, or comes before its time. Nothing changed."),
-    413: ("ContentTooLarge", "The body is larger than the server takes."),
+    401: ("Unauthorized", "The key is missing, unknown or expired."),
+    403: ("Forbidden", "The key does not have the required scope, or not for this campaign."),
+    404: ("NotFound", "The event or the campaign does not exist."),
+    405: ("MethodNotAllowed", "The path does not have this method."),
+    409: ("Conflict", "The request conflicts with the state of the event. Nothing changed."),
+    410: ("Gone", "The event was erased with its user. Nothing changed."),
+    413: ("ContentTooLarge", "The body is larger than the server accepts."),
     415: ("UnsupportedMediaType", "The body must be application/json."),
-    422: ("UnprocessableContent", "The body is JSON, but not what this operation wants."),
+    422: ("UnprocessableContent", "The body is JSON, but not valid for this operation."),
     429: ("TooManyRequests", "Retry-After says how many seconds to wait."),
-    500: ("InternalServerError", "The server failed in a way that it did not foresee."),
-    503: ("ServiceUnavailable", "The server cannot do it now. Nothing changed; try again."),
+    500: ("InternalServerError", "An unexpected error; the log of the server has its cause."),
+    503: (
+        "ServiceUnavailable",
+        "The server cannot process the request now. Nothing changed; try again.",
+    ),
 }
 _ERRORS: Mapping[int, Exception] = {
     400: msgspec.DecodeError("JSON is malformed: invalid character (byte 8)"),
@@ -132,12 +136,13 @@ _ERRORS: Mapping[int, Exception] = {
     404: UnknownEventError("there is no event of this id"),
     405: HTTPException(405),
     409: ConflictError("wanted 1.0 again, got 0.0"),
-    413: TooLarge("wanted at most 1000000 bytes, got more"),
+    410: ErasedEventError("wanted an event that is kept, got one that was erased"),
+    413: TooLarge("wanted a body of at most 1000000 bytes, got 1048576"),
     415: Unsupported("wanted application/json, got text/plain"),
     422: msgspec.ValidationError("Expected `float`, got `str` - at `$.value`"),
     429: TooMany("wanted at most 100 requests a second, got more", retry_after_s=1.0),
     500: RuntimeError(),
-    503: Unavailable("the log of events is being read"),
+    503: Unavailable("the journal is being read"),
 }
 
 

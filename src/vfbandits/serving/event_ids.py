@@ -3,7 +3,7 @@
 from os import urandom
 
 ID_BYTES = 16
-AT_ONCE = 256
+BATCH_SIZE = 256
 
 
 class EventIds:
@@ -22,7 +22,7 @@ class EventIds:
     def draw(self) -> str:
         """One that nobody had before."""
         if not self._ids:
-            drawn = urandom(ID_BYTES * AT_ONCE).hex()
+            drawn = urandom(ID_BYTES * BATCH_SIZE).hex()
             step = 2 * ID_BYTES
             self._ids = [drawn[start : start + step] for start in range(0, len(drawn), step)]
         return self._ids.pop()

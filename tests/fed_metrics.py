@@ -7,6 +7,7 @@ from vfbandits.telemetry.connection_counts import ConnectionCounts
 from vfbandits.telemetry.counters import STATUSES
 from vfbandits.telemetry.gauges import CampaignGauges, ParticipantGauges, Readings
 from vfbandits.telemetry.metrics import Metrics
+from vfbandits.telemetry.passive_metrics import PassiveMetrics, PassiveReading
 
 NEWS = CampaignGauges(
     "news",
@@ -89,6 +90,26 @@ def fed_metrics():
         metrics.heard(heard(status=status))
     metrics.http("/v1/rank", "POST", 200, 0.004)
     return metrics
+
+
+def passive_metrics(**changes):
+    """The metrics of a passive participant, for which every metric has a value."""
+    given = {
+        "is_ready": True,
+        "is_connected": True,
+        "epoch": 2,
+        "asks": {"answered": 5, "declined": 1},
+        "users": {"answered": 6, "unknown": 2, "users per day": 1},
+        "rows": 12,
+        "held_rows": 3,
+        "record_entries": 9,
+        "record_bytes": 2_000,
+        "record_unsynced": 1,
+        "record_synced_at": 1_000.0,
+        "task_failures": {"link": 0},
+    }
+    reading = PassiveReading(**{**given, **changes})
+    return PassiveMetrics(lambda: reading, users=["answered", "not allowed"], release="1.2.3")
 
 
 def families(metrics):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fed_metrics import families, fed_metrics
+from fed_metrics import families, fed_metrics, passive_metrics
 
 from vfbandits.telemetry.tracer import Attributes
 
@@ -21,7 +21,7 @@ RULES = [
     for rule in group["rules"]
 ]
 SCRAPE = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
-FAMILIES = families(fed_metrics())
+FAMILIES = {**families(fed_metrics()), **families(passive_metrics())}
 OURS = {name: family for name, family in FAMILIES.items() if name.startswith("vfb_")}
 SERIES = {sample.name for family in FAMILIES.values() for sample in family.samples} | {"up"}
 
@@ -104,7 +104,7 @@ def test_the_dashboard_shows_every_metric():
 
 def test_the_dashboard_has_its_rows_and_every_panel_its_place():
     titles = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
-    assert titles == ["Traffic", "Rewards", "Participants", "Log", "Model", "Process"]
+    assert titles == ["Traffic", "Rewards", "Participants", "Journal", "Model", "Process", "Access"]
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
     taken = set()

@@ -93,14 +93,16 @@ def _say_ready(role: Role, port: int | None, http_port: int | None) -> None:
 def passive(*, config: Config, insecure: Insecure = False) -> None:
     """Contribute masked features: dial the active participant and answer its requests.
 
-    Needs no open port.  Reconnects automatically after any connection loss.
+    Needs no open port; with the table [status] it opens one for probes and Prometheus.  Reconnects
+    automatically after any connection loss.
     """
     from msgspec.structs import replace
 
     from vfbandits.extras import require
 
     require("grpc", extra="rpc", to="serving")
-    from vfbandits.participant.run import run_passive
+    from vfbandits.errors import ConfigError
+    from vfbandits.participant.run import MakeFront, run_passive
     from vfbandits.settings.services import load_passive
     from vfbandits.telemetry.log import start_logging
     from vfbandits.transport.event_loop import run
@@ -108,8 +110,13 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     settings = load_passive(config)
     if insecure:
         settings = replace(settings, insecure=True)
+    make_front: MakeFront | None = None
+    if settings.status is not None:
+        for package in ("httptools", "starlette", "prometheus_client"):
+            require(package, extra="http", to="[status]", error=ConfigError)
+        from vfbandits.http.passive import PassiveFront as make_front  # noqa: N813  (it is called)
     with start_logging():
-        run(run_passive(settings, on_ready=_say_dialling))
+        run(run_passive(settings, make_front=make_front, on_ready=_say_dialling))
 
 
 def _say_dialling(port: int | None) -> None:

@@ -1,0 +1,119 @@
+"""The port of a passive participant for probes and Prometheus: three paths, which only read."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vfbandits.client.schemas import Health
+from vfbandits.http.access.gate import guarded, limits_of
+from vfbandits.http.refuse import problem_for
+from vfbandits.http.request import JSON
+from vfbandits.http.router import Router
+from vfbandits.http.server import HttpServer
+from vfbandits.participant.access.gate import UNKNOWN
+from vfbandits.participant.access.limits import ANSWERED, LIMITS
+from vfbandits.participant.passive import PassiveService
+from vfbandits.settings.status import StatusSettings
+from vfbandits.telemetry.log import Logger
+from vfbandits.telemetry.passive_metrics import PassiveMetrics, PassiveReading
+from vfbandits.telemetry.supervised import Supervisor
+
+OUTCOMES: Final = (ANSWERED, UNKNOWN, *LIMITS)
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PassiveFront:
+    """Implements ``participant.run.Front``."""
+
+    def __init__(
+        self,
+        settings: StatusSettings,
+        service: PassiveService,
+        supervisor: Supervisor,
+        log: Logger,
+    ) -> None:
+        self._service = service
+        self._supervisor = supervisor
+        self._log = log
+        self._logged: list[str] = []
+        http = settings.http
+        app = status_app(self._problems, PassiveMetrics(self._read, users=OUTCOMES))
+        self._server = HttpServer(guarded(app, http, limits_of(http)), http, supervisor=supervisor)
+
+    async def start(self) -> int:
+        """Listen; returns the port."""
+        port = await self._server.start()
+        self._log.info("status_listening", port=port)
+        return port
+
+    async def stop(self) -> None:
+        """Take no more requests, and finish those under way."""
+        await self._server.stop()
+
+    def _problems(self) -> list[str]:
+        problems = [*self._service.problems(), *self._supervisor.problems()]
+        if problems != self._logged:
+            self._logged = problems
+            for reason in problems:
+                self._log.warning("status_not_ready", reason=reason)
+        return problems
+
+    def _read(self) -> PassiveReading:
+        service, record = self._service, self._service.gate.record
+        counts = service.gate.counts
+        return PassiveReading(
+            is_ready=not self._problems(),
+            is_connected=service.is_connected,
+            epoch=service.epoch,
+            asks=counts.asks,
+            users=counts.users,
+            rows=counts.rows,
+            held_rows=service.gate.n_held,
+            record_entries=record.chain.count,
+            record_bytes=record.size_bytes,
+            record_unsynced=record.n_unsynced,
+            record_synced_at=record.synced_at,
+            task_failures=self._supervisor.failures,
+        )
+
+
+def status_app(problems: Callable[[], list[str]], metrics: PassiveMetrics) -> ASGIApp:
+    """/healthz: the process lives; /readyz: it can answer, or why not; /metrics."""
+
+    def healthz() -> Response:
+        return _health([])
+
+    def readyz() -> Response:
+        return _health(problems())
+
+    def scrape() -> Response:
+        return Response(metrics.render(), media_type=metrics.content_type)
+
+    handlers: Mapping[str, Callable[[], Response]] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/metrics": scrape,
+    }
+    router = Router([("GET", path, handler) for path, handler in handlers.items()])
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            match = router.find(scope["method"], scope["path"])
+            if match is None:
+                raise HTTPException(404)
+            response = match.found()
+        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+            response = problem_for(scope, error)
+        await response(scope, receive, send)
+
+    return app
+
+
+def _health(problems: list[str]) -> Response:
+    health = Health("unavailable", problems) if problems else Health("ok")
+    return Response(_encode(health), status_code=503 if problems else 200, media_type=JSON)

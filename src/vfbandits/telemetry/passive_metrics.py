@@ -1,0 +1,139 @@
+"""Prometheus metrics of a passive participant: all of them are read at the scrape.
+
+Labels are a few fixed words; no user, campaign or arm ever becomes one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.registry import Collector
+
+from vfbandits.telemetry.gauges import family, of_process
+
+# They begin at 0, so that a rate misses no step.
+ASKS: Final = ("answered", "declined", "failed", "trial")
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveReading:
+    """A passive participant as it stands; counts are since the process began.
+
+    Attributes
+    ----------
+    is_ready, is_connected, epoch
+        Whether it can answer, whether it is connected to the active participant, and the mask epoch
+        in force.
+    asks, users, rows
+        By outcome: asks, and users in them; rows with features that were answered.
+    held_rows
+        Rows that were answered as they were before a change (``changed_after``).
+    record_entries, record_bytes
+        Of the access record.
+    record_unsynced, record_synced_at
+        Entries that are not durable yet, and when entries were made durable last.
+    task_failures
+        Of background tasks, by name.
+    """
+
+    is_ready: bool
+    is_connected: bool
+    epoch: int
+    asks: Mapping[str, int]
+    users: Mapping[str, int]
+    rows: int
+    held_rows: int
+    record_entries: int
+    record_bytes: int
+    record_unsynced: int
+    record_synced_at: float
+    task_failures: Mapping[str, int]
+
+
+class PassiveMetrics:
+    """What Prometheus gets of a passive participant; ``read`` is called once for a scrape.
+
+    ``users`` are the outcomes whose counts begin at 0.
+
+    >>> reading = PassiveReading(
+    ...     is_ready=True, is_connected=True, epoch=3, asks={}, users={"unknown": 2}, rows=5,
+    ...     held_rows=0, record_entries=7, record_bytes=900, record_unsynced=0,
+    ...     record_synced_at=1e9, task_failures={},
+    ... )
+    >>> lines = PassiveMetrics(lambda: reading, users=["unknown"]).render().decode().splitlines()
+    >>> [line for line in lines if line.startswith(("vfb_access_users", "vfb_active"))]
+    ['vfb_active_connected 1.0', 'vfb_access_users_total{outcome="unknown"} 2.0']
+    """
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(
+        self,
+        read: Callable[[], PassiveReading],
+        *,
+        users: Iterable[str],
+        release: str | None = None,
+    ) -> None:
+        self._registry = CollectorRegistry()
+        release = version("vfbandits") if release is None else release
+        self._registry.register(_Passive(read, tuple(users), release))
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """All metrics, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Passive(Collector):
+    def __init__(
+        self, read: Callable[[], PassiveReading], users: tuple[str, ...], release: str
+    ) -> None:
+        self._read = read
+        self._users = users
+        self._release = release
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._read()
+        yield from of_process(
+            is_ready=now.is_ready,
+            epoch=now.epoch,
+            task_failures=now.task_failures,
+            release=self._release,
+        )
+        connected = "1 if the active participant has welcomed this one, else 0."
+        yield family("vfb_active_connected", connected, {"": now.is_connected})
+        asks = {**dict.fromkeys(ASKS, 0), **now.asks}
+        yield family("vfb_access_asks_total", "Asks, by what came of them.", asks, label="outcome")
+        users = {**dict.fromkeys(self._users, 0), **now.users}
+        yield family(
+            "vfb_access_users_total",
+            "Users in asks: answered, unknown, or declined by this limit.",
+            users,
+            label="outcome",
+        )
+        yield family("vfb_access_rows_total", "Rows with features answered.", {"": now.rows})
+        held = "Rows answered as they were before a change, because of changed_after."
+        yield family("vfb_access_held_rows_total", held, {"": now.held_rows})
+        for name, says, value in (
+            ("vfb_access_record_entries", "Entries of the access record.", now.record_entries),
+            ("vfb_access_record_bytes", "Size of the access record.", now.record_bytes),
+            (
+                "vfb_access_record_unsynced_entries",
+                "Entries that are not on the disk for certain yet.",
+                now.record_unsynced,
+            ),
+            (
+                "vfb_access_record_synced_timestamp_seconds",
+                "Time of the last sync of the access record.",
+                now.record_synced_at,
+            ),
+        ):
+            yield family(name, says, {"": value})

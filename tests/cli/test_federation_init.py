@@ -50,7 +50,11 @@ def test_each_member_gets_the_same_signed_roster_and_a_table_says_who_is_in_it(c
     done = init(ca)
     assert done.exit_code == 0, done.output
     roster = roster_of(ca, "shop")
-    assert (roster.federation, roster.number, roster.terms) == ("shops", 1, Terms())
+    assert (roster.federation, roster.number, roster.terms) == (
+        "shops",
+        1,
+        Terms(users="pseudonyms"),
+    )
     assert [member.name for member in roster] == ["shop", "bank", "news", "web", "chief"]
     assert all(roster_of(ca, member.name) == roster for member in roster)
     for member in roster:
@@ -62,8 +66,8 @@ def test_each_member_gets_the_same_signed_roster_and_a_table_says_who_is_in_it(c
 def test_the_active_participants_file_loads_as_it_is(ca):
     assert init(ca, "--listen", "0.0.0.0:7443").exit_code == 0
     settings = load_active(ca.parent / "out" / "shop" / "shop.toml")
-    assert settings.place.address == "0.0.0.0:7443"
-    assert settings.place.roster == ca.parent / "out" / "shop" / "roster.signed"
+    assert settings.address == "0.0.0.0:7443"
+    assert settings.roster == ca.parent / "out" / "shop" / "roster.signed"
     assert settings.features is None
     assert settings.journal
     assert settings.envelopes is None
@@ -73,10 +77,10 @@ def test_the_active_participants_file_loads_as_it_is(ca):
 def test_a_passive_participants_file_loads_once_its_columns_are_named(ca, layout):
     assert init(ca, "--layout", layout).exit_code == 0
     path = ca.parent / "out" / "bank" / "bank.toml"
-    assert "names of 3 columns" in text_of(ca, "bank")
+    assert "names of the 3 columns" in text_of(ca, "bank")
     path.write_text(text_of(ca, "bank").replace("columns = []", 'columns = ["a", "b", "c"]'))
     settings = load_passive(path)
-    assert settings.place.address == "ap.example:7443"
+    assert settings.address == "ap.example:7443"
     assert settings.features.key == (("user", "arm") if layout == "per_arm" else ("user",))
     assert settings.features.columns == ("a", "b", "c")
 
@@ -112,9 +116,10 @@ def test_dense_masks_take_the_generator_in_and_say_how_to_deal(ca):
     roster = roster_of(ca, "pmg")
     member = json.loads((ca / "issued" / "pmg.member.json").read_text())
     assert roster.generator_key == member["generator_key"]
-    assert roster.terms == Terms("dense", "secure", bound=8.0)
+    assert roster.terms == Terms("dense", "secure", bound=8.0, users="pseudonyms")
     assert "pmg" not in [member.name for member in roster]
-    assert not (ca.parent / "out" / "pmg" / "pmg.toml").exists()
+    place = load_client(ca.parent / "out" / "pmg" / "pmg.toml")
+    assert (place.name, place.role, place.address) == ("pmg", "generator", "ap.example:7443")
     assert "--epoch 1" in done.stdout
     assert str(ca.parent / "out" / "pmg") in done.stdout
     folder = ca.parent / "out" / "shop"

@@ -19,6 +19,7 @@ DOCUMENT = {
             "width": 3,
             "connected": True,
             "circuit": "open",
+            "protocol": 1,
             "since": 999_940.0,
             "asks": 100,
             "answers": 90,
@@ -28,7 +29,7 @@ DOCUMENT = {
             "bytes": 7_200,
         },
         "news": {"width": 2, "connected": False, "circuit": "closed", "since": 990_000.0},
-        "telco": {"width": 2, "connected": True, "circuit": "closed", "since": 990_000.0},
+        "telco": {"width": 2, "connected": True, "circuit": "closed", "protocol": 12},
     },
 }
 
@@ -40,15 +41,23 @@ def lines_of(document, *, width=200):
     return captured.get().splitlines()
 
 
+def test_the_noise_of_a_participant_is_told_with_its_unit():
+    noise = {"epsilon": 10.0, "delta": 1e-06, "clip": 1.5, "unit": "vector"}
+    bank = {**DOCUMENT["participants"]["bank"], "noise": noise}
+    told = lines_of({**DOCUMENT, "participants": {**DOCUMENT["participants"], "bank": bank}})
+    assert "noise of bank: ε = 10.0 per vector, δ = 1e-06, clip 1.5" in map(str.strip, told)
+    assert not [line for line in lines_of(DOCUMENT) if "noise" in line]
+
+
 def test_every_participant_has_a_line_with_its_counts():
     rows = {line.split()[0]: line.split()[1:] for line in lines_of(DOCUMENT) if line.split()}
-    assert rows["shop"] == ["4", "active", "–", "–", "–", "–"]
+    assert rows["shop"] == ["4", "active", "–", "–", "–", "–", "–"]
     assert rows["bank"] == [
         *("3", "circuit", "open", "1", "min", "0", "s"),
-        *("100", "90", "10", "7.2", "kB"),
+        *("1", "100", "90", "10", "7.2", "kB"),
     ]
-    assert rows["news"] == ["2", "missing", "2", "h", "46", "min", "0", "0", "0", "0", "B"]
-    assert rows["telco"] == ["2", "connected", "0", "0", "0", "0", "B"]
+    assert rows["news"] == ["2", "missing", "2", "h", "46", "min", "–", "0", "0", "0", "0", "B"]
+    assert rows["telco"] == ["2", "connected", "12", "0", "0", "0", "0", "B"]
 
 
 def test_what_holds_for_all_stands_around_it():

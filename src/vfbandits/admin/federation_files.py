@@ -13,7 +13,7 @@ from vfbandits.pki.documents import Approved
 from vfbandits.pki.files import member_path
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
-from vfbandits.settings.template import config_text
+from vfbandits.settings.template import config_text, generator_text
 
 ROSTER = "roster.signed"
 _ORDER = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
@@ -118,14 +118,14 @@ def write_folders(
     *,
     address: str,
     listen: str = "",
-    more: Sequence[str] = (),
+    generators: Sequence[str] = (),
 ) -> list[Path]:
     """A folder for each member with the signed roster and its configuration; returns them.
 
-    Those of ``more``, as the mask generator, get a roster only.  Nothing is overwritten, and
-    nothing is written if something is in the way.
+    ``generators`` have the names of mask generators, which are no members.  Nothing is overwritten,
+    and nothing is written if something is in the way.
     """
-    names = [*(member.name for member in roster), *more]
+    names = [*(member.name for member in roster), *generators]
     folders = [out / name for name in names]
     there = [str(folder) for folder in folders if folder.exists()]
     if there:
@@ -135,14 +135,20 @@ def write_folders(
     for member in roster:
         where = listen if listen and member.role == ACTIVE else address
         write_config(member, roster, where, out / member.name / f"{member.name}.toml")
+    for name in generators:
+        text = generator_text(name, roster, address=address, roster_file=ROSTER)
+        _write_new(out / name / f"{name}.toml", text)
     return folders
 
 
 def write_config(member: Member, roster: Roster, address: str, path: Path) -> None:
     """Write a member's configuration; refuses to overwrite one."""
+    _write_new(path, config_text(member, roster, address=address, roster_file=ROSTER))
+
+
+def _write_new(path: Path, text: str) -> None:
     if path.exists():
         raise ConfigError(f"{path} is there already; move it away first")
-    text = config_text(member, roster, address=address, roster_file=ROSTER)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

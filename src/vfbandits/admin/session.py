@@ -32,7 +32,7 @@ class Session:
         try:
             document = json.loads(reply.document)
         except ValueError as error:
-            raise WireError("wanted a status in JSON, got something else") from error
+            raise WireError(f"wanted a status in JSON, got {reply.document[:60]!r}") from error
         if not isinstance(document, dict):
             raise WireError(f"wanted a status table, got {type(document).__name__}")
         return document
@@ -58,7 +58,7 @@ class InForce:
             roster = record.child("roster")
             return cls(roster.integer("number"), roster.text("digest"), record.integer("epoch"))
         except SnapshotError as error:
-            raise WireError("wanted a status with a roster and an epoch, got another") from error
+            raise WireError(f"the status must have a roster and an epoch: {error}") from error
 
 
 @asynccontextmanager

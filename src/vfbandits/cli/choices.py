@@ -34,6 +34,13 @@ class AggregationName(StrEnum):
     secure = "secure"
 
 
+class UsersName(StrEnum):
+    """How passive participants are asked for users."""
+
+    pseudonyms = "pseudonyms"
+    clear = "clear"
+
+
 class SpaceName(StrEnum):
     """Where LinTS draws."""
 

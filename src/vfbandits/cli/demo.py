@@ -93,10 +93,10 @@ def _build(
 ) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.demo.local import LocalFederation, Plan
     from vfbandits.demo.rehearsal import Rehearsal, Town
-    from vfbandits.protocol.roster import Terms
+    from vfbandits.protocol.roster import PSEUDONYMS, Terms
     from vfbandits.settings.model import ModelSettings
 
-    terms = Terms(mask, aggregation)
+    terms = Terms(mask, aggregation, users=PSEUDONYMS)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
     tables = "" if page is None else HTTP.format(port=page)

@@ -126,22 +126,26 @@ def remove(
 def status(
     *,
     config: Annotated[
-        Path, typer.Option(help="TOML file of an operator, application or active participant.")
+        Path, typer.Option("--config", metavar="FILE", help="TOML file of any member.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show the status of the federation, as the active participant reports it."""
+    """Show the status of the federation, as the active participant reports it.
+
+    Every role may ask.  A passive participant sees the links of all, but counts of its own only;
+    the mask generator sees links.
+    """
     import asyncio
 
     from vfbandits.cli.status_table import status_table
     from vfbandits.extras import require
-    from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR
+    from vfbandits.protocol.identity import CERTIFIED_ROLES
 
     require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.session import connect
 
     async def ask() -> dict[str, object]:
-        async with connect(config, roles=(OPERATOR, APPLICATION, ACTIVE)) as session:
+        async with connect(config, roles=CERTIFIED_ROLES) as session:
             return await session.status()
 
     document = asyncio.run(ask())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName
+from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, UsersName
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from vfbandits.pki.authority import Authority
-    from vfbandits.protocol.roster import Roster
+    from vfbandits.protocol.roster import Roster, Terms
 
 AuthorityFolder = Annotated[
     Path, typer.Option("--authority", metavar="DIR", help="The organiser's folder (vfb pki init).")
@@ -61,6 +61,14 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     bound: Annotated[
         float, typer.Option(help="Upper limit for masked values.", rich_help_panel=FEDERATION)
     ] = 64.0,
+    users: Annotated[
+        UsersName,
+        typer.Option(
+            help="How passive participants are asked for users: by pairwise pseudonyms, or by ids "
+            "in the clear.",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = UsersName.pseudonyms,
     layout: Annotated[
         LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
     ] = LayoutName.per_arm,
@@ -99,7 +107,9 @@ def init(  # noqa: PLR0913  (one argument for each flag)
 
     for place in filter(None, (address, listen)):
         split_address(place)
-    terms = Terms(mask.value, aggregation.value, layout.value, arm_dim, intercept, bound)
+    terms = Terms(
+        mask.value, aggregation.value, layout.value, arm_dim, intercept, bound, users.value
+    )
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     if federation not in (None, organiser.federation):
         raise ConfigError(
@@ -114,7 +124,7 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         out,
         address=address,
         listen=listen or "",
-        more=generators,
+        generators=generators,
     )
     output = Output(as_json=as_json)
     members = _members(roster, generators, out)
@@ -128,8 +138,13 @@ def _title(roster: "Roster") -> str:
     terms = roster.terms
     return (
         f"{roster.federation}: {terms.mask} masks, {terms.aggregation} sums, layout "
-        f"{terms.layout}, {roster.split.dim} features; protection {terms.protection!r}"
+        f"{terms.layout}, {roster.split.dim} features, users by {_users(terms)}; "
+        f"protection {terms.protection!r}"
     )
+
+
+def _users(terms: "Terms") -> str:
+    return "pseudonyms" if terms.users == "pseudonyms" else "ids in the clear"
 
 
 def _document(roster: "Roster", members: list[dict[str, object]]) -> dict[str, object]:
@@ -141,6 +156,7 @@ def _document(roster: "Roster", members: list[dict[str, object]]) -> dict[str, o
         "mask": terms.mask,
         "aggregation": terms.aggregation,
         "layout": terms.layout,
+        "users": terms.users,
         "dim": roster.split.dim,
         "protection": terms.protection,
         "members": members,

@@ -25,17 +25,20 @@ def status_table(document: Mapping[str, object]) -> Table:
     )
     # Only names may be folded in a narrow terminal: a number that is cut is a wrong number.
     table.add_column("participant", overflow="fold")
-    for heading in ("width", "link", "asks", "answers", "missed", "received"):
+    for heading in ("width", "link", "protocol", "asks", "answers", "missed", "received"):
         table.add_column(heading, justify="right", no_wrap=True)
     for place, (name, facts) in enumerate(_part(document, "participants").items()):
         if isinstance(facts, dict):
-            row = ["active", *["–"] * 4] if place == 0 else _row(facts, now=document.get("at"))
+            row = _row(facts, now=document.get("at"), has_counts=bool(counts) or "asks" in facts)
+            row = ["active", *["–"] * 5] if place == 0 else row
             table.add_row(name, str(facts.get("width")), *row)
     return table
 
 
 def _summaries(document: Mapping[str, object], counts: Mapping[str, object]) -> list[str]:
-    """Decisions and rewards in all, then by campaign if there are several."""
+    """Decisions and rewards in all, then by campaign if there are several; for some roles none."""
+    if not counts:
+        return [f"up for {_duration(document.get('seconds_up'))}; decisions are not shown to you"]
     pending = _number(document.get("waiting_for_reward"))
     lines = [
         f"{_count(counts, 'decisions')} decisions and {_count(counts, 'rewards')} rewards "
@@ -47,13 +50,30 @@ def _summaries(document: Mapping[str, object], counts: Mapping[str, object]) -> 
         words = ("decisions", "rewards", "waiting_for_reward")
         decisions, rewards, waiting = (_count(facts, word) for word in words)
         lines.append(f"  {name}: {decisions} decisions, {rewards} rewards, {waiting} pending")
+    return [*lines, *_noises(document)]
+
+
+def _noises(document: Mapping[str, object]) -> list[str]:
+    """What participants say about the noise on their vectors, with the unit of ε."""
+    lines = []
+    for name, facts in _part(document, "participants").items():
+        noise = _part(facts, "noise") if isinstance(facts, dict) else {}
+        if noise:
+            lines.append(
+                f"noise of {name}: ε = {noise.get('epsilon')} per {noise.get('unit')}, "
+                f"δ = {noise.get('delta')}, clip {noise.get('clip')}"
+            )
     return lines
 
 
-def _row(facts: Mapping[str, object], *, now: object) -> list[str]:
+def _row(facts: Mapping[str, object], *, now: object, has_counts: bool) -> list[str]:
+    protocol = facts.get("protocol")  # None while it is not connected
+    spoken = str(protocol) if isinstance(protocol, int) else "–"
+    if not has_counts:
+        return [_link(facts, now), spoken, *["–"] * 4]
     missed = sum(_number(facts.get(key)) for key in _MISSES)
     counts = (_count(facts, "asks"), _count(facts, "answers"), f"{missed:,}")
-    return [_link(facts, now), *counts, _size(_number(facts.get("bytes")))]
+    return [_link(facts, now), spoken, *counts, _size(_number(facts.get("bytes")))]
 
 
 def _link(facts: Mapping[str, object], now: object) -> str:

@@ -19,6 +19,7 @@ from vfbandits.errors import ConfigError, LinkError
 from vfbandits.pki import Identity, approve, create_authority, create_request
 from vfbandits.pki.authority import Authority
 from vfbandits.pki.documents import Approved
+from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.mask_generator import MaskGenerator
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
@@ -49,8 +50,11 @@ class Plan:
 class LocalFederation:
     """A federation in one folder; ``with`` starts its processes and ends them.
 
-    ``plan.features`` holds, for each participant, the text of its [features] table.
+    ``plan.features`` holds, for each participant, the text of its [features] table; ``program`` is
+    the module that a process runs.
     """
+
+    program = "vfbandits.cli.serve"
 
     def __init__(self, folder: Path, plan: Plan, *, port: int) -> None:
         self.folder = folder
@@ -64,7 +68,8 @@ class LocalFederation:
         roles = [ACTIVE, *[PASSIVE] * (len(plan.widths) - 1), APPLICATION, OPERATOR]
         self.approved = [self._admit(n, r) for n, r in zip(names, roles, strict=True)]
         if plan.terms.mask == "dense":
-            self.approved.append(self._admit("generator", "generator"))
+            self.approved.append(self._admit("generator", GENERATOR))
+            names.append("generator")
         self.roster = make_roster(self.approved, plan.terms, federation=plan.federation)
         for name in names:
             write_roster(self.roster, self.authority, folder / name / ROSTER)
@@ -124,7 +129,7 @@ class LocalFederation:
         """A configuration file for each of ``names``."""
         for name in names:
             member = self.roster.find(name)
-            role = member.role if member else APPLICATION
+            role = member.role if member else GENERATOR
             text = self._common(name, role)
             if role == ACTIVE:
                 text += f"journal = {str(self.plan.journal).lower()}\n"
@@ -172,7 +177,7 @@ class LocalFederation:
         role = "active" if name == self.roster.active.name else "passive"
         with self.log_path(name).open("ab") as log:
             return subprocess.Popen(  # noqa: S603  (our own command)
-                [sys.executable, "-m", "vfbandits.cli.serve", role, "--config",
+                [sys.executable, "-m", self.program, role, "--config",
                  str(self.config(name)), *flags],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,5 +1,6 @@
 """A member's configuration file with comments, to be read and filled in by its owner."""
 
+from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster
 
 _COMMENTS_FROM = 33
@@ -7,26 +8,36 @@ _COMMENTS_FROM = 33
 
 def config_text(member: Member, roster: Roster, *, address: str, roster_file: str) -> str:
     """TOML for one member.  An owner adds its features, and perhaps other settings of the model."""
-    name = member.name
-    parts = [
-        f"# {name}, {member.role} in the federation {roster.federation}.  "
-        "Paths are relative to this file.\n"
-        f"# Before you start: vfb preflight --config {name}.toml\n\n",
-        _line(f'name = "{name}"'),
-        _line(f'role = "{member.role}"'),
-        _line(f'address = "{address}"', _ADDRESS[member.role]),
-        _line('identity = "identity"', f"folder of {name}.key, {name}.crt and authority.crt"),
-        _line(f'roster = "{roster_file}"', "who is in the federation, signed by its organiser"),
-    ]
+    parts = [_head(member.name, member.role, roster, address, roster_file)]
     if member.role in (ACTIVE, PASSIVE):
-        parts.append(_line('state = "state"', "shares of masks, and all else that must survive"))
+        parts.append(_line('state = "state"', "mask shares, and all that must survive a restart"))
     if member.role == ACTIVE:
         if roster.terms.mask == "dense":
-            parts.append(_line('envelopes = "envelopes"', "what vfb masks deal wrote"))
+            parts.append(_line('envelopes = "envelopes"', "written by vfb masks deal"))
         parts += [_ACTIVE, _commented(_features(member, roster))]
     if member.role == PASSIVE:
         parts += [_PASSIVE, _features(member, roster)]
     return "".join(parts)
+
+
+def generator_text(name: str, roster: Roster, *, address: str, roster_file: str) -> str:
+    """TOML for the mask generator, which is no member: it deals offline, and may see the status."""
+    return _head(name, GENERATOR, roster, address, roster_file)
+
+
+def _head(name: str, role: str, roster: Roster, address: str, roster_file: str) -> str:
+    """What every file begins with."""
+    lines = [
+        f"# {name}, {role} in the federation {roster.federation}.  "
+        "Paths are relative to this file.\n"
+        f"# Before you start: vfb preflight --config {name}.toml\n\n",
+        _line(f'name = "{name}"'),
+        _line(f'role = "{role}"'),
+        _line(f'address = "{address}"', _ADDRESS[role]),
+        _line('identity = "identity"', f"folder of {name}.key, {name}.crt and authority.crt"),
+        _line(f'roster = "{roster_file}"', "members and terms, signed by the organiser"),
+    ]
+    return "".join(lines)
 
 
 def _line(setting: str, comment: str = "") -> str:
@@ -41,13 +52,13 @@ def _features(member: Member, roster: Roster) -> str:
         "[features]\n",
         _line('kind = "file"', 'or "sql" (url_env, table), "redis" (url_env, prefix)'),
         _line(f'path = "{member.name}.parquet"', "or .csv, .csv.gz"),
-        _line(f"key = {_KEYS[per_arm]}", f"columns that name {_NAMED[per_arm]}"),
+        _line(f"key = {_KEYS[per_arm]}", f"{_NAMED[per_arm]}"),
     ]
     if member.scaling:
         lines.append(_line('scaling = "scaling.json"', f"of digest {member.scaling[:16]}…"))
     else:
-        lines.append(_line("columns = []", f"the names of {member.width} columns"))
-    lines.append(_line("# clip_norm = 10.0", "longer rows are shortened to this"))
+        lines.append(_line("columns = []", f"names of the {member.width} columns"))
+    lines.append(_line("# clip_norm = 10.0", "rows with a larger norm are scaled down to it"))
     return "".join(lines)
 
 
@@ -56,62 +67,89 @@ def _commented(text: str) -> str:
 
 
 _KEYS = {True: '["user", "arm"]', False: '["user"]'}
-_NAMED = {True: "a row: its user and its arm", False: "a row: its user"}
+_NAMED = {True: "columns with the user and the arm", False: "column with the user"}
 _ADDRESS = {
-    ACTIVE: "where to listen",
+    ACTIVE: "host:port to listen on",
     PASSIVE: "of the active participant",
     APPLICATION: "of the active participant",
     OPERATOR: "of the active participant",
+    GENERATOR: "of the active participant",
 }
 
 _ACTIVE = """\
-journal = true                   # every decision and reward survives a restart
-# journal_target = "env:JOURNAL"  # a PostgreSQL url in the environment, instead of a file in state
-# journal_key = "journal.key"    # encrypts it at rest; vfb journal keygen makes one
+journal = true                   # decisions and rewards survive a restart
+# journal_target = "env:JOURNAL" # PostgreSQL URL in this variable, instead of a file in state
+# journal_key = "journal.key"    # encryption at rest; create it with vfb journal keygen
 
 [model]
 policy = "linucb"                # or lints, lingreedy, inverse_gap; its parameters follow
 beta = 0.5
 ridge = 1.0
-# discount = 1.0                 # below 1 it forgets
-# floor = 0.0                    # share of decisions taken at random
-# seed = 0                       # of the policy's randomness
-# max_pending = 100000           # decisions that wait for a reward in memory; more: in the journal
+# discount = 1.0                 # below 1, old rewards lose weight
+# floor = 0.0                    # fraction of decisions made at random
+# seed = 0                       # seed of the policy's random draws
+# max_pending = 100000           # pending decisions in memory; others stay in the journal
 
 [patience]
-deadline_s = 0.25                # a participant that takes longer counts as zeros
-failures_to_open = 3             # after so many it is not asked, until it answers a ping
-ping_every_s = 0.5
-change_s = 30.0                  # longest change of masks or members
+deadline_s = 0.25                # features of a slower participant count as zeros
+failures_to_open = 3             # consecutive failures until its circuit opens
+ping_every_s = 0.5               # an answered ping closes the circuit
+change_s = 30.0                  # timeout of a mask change
 
-# Rank and reward over HTTP, and a page to look at: docs/serving.md.
+# The HTTP API and the dashboard: docs/serving.md.
 #
 # [http]
 # address = "0.0.0.0:8443"
-# certificate = "http.crt"       # and private_key; may be left out on loopback only
+# certificate = "http.crt"       # with private_key; optional on loopback
 # private_key = "http.key"
-# keys = "keys.json"             # API keys; vfb keys create makes one
-# clients = "clients.crt"        # or, and besides: the authority of client certificates
-# tls = "proxy"                  # instead of a certificate, where an ingress ends TLS
+# keys = "keys.json"             # API keys; create one with vfb keys create
+# clients = "clients.crt"        # CA of client certificates, instead of keys or with them
+# tls = "proxy"                  # instead of a certificate, if an ingress terminates TLS
 # trusted_proxies = ["10.0.0.0/8"]
 #
 # [campaigns.default]
 # mode = "learn"                 # or shadow, frozen
-# holdback = 0.0                 # share of events that get the baseline
+# holdback = 0.0                 # fraction of events that get the baseline
 # reward_wait_s = 600.0
-# default_reward = 0.0           # learnt if none came; learn_default = false to learn nothing
+# default_reward = 0.0           # learnt if no reward arrives; learn_default = false: nothing
 # aggregation = "earliest"       # or sum
-# reward_min = -1e6              # a reward outside is refused
+# reward_min = -1e6              # rewards outside these bounds are refused
 # reward_max = 1e6
+# retain_days = 90               # older records leave the journal; without it they stay
 #
-# The own block comes with each request.  Or from a store of your own:
+# Features of the active participant come with each request, or from a store:
 #
 """
 
 _PASSIVE = """
+# Limits on what leaves: docs/operations.md.  What is over them is declined, and recorded.
+#
+# [access]
+# users_per_day = 10000            # users that are answered about on one day (UTC)
+# asks_per_user_per_day = 100
+# rows_per_second = 50000
+# allow = "users.txt"              # a user in each line; nobody else is answered about
+# campaigns = ["default"]          # of the active participant; others are declined
+# consent = "agreed"               # a column of true and false; no feature
+# changed_after = "24h"            # a changed row is answered after that time
+# keep_days = 400                  # of the access record
+#
+# A port for probes and your own Prometheus: docs/monitoring.md.
+#
+# [status]
+# address = "127.0.0.1:9464"
+#
+# Noise on each vector before it is masked, and its price in decisions: docs/noise.md.
+#
+# [noise]
+# epsilon = 10.0                   # of the release of one vector
+# delta = 1e-6
+# clip = 1.0                       # longest vector; longer ones are scaled down to it
+# unit = "vector"                  # a vector that changes is paid for again
+
 [reconnect]
-first_s = 0.05                   # waits double up to most_s, and are drawn at random
+first_s = 0.05                   # exponential back-off with jitter, up to most_s
 most_s = 1.0
-dial_s = 2.0
+dial_s = 2.0                     # timeout of a connection attempt
 
 """

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vfbandits.cli.audit import audit
 from vfbandits.cli.demo import demo
 from vfbandits.cli.evaluate import evaluate
 from vfbandits.cli.failure import in_one_line
@@ -62,6 +63,7 @@ app.command(rich_help_panel=EXPERIMENTS)(in_one_line(reproduce))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(evaluate))
 app.add_typer(pki_app, name="pki", rich_help_panel=RUN)
 app.add_typer(features_app, name="features", rich_help_panel=RUN)
+app.command(rich_help_panel=RUN)(in_one_line(audit))
 app.add_typer(federation_app, name="federation", rich_help_panel=RUN)
 app.add_typer(masks_app, name="masks", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(in_one_line(preflight))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vfbandits.cli.access import access_app
 from vfbandits.cli.audit import audit
 from vfbandits.cli.demo import demo
 from vfbandits.cli.evaluate import evaluate
@@ -70,6 +71,7 @@ app.command(rich_help_panel=RUN)(in_one_line(preflight))
 app.add_typer(serve_app, name="serve", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=LOOK_AFTER)
 app.add_typer(journal_app, name="journal", rich_help_panel=LOOK_AFTER)
+app.add_typer(access_app, name="access", rich_help_panel=LOOK_AFTER)
 
 if __name__ == "__main__":
     app()

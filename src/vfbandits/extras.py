@@ -17,6 +17,7 @@ MODULES: Final = {
     "sql": ("psycopg", "sqlalchemy"),
     "redis": ("redis",),
     "noise": ("dp_accounting",),
+    "align": ("private_set_intersection",),
 }
 
 

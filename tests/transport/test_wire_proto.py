@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vfbandits
-from vfbandits.protocol import application, messages
+from vfbandits.protocol import alignment, application, messages
 from vfbandits.transport.rpc import wire_pb2
 
 SOURCE = Path(vfbandits.__file__).parent.parent
@@ -38,6 +38,7 @@ def test_the_fields_have_the_words_of_the_messages():
     for name, wire in wire_pb2.DESCRIPTOR.message_types_by_name.items():
         if name in ("ToActive", "ToPassive", "GatherOutcome"):
             continue
-        ours = getattr(messages, name, None) or getattr(application, name)
+        places = (messages, application, alignment)
+        ours = next(getattr(place, name) for place in places if hasattr(place, name))
         words = {field.name for field in wire.fields} - {"arms_per_user"}
         assert words == set(ours.__match_args__)

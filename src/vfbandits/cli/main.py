@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vfbandits.cli.access import access_app
+from vfbandits.cli.align import align
 from vfbandits.cli.audit import audit
 from vfbandits.cli.demo import demo
 from vfbandits.cli.evaluate import evaluate
@@ -67,6 +68,7 @@ app.add_typer(features_app, name="features", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(in_one_line(audit))
 app.add_typer(federation_app, name="federation", rich_help_panel=RUN)
 app.add_typer(masks_app, name="masks", rich_help_panel=RUN)
+app.command(rich_help_panel=RUN)(in_one_line(align))
 app.command(rich_help_panel=RUN)(in_one_line(preflight))
 app.add_typer(serve_app, name="serve", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=LOOK_AFTER)

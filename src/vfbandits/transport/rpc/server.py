@@ -11,6 +11,13 @@ from vfbandits.errors import ConfigError, IdentityError, LinkError, VFBanditsErr
 from vfbandits.protocol.application import GatherReplies, GatherRequest
 from vfbandits.protocol.version import SPOKEN
 from vfbandits.transport.channel import Handler, Peer
+from vfbandits.transport.rpc.alignment import (
+    ALIGNMENT,
+    BEGIN,
+    EXCHANGE,
+    TELL,
+    AlignmentCalls,
+)
 from vfbandits.transport.rpc.application_codec import (
     CHANGE,
     DECIDE,
@@ -39,11 +46,20 @@ class RpcListener:
 
     With ``tls`` peers are known by their certificates, and must be of the federation that our own
     is of.  Without it the address must be on loopback, and peers are who they say they are.
+    Without a handler, or without ``calls`` or ``alignment``, no such calls are taken.
     """
 
-    def __init__(self, address: str, *, tls: TlsFiles | None, calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: TlsFiles | None,
+        calls: Calls | None = None,
+        alignment: AlignmentCalls | None = None,
+    ) -> None:
         if tls is None:
             refuse_plain(address)
+        self._alignment = alignment
         self._address = address
         self._tls = tls
         self._calls = calls
@@ -51,7 +67,7 @@ class RpcListener:
         self._handling: set[asyncio.Task[Status | None]] = set()
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, handler: Handler) -> int:
+    async def start(self, handler: Handler | None) -> int:
         """Listen; returns the port.  ConfigError if the address cannot be had."""
         server = grpc.aio.server(options=SERVER)
         server.add_generic_rpc_handlers(tuple(self._services(handler)))
@@ -77,12 +93,8 @@ class RpcListener:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    def _services(self, handler: Handler) -> list[grpc.GenericRpcHandler]:
-        async def join(_: object, context: Context) -> None:
-            await self._join(handler, context)
-
-        stream: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(join)
-        services = [grpc.method_handlers_generic_handler(FEDERATION, {"Join": stream})]
+    def _services(self, handler: Handler | None) -> list[grpc.GenericRpcHandler]:
+        services = [] if handler is None else [self._federation_service(handler)]
         if self._calls is not None:
             methods = {
                 DECIDE.name: self._unary(DECIDE, self._calls.decide),
@@ -92,7 +104,21 @@ class RpcListener:
                 GATHER.name: self._unary(GATHER, _logging_outcomes(self._calls.gather)),
             }
             services.append(grpc.method_handlers_generic_handler(SERVICE, methods))
+        if self._alignment is not None:
+            methods = {
+                BEGIN.name: self._unary(BEGIN, self._alignment.begin),
+                EXCHANGE.name: self._unary(EXCHANGE, self._alignment.exchange),
+                TELL.name: self._unary(TELL, self._alignment.tell),
+            }
+            services.append(grpc.method_handlers_generic_handler(ALIGNMENT, methods))
         return services
+
+    def _federation_service(self, handler: Handler) -> grpc.GenericRpcHandler:
+        async def join(_: object, context: Context) -> None:
+            await self._join(handler, context)
+
+        stream: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(join)
+        return grpc.method_handlers_generic_handler(FEDERATION, {"Join": stream})
 
     async def _join(self, handler: Handler, context: Context) -> None:
         try:

@@ -12,7 +12,8 @@ from vfbandits.settings.decode import decode
 from vfbandits.settings.features import FeatureSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-TABLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+TABLES = [text for text in BLOCKS if "features" in tomllib.loads(text)]
 
 
 def test_the_program_decides_and_learns_in_a_running_federation(tmp_path):

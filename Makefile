@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# One worker more than there are processors, up to four: many tests wait for processes of their own.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)))')
 # Neighbours share servers that take seconds to start, so they stay together until somebody is idle.
-PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+PARALLEL := -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-wheel test-long bench lint docs clean browser
@@ -17,7 +19,8 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "vfbandits needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments,rpc,http,otel,sql,redis]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[fast,experiments,rpc,http,otel,sql,redis,noise]'
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt openmined-psi  # it asks for an old protobuf
 	@touch $@
 
 demo: $(READY) ## a federation of five processes, against a central bandit: plot and table in out/demo
@@ -40,8 +43,8 @@ test-wheel: $(READY) ## the wheel and the image in fresh environments: every row
 
 test-long: $(READY) browser ## a million updates, and thousands of fresh random worlds
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]'
-	$(BIN)/python -m pytest -m long
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -m "not long" tests/core tests/contracts tests/journal tests/protocol
+	$(BIN)/python -m pytest $(PARALLEL) -m long
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest $(PARALLEL) -m "not long" tests/core tests/contracts tests/journal tests/protocol
 
 bench: $(READY) ## speed beside the textbook and the peers: out/benchmarks
 	$(BIN)/python -m benchmarks.speed

@@ -40,6 +40,8 @@ def main() -> None:
         bars += one_at_a_time()
     with console.status("one vector per decision: outer and disjoint"):
         bars += one_vector()
+    with console.status("with and without access records"):
+        bars += recorded()
     with console.status("64 decisions in flight"):
         bars += many_at_a_time()
     with console.status("under homomorphic encryption"):
@@ -143,6 +145,21 @@ def one_vector() -> list[Bar]:
             ratio = seen[name].over(beside)
             bars.append(Bar(f"{layout}, K={n_arms}: over per_arm at 8 KB", "≤", 1.0, ratio))
     return bars
+
+
+def recorded() -> list[Bar]:
+    """What the access records of the passive participants cost."""
+    where = f"d={SMALL[0]}, K={SMALL[1]}"
+    seen = race(
+        {
+            f"decision, recorded, {where}": ours(*SMALL),
+            f"decision, not recorded, {where}": ours(*SMALL, is_recorded=False),
+        },
+        ROUNDS[SMALL],
+    )
+    with_record, without = seen.values()
+    ratio = with_record.over(without)
+    return [Bar(f"decision with access records over one without, {where}", "≤", 1.10, ratio)]
 
 
 def many_at_a_time() -> list[Bar]:

@@ -32,13 +32,14 @@ NAMES = ("shop", "bank", "news", "post", "gym")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is decided on, and how masked rows are added up."""
+    """What is decided on, and how masked rows are added up; perhaps without access records."""
 
     dim: int
     n_arms: int
     mask: str = "dense"
     aggregation: str = "plain"
     layout: str = "per_arm"
+    is_recorded: bool = True
 
     @property
     def terms(self) -> Terms:
@@ -111,6 +112,8 @@ class LiveFederation:
             patience="deadline_s = 10.0\n",
         )
         local = LocalFederation(folder, plan, port=0)
+        if not shape.is_recorded:
+            local.program = "benchmarks.unrecorded"
         start_logging(level=logging.WARNING)
         settings, log = load_active(local.config("shop")), logger_for("shop", "active")
         active = build_active(settings, log)

@@ -13,11 +13,14 @@ def test_ours_and_the_empty_handler_are_timed_with_many_clients_and_with_one(tmp
     plan = http.Plan(turns=1, seconds=0.2, one_s=0.1, connections=4)
     seen = http.no_passive(tmp_path, plan, masks=["dense"])
     more = {"rank with ids, dense, alone", "rank and reward, dense, alone"}
-    more |= {http.BY_PROXY, http.IN_CAMPAIGN}
-    assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, *more}
+    ways = {http.DIRECT, http.BY_PROXY, http.IN_CAMPAIGN}
+    assert seen.keys() == {http.EMPTY, http.BARE, http.ALONE, *more, *ways}
+    assert {name: len(contestant.many) for name, contestant in seen.items()} == {
+        name: 5 if name in ways else 1 for name in seen
+    }
     for contestant in seen.values():
         facts = contestant.figures()
-        assert facts["slowest_turn_per_s"] == facts["fastest_turn_per_s"] == facts["per_s"] > 0.0
+        assert 0.0 < facts["slowest_turn_per_s"] <= facts["per_s"] <= facts["fastest_turn_per_s"]
         assert 0.0 < facts["p50_us"] <= facts["p99_us"]
         assert 0.0 < facts["one_p50_us"] <= facts["one_p99_us"]
         assert facts["cpu_us"] > 0.0
@@ -46,6 +49,7 @@ def contestants(**more):
         http.EMPTY: seen(9_000, 10_000, 20_000, cpu_us=[100.0]),
         http.BARE: seen(12_000, 12_000, 20_000),
         http.ALONE: seen(10, 6_000, 16_000, cpu_us=[400.0, 200.0, 300.0]),
+        http.DIRECT: seen(1, 1, 1, cpu_us=[400.0, 200.0, 300.0]),
         http.BY_PROXY: seen(1, 1, 1, cpu_us=[404.0, 220.0, 312.0]),
         http.IN_CAMPAIGN: seen(1, 1, 1, cpu_us=[800.0, 400.0, 303.0]),
         http.NAIVE: seen(10, 2_500, 5_000),

@@ -13,6 +13,8 @@ ALWAYS = ("bare", "rpc,http")  # the others run for minutes
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # What a command needs, where a bare install is not enough for it.
 NEEDS = {
+    ("align",): "rpc,align",
+    ("audit",): "experiments",
     ("demo",): "rpc,experiments",
     ("evaluate",): "experiments",
     ("features", "fit"): "experiments",
@@ -108,6 +110,7 @@ def test_an_extra_is_known_by_modules_that_it_brings():
             distribution = {
                 "google.protobuf": "protobuf", "grpc": "grpcio", "prometheus_client":
                 "prometheus-client", "sklearn": "scikit-learn", "opentelemetry":
-                "opentelemetry-sdk",
+                "opentelemetry-sdk", "private_set_intersection": "openmined-psi",
+                "dp_accounting": "dp-accounting",
             }.get(module, module)  # fmt: skip
             assert any(distribution == name for name in wanted), (extra, module)

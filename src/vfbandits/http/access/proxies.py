@@ -19,6 +19,7 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 MAX_CACHED: Final = 10_000
 MAX_HOSTS: Final = 1_000
 MAX_HOP: Final = 100  # letters of an address with its port
+MAX_LINE: Final = 200  # bytes of headers whose meaning is cached
 _FOR: Final = b"x-forwarded-for"
 _PROTO: Final = b"x-forwarded-proto"
 
@@ -38,6 +39,7 @@ class Proxies:
         self._networks = tuple(trusted)
         self._only = only
         self.trusts = lru_cache(maxsize=MAX_CACHED)(self._trusts)
+        self._read_cached = lru_cache(maxsize=MAX_CACHED)(self._read)
 
     def resolve(self, scope: Scope) -> None:
         """Put the caller's own address and scheme into the scope, if a trusted proxy says them.
@@ -54,18 +56,24 @@ class Proxies:
                     f"got one from {client[0] if client else 'an unknown address'}"
                 )
             return
-        hops: list[str] = []
-        scheme = ""
+        forwarded, scheme = b"", b""
         for name, value in scope["headers"]:
             if name == _FOR:
-                hops += value.decode("latin-1").split(",")
+                forwarded = b"%b,%b" % (forwarded, value) if forwarded else value
             elif name == _PROTO:
-                scheme = value.decode("latin-1").rpartition(",")[2].strip().lower()
-        scope["client"] = (self._caller(client[0], hops), 0)
-        if scheme in ("http", "https"):
-            scope["scheme"] = scheme
-        if self._only and scheme and scheme != "https":
+                scheme = value
+        read = self._read if len(forwarded) + len(scheme) > MAX_LINE else self._read_cached
+        scope["client"], said = read(client[0], forwarded, scheme)
+        if said in ("http", "https"):
+            scope["scheme"] = said
+        if self._only and said and said != "https":
             raise Forbidden("wanted a request that came to the proxy by https, got plain http")
+
+    def _read(self, peer: str, forwarded: bytes, scheme: bytes) -> tuple[tuple[str, int], str]:
+        """The caller's address, with a port of 0, and the scheme by which the proxy was asked."""
+        hops = forwarded.decode("latin-1").split(",") if forwarded else []
+        said = scheme.decode("latin-1").rpartition(",")[2].strip().lower()
+        return (self._caller(peer, hops), 0), said
 
     def _caller(self, peer: str, hops: list[str]) -> str:
         """The last address that no trusted proxy has; what stands before it may be invented."""

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.bandit import Bandit
+from vfbandits.core.policy.registry import make_policy
 from vfbandits.errors import SettingError
 from vfbandits.reproduce.config import number, whole, whole_numbers, word, words
 from vfbandits.reproduce.curves import kept_rounds
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
 from vfbandits.simulate.steps import counted
@@ -72,7 +72,7 @@ class Path:
 
 def _study(settings: Settings) -> Study:
     kind = word(settings, "policy")
-    policy = policy_from(kind, {PARAMETERS[kind]: number(settings, "parameter")})
+    policy = make_policy(kind, {PARAMETERS[kind]: number(settings, "parameter")})
     masks = words(settings, "masks")
     return Study(
         contestants=(

@@ -17,12 +17,12 @@ from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.mask import deal_blockwise, deal_dense
 from vfbandits.core.policy import Policy
+from vfbandits.core.policy.registry import make_policy
 from vfbandits.core.round import Federation
 from vfbandits.extras import require
 from vfbandits.protocol.messages import DIGEST_SIZE, Answer
 from vfbandits.reproduce.config import number, whole, whole_numbers, word
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.world import even_widths, unit_rows
 
 from . import model
@@ -188,7 +188,7 @@ def encode(block: MaskedBlock) -> bytes:
 
 def _time(settings: Settings) -> list[Row]:
     kind = word(settings, "policy")
-    policy = policy_from(kind, {PARAMETERS[kind]: number(settings, "parameter")})
+    policy = make_policy(kind, {PARAMETERS[kind]: number(settings, "parameter")})
     dim, n_arms = whole(settings, "dim"), whole(settings, "arms")
     widths = even_widths(dim, whole(settings, "participants"))
     plays = {variant: _player(policy, variant, widths, n_arms) for variant in VARIANTS}

@@ -2,10 +2,10 @@
 
 import math
 
+from vfbandits.core.policy.registry import make_policy
 from vfbandits.reproduce.config import number, numbers, whole, whole_numbers, word
 from vfbandits.reproduce.curves import kept_rounds
 from vfbandits.reproduce.rows import Row, Settings
-from vfbandits.settings.policy import policy_from
 from vfbandits.simulate.contestant import Contestant
 from vfbandits.simulate.regret import cumulative_regret
 from vfbandits.simulate.study import Study
@@ -67,7 +67,7 @@ def run_cell(settings: Settings) -> list[Row]:
 
 def _study(settings: Settings) -> Study:
     kind = word(settings, "policy")
-    policy = policy_from(kind, {PARAMETERS[kind]: number(settings, "parameter")})
+    policy = make_policy(kind, {PARAMETERS[kind]: number(settings, "parameter")})
     return Study(
         contestants=(
             Contestant("full", policy, federated=True, mask="blockwise"),

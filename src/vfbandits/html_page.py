@@ -1,6 +1,7 @@
 """The frame of an HTML page that needs nothing else: style and images are inside."""
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -17,6 +18,21 @@ def frame(title: str, body: str) -> str:
         f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n{body}\n"
         "</body>\n</html>\n"
     )
+
+
+def table(rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
+    """A table of text, headings first, as a notebook or a page shows it.
+
+    >>> table([["arm"], ["<tea>"]], caption="2 arms")  # doctest: +ELLIPSIS
+    '<p>2 arms</p><table><thead><tr><th>arm</th></tr>...<td>&lt;tea&gt;</td></tr></tbody></table>'
+    """
+    heading, *others = rows
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in heading)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in others
+    )
+    above = f"<p>{escape(caption)}</p>" if caption else ""
+    return f"{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def png_address(data: bytes) -> str:

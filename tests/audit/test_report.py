@@ -124,3 +124,9 @@ def test_a_step_gives_the_same_result_alone_as_after_others(table):
         assert plan(table, levels=levels, seed=1, n_others=3)[place].run() == first[place]
     assert all(set(one.errors) == set(table.columns) for one in first)
     assert {one.severity for one in first} <= set(Severity)
+
+
+def test_a_notebook_shows_a_line_for_each_attack_the_worst_first():
+    shown = report(result(errors={"c": 0.95}), result(title="Worst"))._repr_html_()
+    assert shown.index("Worst") < shown.index("A &lt;title&gt;")
+    assert "<td>red</td>" in shown

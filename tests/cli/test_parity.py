@@ -13,6 +13,7 @@ import vfbandits as vfb
 from vfbandits.cli.main import app
 from vfbandits.cli.parity import compare
 from vfbandits.core.policy import Scored
+from vfbandits.simulate.parity import ParityReport
 from vfbandits.simulate.trial import ParityTrial
 from vfbandits.simulate.world import WorldSettings, even_widths
 
@@ -211,3 +212,11 @@ def test_as_a_real_process_a_bad_setting_gives_no_traceback():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: ridge must be a positive number, got 0.0\n"
+
+
+def test_a_notebook_shows_what_the_terminal_shows():
+    report = ParityReport(3, 4, 1, 1e-16, 1.0, 1.0, masked_regret=2.0, plain_regret=2.5)
+    shown = report._repr_html_()
+    assert all(f"<td>{cell}</td>" in shown for row in report.rows() for cell in row)
+    assert "3 of 4" in shown
+    assert "round 1, counted from 0" in shown

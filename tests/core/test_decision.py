@@ -126,3 +126,16 @@ def test_a_decision_shows_no_context():
     decision = bandit.decide(X)
     wanted = f"Decision(id=6, arm={decision.arm}, index={decision.arm}, contributors=('all',))"
     assert repr(decision) == wanted
+
+
+def test_a_notebook_shows_the_best_arms_of_a_decision_and_the_chosen_one():
+    bandit, X, _ = trained(vfb.LinUCB())
+    shown = bandit.decide(X)._repr_html_()
+    assert shown.count("(chosen: ") == 1
+    assert shown.count("<tr>") == 1 + len(X)
+    rows = np.linspace(1.0, 2.0, 100)[:, None]
+    always = vfb.Bandit(vfb.LinGreedy(epsilon=1.0), dim=1, seed=1)
+    shown = always.decide(rows, arms=[f"<{i}>" for i in range(100)])._repr_html_()
+    assert "20 of 100 arms are shown" in shown
+    assert shown.count("(chosen: &lt;") == 1
+    assert "(chosen: <" not in shown

@@ -91,7 +91,7 @@ def test_a_policy_takes_the_parameters_beside_its_name(path):
     settings = active(path, text + 'policy = "lints"\nspace = "arm"\nfloor = 0.25')
     default, mail = settings.campaigns
     assert default.settings.policy == LinUCB(beta=OFUL(noise=0.1, delta=0.2))
-    assert mail.settings.policy == LinTS(posterior_scale=0.01, space="arm")
+    assert mail.settings.policy == LinTS(space="arm")
     assert (mail.name, mail.settings.floor, default.settings.floor) == ("mail", 0.25, 0.0)
 
 

@@ -63,7 +63,8 @@ def test_a_study_with_noise_is_written_and_read_back():
 
 def test_much_noise_costs_more_regret_than_almost_none():
     world = WorldSettings(even_widths(12, 3), n_arms=5)
-    contestants = line_up_noise(vfb.LinUCB(), [vfb.VectorNoise(e, 1e-5, 1.0) for e in (1.0, 1e6)])
+    noises = [vfb.VectorNoise(epsilon, 1e-5, 1.0) for epsilon in (1.0, 1e6)]
+    contestants = line_up_noise(vfb.LinUCB(beta=1.0), noises)
     study = Study(contestants=contestants, world=world, horizon=150, n_seeds=1)
     central, noisy, clear, _ = (study.play(one, seed=0)[-1] for one in contestants)
     assert noisy > 1.5 * central

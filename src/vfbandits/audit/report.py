@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vfbandits.audit.result import Result, Severity
 from vfbandits.audit.steps import Step
+from vfbandits.html_page import table
 
 ORDER = (Severity.RED, Severity.AMBER, Severity.TRIED)
 
@@ -38,6 +39,15 @@ class Report:
                 if error < found[column][0]:
                     found[column] = (error, result)
         return dict(sorted(found.items(), key=lambda item: item[1][0]))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(severity), str(result.level), result.title, f"{result.best:.2g}")
+            for severity in Severity
+            for result in self.of(severity)
+        ]
+        said = f"Audit of {self.source}: {self.rows} rows, {len(self.columns)} columns."
+        return table([("severity", "level", "attack", "least error"), *rows], caption=said)
 
 
 def describe_not_run(steps: Sequence[Step]) -> tuple[str, ...]:

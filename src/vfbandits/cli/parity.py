@@ -204,7 +204,6 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
     from rich.table import Table
     from rich.text import Text
 
-    first = report.first_difference
     table = Table(
         "",
         "masked against plain",
@@ -214,15 +213,10 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
         title_justify="left",
     )
     verdict = "green" if report.lossless else "red"
-    table.add_row("decisions equal", f"[{verdict}]{report.equal} of {report.total}[/]")
-    table.add_row("first difference", "none" if first is None else f"round {first}, counted from 0")
-    table.add_row("largest relative score difference", f"{report.largest_score_difference:.1e}")
-    table.add_row("‖θ̃‖, masked", f"{report.masked_norm:.12f}")
-    table.add_row("‖θ̂‖, plain", f"{report.plain_norm:.12f}")
-    table.add_row("their difference", f"{abs(report.masked_norm - report.plain_norm):.1e}")
-    if report.masked_regret is not None and report.plain_regret is not None:
-        table.add_row("cumulative regret, masked", f"{report.masked_regret:.6f}")
-        table.add_row("cumulative regret, plain", f"{report.plain_regret:.6f}")
+    (equal, count), *others = report.rows()
+    table.add_row(equal, f"[{verdict}]{count}[/]")
+    for row in others:
+        table.add_row(*row)
     return [table, Text(ROTATED, style="dim")] if report.rotated_draws else [table]
 
 

@@ -19,9 +19,7 @@ Beta = Annotated[
 ]
 PosteriorScale = Annotated[
     float | None,
-    typer.Option(
-        help="lints: scale of the posterior.", show_default="0.01", rich_help_panel=POLICY
-    ),
+    typer.Option(help="lints: scale of the posterior.", show_default="0.1", rich_help_panel=POLICY),
 ]
 Space = Annotated[
     SpaceName | None,
@@ -49,10 +47,9 @@ def policies_from(names: Sequence[str], flags: Mapping[str, object]) -> "list[Po
     """The named policies, each with those of ``flags`` that it takes; None is a flag not given.
 
     >>> policies_from(["linucb", "lints"], {"beta": 2.0, "posterior_scale": None})
-    [LinUCB(beta=2.0), LinTS(posterior_scale=0.01, space='auto', n_draws=1000)]
+    [LinUCB(beta=2.0), LinTS(posterior_scale=0.1, space='auto', n_draws=1000)]
     """
-    from vfbandits.core.policy.registry import POLICIES
-    from vfbandits.settings.policy import policy_from
+    from vfbandits.core.policy.registry import POLICIES, make_policy
 
     keys = {name: {field.name for field in fields(kind)} for name, kind in POLICIES.items()}
     given = {key: value for key, value in flags.items() if value is not None}
@@ -62,6 +59,6 @@ def policies_from(names: Sequence[str], flags: Mapping[str, object]) -> "list[Po
             flag = "--" + key.replace("_", "-")
             raise SettingError(f"{flag} needs policy {' or '.join(takers)}, got {', '.join(names)}")
     return [
-        policy_from(name, {key: value for key, value in given.items() if key in keys[name]})
+        make_policy(name, {key: value for key, value in given.items() if key in keys[name]})
         for name in names
     ]

@@ -21,11 +21,12 @@ from vfbandits.errors import SettingError
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.table import Table
 
     from vfbandits.core.noise import VectorNoise
+    from vfbandits.core.policy import Policy
     from vfbandits.simulate.contestant import Contestant, Features
     from vfbandits.simulate.result import StudyResult
     from vfbandits.simulate.study import Study
@@ -105,7 +106,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
         list[PolicyName] | None,
         typer.Option(
             help="Policy. Can be repeated.",
-            show_default="linucb, lints",
+            show_default="the paper's: linucb, and lints with a scale of 0.01",
             rich_help_panel=LEARNING,
         ),
     ] = None,
@@ -341,20 +342,32 @@ def _contestants(
     said = [value for value in parameters.values() if value is not None]
     if not (names or partial or how or said or noises):
         return None
-    kinds = [name.value for name in names or (PolicyName.linucb, PolicyName.lints)]
+    policies = _policies(names, parameters)
     if noises:
         if partial:
             raise SettingError("--vector-noise has its own contestants, got --partial as well")
-        line_ups = (
-            line_up_noise(policy, noises, **how) for policy in policies_from(kinds, parameters)
-        )
+        line_ups = (line_up_noise(policy, noises, **how) for policy in policies)
         return tuple(contestant for one in line_ups for contestant in one)
     parts = PAPER_RATIOS if not partial else tuple(_features(text) for text in partial)
     return tuple(
-        contestant
-        for policy in policies_from(kinds, parameters)
-        for contestant in line_up(policy, partial=parts, **how)
+        contestant for policy in policies for contestant in line_up(policy, partial=parts, **how)
     )
+
+
+def _policies(
+    names: list[PolicyName] | None, parameters: "Mapping[str, object]"
+) -> "Sequence[Policy]":
+    """The policies that were named, or the paper's, with the parameters that were given."""
+    from vfbandits.core.policy.registry import describe
+    from vfbandits.simulate.study import PAPER_POLICIES
+
+    if names:
+        return policies_from([name.value for name in names], parameters)
+    described = [describe(policy) for policy in PAPER_POLICIES]
+    kinds = [str(one.pop("name")) for one in described]
+    paper = {key: value for one in described for key, value in one.items()}
+    given = {key: value for key, value in parameters.items() if value is not None}
+    return policies_from(kinds, {**paper, **given})
 
 
 def _overrule(document: dict[str, object], flags: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import NumericalError
+from vfbandits.html_page import table
 
 if TYPE_CHECKING:
     from vfbandits.core.policy.base import Scored, ScoreLaw
@@ -25,6 +26,7 @@ ArmId: TypeAlias = int | str
 DecisionId: TypeAlias = int | str
 
 TIE_TOLERANCE = 1e-9
+MAX_SHOWN = 20
 _ENTRIES_PER_BATCH = 1_000_000
 
 
@@ -188,3 +190,25 @@ class Decision:
     def probabilities(self) -> Vector:
         """Probability of each arm of the round, (n_arms,)."""
         return self.propensity.probabilities().copy()
+
+    def _repr_html_(self) -> str:
+        """The best arms by score, and always the chosen one."""
+        best = np.argsort(-self.scores, kind="stable")[:MAX_SHOWN].tolist()
+        shown = best if self.index in best else [self.index, *best[:-1]]
+        chances = self.propensity.probabilities()
+        rows = [
+            (
+                f"{index} (chosen: {self.arm})" if index == self.index else f"{index}",
+                f"{self.scores[index]:.4g}",
+                f"{self.means[index]:.4g}",
+                f"{chances[index]:.3g}",
+            )
+            for index in shown
+        ]
+        n_arms = len(self.scores)
+        said = f"Decision {self.id}: arm {self.arm}; contributors: {', '.join(self.contributors)}."
+        if n_arms > len(shown):
+            said += f" {len(shown)} of {n_arms} arms are shown."
+        return table(
+            [("position", "score", "estimated reward", "probability"), *rows], caption=said
+        )

@@ -20,7 +20,7 @@ from vfbandits.core.round import Federation
 from vfbandits.datasets.owned import OwnedSet
 from vfbandits.datasets.owners import load_owned
 
-POLICIES: tuple[Policy, ...] = (LinUCB(beta=0.5), LinTS(posterior_scale=0.1))
+POLICIES: tuple[Policy, ...] = (LinUCB(), LinTS())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """A policy from the keys of a settings file."""
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -11,20 +10,7 @@ from vfbandits.errors import SettingError
 from vfbandits.settings.values import AtLeastOne, Settings
 
 PolicyName: TypeAlias = Literal["linucb", "lints", "lingreedy", "inverse_gap"]
-PAPER_PARAMETERS: dict[str, dict[str, object]] = {
-    "linucb": {"beta": 0.5},
-    "lints": {"posterior_scale": 0.01},
-}
 PARAMETERS = ("beta", "posterior_scale", "space", "n_draws", "epsilon", "scale", "exponent")
-
-
-def policy_from(name: str, parameters: Mapping[str, object]) -> Policy:
-    """A shipped policy; what is not given takes the paper's value, or else the policy's own.
-
-    >>> policy_from("lints", {})
-    LinTS(posterior_scale=0.01, space='auto', n_draws=1000)
-    """
-    return make_policy(name, {**PAPER_PARAMETERS.get(name, {}), **parameters})
 
 
 class PolicySettings(Settings, frozen=True, kw_only=True):
@@ -37,7 +23,7 @@ class PolicySettings(Settings, frozen=True, kw_only=True):
     beta
         linucb: width multiplier, 0.5 by default, or a table with the noise of the rewards.
     posterior_scale
-        lints: scale of the draw, 0.01 by default.
+        lints: scale of the draw, 0.1 by default.
     space
         lints: where to draw, "auto" by default.
     n_draws
@@ -70,7 +56,7 @@ class PolicySettings(Settings, frozen=True, kw_only=True):
     @property
     def policy(self) -> Policy:
         """The policy itself."""
-        return policy_from(self.policy_name, self._given())
+        return make_policy(self.policy_name, self._given())
 
     def _given(self) -> dict[str, object]:
         values = {key: getattr(self, key) for key in PARAMETERS}

@@ -1,7 +1,6 @@
 """A study's files: rows, table, plot, and the settings that make them again."""
 
 import csv
-from html import escape as escape_html
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -9,7 +8,7 @@ from tempfile import TemporaryFile
 
 from vfbandits.errors import SettingError
 from vfbandits.extras import require
-from vfbandits.html_page import png_address
+from vfbandits.html_page import png_address, table
 from vfbandits.simulate.plot import FORMATS, save_plot
 from vfbandits.simulate.price import markdown as price_markdown
 from vfbandits.simulate.price import prices, save_price_plot
@@ -67,13 +66,7 @@ def markdown(result: StudyResult) -> str:
 
 def html(result: StudyResult) -> str:
     """The table for a notebook, and below it the plot where matplotlib is installed."""
-    heading, *rows = cells(result)
-    head = "".join(f"<th>{escape_html(cell)}</th>" for cell in heading)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape_html(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    shown = f"<p>{escape_html(caption(result))}</p>{table}"
+    shown = table(cells(result), caption=caption(result))
     if find_spec("matplotlib") is None:
         return shown
     image = BytesIO()

@@ -10,6 +10,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import Decision
 from vfbandits.core.policy import LinTS
 from vfbandits.core.round import Federation
+from vfbandits.html_page import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,25 @@ class ParityReport:
     def lossless(self) -> bool:
         """Whether every decision was the same."""
         return self.equal == self.total
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What was compared, and the figure, for a terminal or a notebook."""
+        first = self.first_difference
+        rows = [
+            ("decisions equal", f"{self.equal} of {self.total}"),
+            ("first difference", "none" if first is None else f"round {first}, counted from 0"),
+            ("largest relative score difference", f"{self.largest_score_difference:.1e}"),
+            ("‖θ̃‖, masked", f"{self.masked_norm:.12f}"),
+            ("‖θ̂‖, plain", f"{self.plain_norm:.12f}"),
+            ("their difference", f"{abs(self.masked_norm - self.plain_norm):.1e}"),
+        ]
+        if self.masked_regret is not None and self.plain_regret is not None:
+            rows.append(("cumulative regret, masked", f"{self.masked_regret:.6f}"))
+            rows.append(("cumulative regret, plain", f"{self.plain_regret:.6f}"))
+        return rows
+
+    def _repr_html_(self) -> str:
+        return table([("", "masked against plain"), *self.rows()])
 
 
 class TurnedDraws:

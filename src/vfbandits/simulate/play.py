@@ -21,7 +21,7 @@ from vfbandits.simulate.study import Study
 from vfbandits.simulate.table_world import TableWorld
 
 LAYOUTS: Final = ("disjoint", "outer")
-POLICIES: Final = (LinUCB(beta=0.5), LinTS(posterior_scale=0.1))
+POLICIES: Final = (LinUCB(), LinTS())
 
 
 def play(  # noqa: PLR0913  (keywords only, each with a default that suits a first look)

@@ -44,7 +44,7 @@ class LinTS:
     'auto'
     """
 
-    posterior_scale: float = 1.0
+    posterior_scale: float = 0.1
     space: Literal["auto", "arm", "parameter"] = "auto"
     n_draws: int = 1_000
 

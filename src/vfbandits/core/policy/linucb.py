@@ -52,7 +52,7 @@ class LinUCB:
     0.05
     """
 
-    beta: float | OFUL = 1.0
+    beta: float | OFUL = 0.5
 
     def __post_init__(self) -> None:
         """Refuse what is no multiplier."""

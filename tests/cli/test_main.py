@@ -1,12 +1,17 @@
 """The command itself: help, version, the demo, and flags that know the library's names."""
 
+import signal
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
+from installed_roles import wait_until
 from typer.testing import CliRunner
 
 from vfbandits.cli import choices
 from vfbandits.cli.main import app
+from vfbandits.client.client import Client
 from vfbandits.core.layout import LAYOUTS
 from vfbandits.core.policy.registry import POLICIES
 from vfbandits.core.round import AGGREGATIONS, MASKS
@@ -67,11 +72,29 @@ def test_flags_offer_exactly_what_the_library_knows(choice, names):
     assert [member.value for member in choice] == list(names)
 
 
-def test_a_quick_demo_decides_as_a_central_bandit_and_draws_its_regret(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--quick", "--out", str(tmp_path / "demo")])
-    assert done.exit_code == 0, done.output
-    assert "200 of 200" in done.stdout
-    assert "latency of a decision" in done.stdout
+def test_a_quick_demo_decides_as_a_central_bandit_and_goes_on_until_it_is_interrupted(tmp_path):
+    command = [sys.executable, "-m", "vfbandits.cli.main", "demo", "--quick", "--keep"]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "demo")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("Ctrl-C"):
+                    break
+            (page,) = [line.split()[1] for line in lines if line.startswith("dashboard:")]
+            with Client(page) as client:
+                wait_until(lambda: client.config().holdback == 0.2, "a baseline for a fifth")
+                wait_until(lambda: client.model().decisions > 200, "decisions for visitors")
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=60.0)
+    shown = "".join([*lines, rest])
+    assert process.returncode == 0, shown
+    assert "200 of 200" in shown
+    assert shown.endswith("stopping\n")
+    assert "latency of a decision" in shown
     lines = (tmp_path / "demo" / "federation.csv").read_text().splitlines()
     assert lines[0] == "round,federation,alone"
     assert len(lines) == 201

@@ -32,7 +32,6 @@ address = "127.0.0.1:{port}"
 insecure = true
 
 [campaigns.default]
-holdback = 0.2
 reward_wait_s = 60.0
 """
 

@@ -11,14 +11,19 @@ from vfbandits.client.client import Client
 from vfbandits.demo.rehearsal import NOISE, Town
 
 EVERY_S = 0.05
+HOLDBACK = 0.2
 REWARD_AFTER = 20  # visits later
 
 
 def visit(town: Town, url: str, *, while_true: Callable[[], bool]) -> None:
-    """Let visitors come for as long as ``while_true`` says."""
+    """Let visitors come for as long as ``while_true`` says.
+
+    Some of them get the baseline from now on; decisions before were the policy's alone.
+    """
     rng = np.random.default_rng()
     shown: deque[tuple[str, float]] = deque()
     with Client(url) as client:
+        client.change_config(holdback=HOLDBACK)
         while while_true():
             time.sleep(EVERY_S)
             try:

@@ -228,7 +228,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
         return int(dropped)
 
     def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
-        """Delete rows in one transaction; ``secure_delete`` puts zeros where they were."""
+        """Delete rows in one transaction, and put zeros where they were."""
         refuse_uncovered(positions, covered_by, self.snapshot_positions(), self.compacted_to)
         old = (as_json(positions),)
         with self._rows.guard, self._rows.translated("compacted"):
@@ -237,6 +237,13 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 self._db.execute(
                     "DELETE FROM named WHERE (name, position) IN (SELECT name, position FROM event "
                     "WHERE position IN (SELECT value FROM json_each(?)))",
+                    old,
+                )
+                # ``secure_delete`` clears a row where it is deleted, but not where it was before
+                # two pages were merged.
+                self._db.execute(
+                    "UPDATE event SET record = zeroblob(length(record)) "
+                    "WHERE position IN (SELECT value FROM json_each(?))",
                     old,
                 )
                 self._db.execute(

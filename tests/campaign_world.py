@@ -67,6 +67,7 @@ class Watcher:
         self.decisions = []
         self.rewards = []
         self.changes = []
+        self.trips = []
 
     def ranked(self, seen):
         self.calls += 1
@@ -77,6 +78,9 @@ class Watcher:
 
     def configured(self, seen):
         self.changes.append(seen)
+
+    def guarded(self, seen):
+        self.trips.append(seen)
 
 
 class World:

@@ -24,9 +24,17 @@ NEWS = CampaignGauges(
     model_repairs=2,
     model_arms=12,
     model_arms_dropped=3,
+    guardrail_difference=-0.05,
+    guardrail_low=-0.08,
+    guardrail_high=-0.02,
+    guardrail_tripped=True,
 )
 BANK = ParticipantGauges(
-    "bank", is_connected=True, circuit_is_open=False, latency_s=0.002, bytes_received=4_096
+    "bank",
+    is_connected=True,
+    circuit_is_open=False,
+    latency_s=0.002,
+    bytes_received=4_096,
 )
 
 

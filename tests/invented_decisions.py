@@ -45,7 +45,7 @@ def heard(event_id: str = "a", value: float = 1.0, **changes: object) -> Heard:
     return Heard(**{**facts, **changes})
 
 
-def traffic(
+def traffic(  # noqa: PLR0913  (each by keyword)
     campaign: str,
     *,
     until: float,
@@ -54,6 +54,7 @@ def traffic(
     seed: int = 0,
     hides_parts: bool = False,
     group: str | None = None,
+    liked_by_policy: float = 0.14,
 ) -> Iterator[Ranked | Heard]:
     """A campaign that slowly learns which arms are liked, with a telco that comes and goes."""
     rng = random.Random(seed)  # noqa: S311  # invented traffic, no secrets
@@ -89,7 +90,7 @@ def traffic(
         )
         yield seen
         if rng.random() < 0.9 and at + 3.0 < until:
-            liked = 0.24 + 0.14 * progress * (which == "policy")
+            liked = 0.24 + liked_by_policy * progress * (which == "policy")
             status = "learnt" if rng.random() < 0.9 else "default"
             value = float(rng.random() < liked) if status == "learnt" else 0.0
             yield Heard(

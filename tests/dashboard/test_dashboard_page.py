@@ -9,12 +9,22 @@ from invented_decisions import LINKS, ranked, tell, traffic
 from page_server import PageServer
 from playwright.sync_api import expect
 
-from vfbandits.campaign.observer import Reconfigured
+from vfbandits.campaign.observer import Guarded, Reconfigured
+from vfbandits.client.schemas import GuardrailView, Tripped
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.view import Facts
 
 LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
 
+WATCHING = GuardrailView(
+    *("watching", True, 0.05, 0.0, 100, 1_794_850_000.0),
+    *(18_204, 1_011, 63, 0.0214, -0.0101, 0.0529, None),
+)
+TRIPPED = GuardrailView(
+    *("tripped", True, 0.05, 0.0, 100, 1_794_850_000.0),
+    *(18_204, 1_011, 63, -0.0512, -0.0893, -0.0131),
+    Tripped(1_794_870_000.0, 17_950, 1_003, 0.191, 0.242, -0.0508, -0.0891, -0.0125, 0.025),
+)
 FACTS = Facts("ranker", "shadow", 3, 2, "mask", 18_402, 1, 51_234, 7.25)
 
 
@@ -31,11 +41,14 @@ def invented():
         waiting=lambda campaign: 1204 if campaign == "newsletter" else 0,
         norm=lambda _: 1.75,
         facts=lambda name: FACTS if name != "long" else None,
+        guardrail={"newsletter": WATCHING, "stopped": TRIPPED}.get,
         link_changes=lambda: [(time.time() - 60.0, "telco", "participant_left")],
     )
     now = time.time()
     feed(sky, traffic("newsletter", until=now, seconds=290))
     feed(sky, traffic("shadowed", until=now, seconds=60, group="shadow", hides_parts=True))
+    feed(sky, traffic("stopped", until=now, seconds=30, group="guardrail"))
+    sky.guarded(Guarded("stopped", "the baseline is shown", now - 20.0, is_tripped=True))
     sky.ranked([ranked("long", campaign="long", at=now, arm=LONG, user=LONG, parts={LONG: -0.5})])
     return sky
 
@@ -113,6 +126,37 @@ def test_a_missing_participant_is_named_in_a_banner_with_the_time_since_when(ope
     expect(banner.locator("p", has_text="telco")).to_contain_text(since)
     expect(banner.locator("p", has_text="news")).to_contain_text("does not answer in time")
     expect(banner.locator("p")).to_have_count(2)
+
+
+def test_a_policy_that_was_stopped_is_said_in_a_banner_with_the_figures(opened):
+    page = opened("#campaign=stopped&minutes=5")
+    banner = page.locator("#tripped")
+    expect(banner).to_be_visible()
+    expect(banner).to_contain_text("The guardrail shows the baseline since")
+    expect(banner).to_contain_text("the policy brought 0.191 per event, the holdback 0.242")
+    expect(banner).to_contain_text("Difference −0.051 (−0.089 to −0.013) over 18,953 events")
+    expect(page.locator("#guardrail-words")).to_contain_text("until an operator re-arms it")
+    expect(page.locator("#decisions .tag").first).to_have_text("guardrail")
+    expect(page.locator("#chart-reward .flag.guardrail")).to_have_count(1)
+
+
+def test_policy_and_holdback_are_compared_in_plain_words_and_looking_often_is_allowed(opened):
+    page = opened("#campaign=newsletter&minutes=5")
+    expect(page.locator("#tripped")).to_be_hidden()
+    expect(page.locator("#guardrail-figure")).to_have_text("+0.021 per event (−0.010 to +0.053)")
+    words = page.locator("#guardrail-words")
+    expect(words).to_contain_text("The guardrail is armed")
+    expect(words).to_contain_text("95 % interval over 18,204 events of the policy, 1,011 of the")
+    expect(words).to_contain_text("so you may look as often as you like")
+    expect(words).to_contain_text("63 more wait for a reward")
+    box = page.locator("#guardrail-line").bounding_box()
+    zero = page.locator("#guardrail-line .zero").bounding_box()
+    assert box["x"] < zero["x"] < box["x"] + box["width"]
+
+
+def test_a_campaign_without_a_holdback_has_no_comparison(opened):
+    page = opened("#campaign=shadowed&minutes=5")
+    expect(page.locator("#guardrail")).to_be_hidden()
 
 
 def test_the_mode_is_a_badge_and_the_versions_in_force_stand_below_the_tiles(opened):
@@ -325,7 +369,8 @@ def test_nothing_is_wider_than_the_screen(opened, campaign):
     too_wide = f"{parts}.filter(e => e && e.scrollWidth > e.clientWidth).map(e => e.outerHTML)"
     for width in (320, 375, 768, 1440):
         page.set_viewport_size({"width": width, "height": 720})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        # Charts are drawn again a moment after the screen has changed.
+        page.wait_for_function(f"document.documentElement.scrollWidth <= {width}")
         assert page.evaluate(too_wide) == []
 
 

@@ -13,6 +13,7 @@ from invented_decisions import LINKS, heard, ranked, tell, traffic
 from numpy.testing import assert_allclose
 
 from vfbandits.campaign.observer import Reconfigured
+from vfbandits.core.anytime import standard_errors
 from vfbandits.dashboard.bucket import MAX_ARMS, Bucket, Moments, latency_step, quantile
 from vfbandits.dashboard.campaign import MAX_LAST, MAX_SETTLED, Campaign
 from vfbandits.dashboard.measure import interval, lift
@@ -176,21 +177,37 @@ def test_arms_beyond_those_that_a_bucket_names_count_as_others():
     values=st.lists(st.floats(-50, 50), min_size=2, max_size=40),
     split=st.integers(0, 40),
 )
-def test_an_interval_is_the_normal_one_however_the_rewards_are_bucketed(values, split):
+def test_an_interval_is_the_anytime_valid_one_however_the_rewards_are_bucketed(values, split):
     together = moments(values[:split])
     together.merge(moments(values[split:]))
     found = interval(together)
-    half = 1.959964 * np.std(values, ddof=1) / math.sqrt(len(values))
-    assert_allclose([found.mean, found.high], [np.mean(values), np.mean(values) + half], atol=1e-5)
+    assert found.mean == pytest.approx(np.mean(values), abs=1e-5)
+    if together.variance > 0.0:
+        half = (
+            standard_errors(len(values), best_at=500.0)
+            * np.std(values, ddof=1)
+            / math.sqrt(len(values))
+        )
+        assert_allclose([found.low, found.high], [found.mean - half, found.mean + half], atol=1e-5)
 
 
-def test_nineteen_intervals_of_twenty_hold_the_truth():
+def test_rewards_that_are_all_the_same_have_no_interval():
+    assert interval(moments([1.0] * 50)).low is None
+    assert lift(moments([1.0] * 50), moments([0.0] * 50)) is None
+
+
+def test_nineteen_lifts_of_twenty_hold_the_truth_however_often_one_looks():
     rng = np.random.default_rng(3)
     holds = 0
-    for _ in range(500):
-        found = lift(moments(rng.random(90) < 0.4), moments(rng.random(70) < 0.3))
-        holds += found.low <= 0.1 <= found.high
-    assert 0.92 <= holds / 500 <= 0.98
+    for _ in range(200):
+        policy, baseline, is_held = moments([]), moments([]), True
+        for value, other in zip(rng.random(1_000) < 0.4, rng.random(1_000) < 0.3, strict=True):
+            policy.add(float(value))
+            baseline.add(float(other))
+            found = lift(policy, baseline)
+            is_held &= found is None or found.low <= 0.1 <= found.high
+        holds += is_held
+    assert holds / 200 >= 0.95
 
 
 def test_relative_lift_is_left_out_when_the_baseline_may_be_zero():
@@ -208,7 +225,7 @@ def test_relative_lift_is_left_out_when_a_share_of_the_baseline_would_say_nothin
 
 
 def test_relative_lift_points_up_when_a_negative_reward_gets_better():
-    found = lift(moments([-1.0, -1.1, -0.9]), moments([-2.0, -2.1, -1.9]))
+    found = lift(moments([-1.0, -1.1, -0.9] * 100), moments([-2.0, -2.1, -1.9] * 100))
     assert found.relative == pytest.approx(0.5)
     assert found.relative_low < 0.5 < found.relative_high
 

@@ -116,7 +116,7 @@ def test_every_campaign_has_what_the_default_one_has():
         (default,) = [each for each in OPERATIONS if each.operation_id == name]
         assert operation.path == default.path.replace("/v1", "/v1/campaigns/{campaign}", 1)
         assert (operation.request, operation.response) == (default.request, default.response)
-    assert len(named) == 10
+    assert len(named) == 11
 
 
 def test_every_refusal_is_a_problem_document():

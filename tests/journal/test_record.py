@@ -130,13 +130,31 @@ def test_a_matrix_in_any_memory_order_is_stored_by_rows():
         assert again.flags.c_contiguous
 
 
-def sealed(fields=("a", 0), *, version=VERSION, kind=4, body=None):
+def sealed(fields=("a", 0, None), *, version=VERSION, kind=4, body=None):
     data = msgspec.msgpack.encode(fields) if body is None else body
     whole = bytes((version, kind)) + data
     return whole + struct.pack("<I", zlib.crc32(whole))
 
 
-DECISION = ("a", 1, 0, bytes(8), None, None, [], 0, None, 0.0, False, "", None, False, b"", 0.0)
+DECISION = (
+    "a",
+    1,
+    0,
+    bytes(8),
+    None,
+    None,
+    [],
+    0,
+    None,
+    0.0,
+    False,
+    "",
+    None,
+    False,
+    b"",
+    0.0,
+    0.0,
+)
 
 
 def changed(place, value):
@@ -167,15 +185,16 @@ def test_the_fields_that_the_next_test_changes_are_right():
 @pytest.mark.parametrize(
     "record",
     [
-        sealed(kind=15),
+        sealed(kind=200),
         sealed(kind=0),
         sealed(body=b""),
         sealed(body=b"\xc1"),
-        sealed(body=msgspec.msgpack.encode(("a", 0)) + b"\x00"),
-        sealed(body=msgspec.msgpack.encode(("a", 0))[:-1]),
+        sealed(body=msgspec.msgpack.encode(("a", 0, None)) + b"\x00"),
+        sealed(body=msgspec.msgpack.encode(("a", 0, None))[:-1]),
         sealed(()),
         sealed(("a",)),
-        sealed(("a", 0, 0)),
+        sealed(("a", 0, "")),
+        sealed(("a", 0, None, 0)),
         sealed((True, 0)),
         sealed(([1], 0)),
         sealed(7),
@@ -202,7 +221,7 @@ def test_the_fields_that_the_next_test_changes_are_right():
         changed(8, 7),
         changed(10, 1),
         changed(12, "soon"),
-        sealed(DECISION[:-1], kind=1),
+        sealed(DECISION[:-2], kind=1),
         sealed((*DECISION, 0), kind=1),
         sealed(("a", "soon", 0.0, 0), kind=5),
         sealed(("a", None, "r", "late", 0.0), kind=6),
@@ -240,6 +259,11 @@ def test_a_mutated_record_with_a_right_checksum_is_an_event_or_refused(event, da
         assert type(again) is type(event)
 
 
+def test_a_field_that_was_added_at_the_end_has_its_default_in_an_older_record():
+    assert decode(sealed(DECISION[:-1], kind=1), 5).holdback == 0.0
+    assert decode(sealed(("a", 0)), 5) == Forgotten("a")
+
+
 def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
     """As if versions 1 and 2 had been released: there a decision had no seconds, then no group."""
 
@@ -249,12 +273,12 @@ def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
 
     def without_seconds(read):
         kind, fields = read
-        return (kind, [*fields, 0.0]) if kind == 1 else read
+        return (kind, [*fields, 0.0, 0.0]) if kind == 1 else read
 
     monkeypatch.setattr(records, "VERSION", 3)
     monkeypatch.setattr(records, "UPCASTERS", {1: without_group, 2: without_seconds})
-    second = sealed(DECISION[:-1], kind=1, version=2)
-    first = sealed((*DECISION[:11], *DECISION[12:-1]), kind=1, version=1)
+    second = sealed(DECISION[:-2], kind=1, version=2)
+    first = sealed((*DECISION[:11], *DECISION[12:-2]), kind=1, version=1)
     assert (decode(second, 5).group, decode(second, 5).seconds) == ("", 0.0)
     assert (decode(first, 5).group, decode(first, 5).seconds) == ("policy", 0.0)
     assert decode(sealed(("a", 0), version=1), 5) == Forgotten("a")
@@ -263,7 +287,7 @@ def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
     with pytest.raises(JournalError, match=r"must have a version from 1 to 3, got 0$"):
         decode(sealed(version=0), 5)
     with pytest.raises(JournalError, match="record 5 of the journal is not an event"):
-        decode(sealed(("a", 0, 0), version=1), 5)  # what the upcasters give is checked
+        decode(sealed(("a", 0, ""), version=1), 5)  # what the upcasters give is checked
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,10 @@ def test_every_key_of_a_template_is_one_that_is_read_also_behind_a_comment_sign(
     kind = {"active": ActiveConfig, "passive": PassiveSettings}.get(ROLES[name], ParticipantConfig)
     keys, found = keys_of(kind), 0
     for line in template(name, **terms).splitlines():
-        if table := re.fullmatch(r"(?:# )?\[(\w+)(?:\.(\w+))?\]", line):
+        if table := re.fullmatch(r"(?:# )?\[(\w+)(?:\.(\w+))?(?:\.(\w+))?\]", line):
             (inner,) = alternatives(keys_of(kind)[table[1]])
             keys = keys_of(inner.__args__[1] if table[2] else inner)
+            keys = keys_of(keys[table[3]]) if table[3] else keys
         elif key := re.match(r"(?:# )?(\w+) = ", line):
             assert key[1] in keys
             found += 1

@@ -19,6 +19,7 @@ LEADERSHIP: Final = "leadership"
 ERASURE: Final = "erasure"
 COMPACTION: Final = "compaction"
 RETENTION: Final = "retention"
+GUARDRAIL: Final = "guardrail"
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +57,8 @@ class Decided:
         What the caller keeps with it, such as the answer that was given.
     seconds
         From the request to this record, without the commit; 0 if nobody measured it.
+    holdback
+        Probability with which the event was given to the holdback; 0 where no such choice was made.
     """
 
     decision_id: DecisionId
@@ -74,6 +77,7 @@ class Decided:
     held: bool = False
     note: bytes = field(default=b"", repr=False)
     seconds: float = 0.0
+    holdback: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,10 +126,12 @@ class Forgotten:
     """An open decision was dropped; its reward will not be learnt.
 
     ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
+    ``default`` is the reward that a model which is not frozen would have learnt.
     """
 
     decision_id: DecisionId
     opened: int = field(default=0, repr=False)
+    default: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,46 @@ class ArmsDropped:
 
     arms: tuple[ArmId, ...]
     at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailTripped:
+    """The policy brings less than the holdback, beyond doubt: from here on the baseline is shown.
+
+    ``difference`` is what the policy's events bring more than the holdback's, per event, with an
+    interval that holds at all times together with probability 1 - ``alpha``.
+    """
+
+    n_policy: int
+    n_holdback: int
+    mean_policy: float
+    mean_holdback: float
+    difference: float
+    low: float
+    high: float
+    alpha: float
+    at: float = 0.0
+    by: str = "guardrail"
+
+    def describe(self) -> str:
+        """For the audit trail and the page."""
+        return (
+            f"the baseline is shown: the policy brings {self.mean_policy:.4g} per event, the "
+            f"holdback {self.mean_holdback:.4g}; difference {self.difference:.4g} "
+            f"({self.low:.4g} to {self.high:.4g}) over {self.n_policy + self.n_holdback} events"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailRearmed:
+    """The policy decides again, and is compared with the holdback from here on."""
+
+    by: str
+    at: float = 0.0
+
+    def describe(self) -> str:
+        """For the audit trail and the page."""
+        return "the guardrail was re-armed: the policy decides again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +309,8 @@ Event: TypeAlias = (
     | Configured
     | Retracted
     | ArmsDropped
+    | GuardrailTripped
+    | GuardrailRearmed
     | LossAccepted
     | SetAside
     | Resized

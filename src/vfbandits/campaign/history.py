@@ -106,6 +106,12 @@ class History:
             self.position,
         )
 
+    @property
+    def logged(self) -> float | None:
+        """The first reward that came while the model was frozen."""
+        came = (one for one in self.came.values() if isinstance(one, Reported))
+        return next((one.value for one in came if one.why == LOGGED), None)
+
     def has_moves_to(self, position: int) -> bool:
         """Whether ``moves`` has all mask changes behind the decision, up to this position."""
         return self.moves_to >= position

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from vfbandits.campaign.answer import Answer, encode_answer
-from vfbandits.campaign.assignment import assign, shown_probabilities
+from vfbandits.campaign.assignment import HOLDBACK, POLICY, assign, shown_probabilities
+from vfbandits.campaign.comparison import MIN_HOLDBACK
 from vfbandits.campaign.draws import EventDraws
 from vfbandits.campaign.events import (
     Activated,
@@ -24,6 +25,8 @@ from vfbandits.campaign.events import (
     Decided,
     Event,
     Forgotten,
+    GuardrailRearmed,
+    GuardrailTripped,
     Moved,
     Recalled,
     Reported,
@@ -35,7 +38,7 @@ from vfbandits.campaign.model import COUNTED, LOGGED, Model, misfit, total
 from vfbandits.campaign.observer import Ranked
 from vfbandits.campaign.parts import parts_of
 from vfbandits.campaign.query import Contexts, Query
-from vfbandits.campaign.settings import FROZEN, SUM, CampaignSettings
+from vfbandits.campaign.settings import FROZEN, SHADOW, SUM, CampaignSettings
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.move import Move
@@ -159,7 +162,10 @@ class Campaign:
         settings, model = self.settings, self.model
         bandit, rows = model.bandit, contexts.rows
         fraction = self._draws.fraction(event_id) if settings.holdback else 1.0
-        group, forced = assign(settings, fraction=fraction, baseline=query.baseline)
+        baseline, is_tripped = query.baseline, model.tripped is not None
+        group, forced = assign(
+            settings, fraction=fraction, baseline=baseline, is_tripped=is_tripped
+        )
         if self._is_random:
             self._draws.seed(event_id)
         decision, observation, root = bandit.propose(
@@ -173,7 +179,9 @@ class Campaign:
         )
         shown = decision.index if forced is None else forced
         likely = decision.propensity.probabilities()
-        probabilities = shown_probabilities(settings, likely, baseline=query.baseline)
+        probabilities = shown_probabilities(
+            settings, likely, baseline=baseline, is_tripped=is_tripped
+        )
         answer = Answer(
             event_id,
             query.arms,
@@ -205,6 +213,7 @@ class Campaign:
             due=None if wait_s is None else now + wait_s,
             held=not query.activate,
             note=encode_answer(answer),
+            holdback=settings.holdback if group in (POLICY, HOLDBACK) else 0.0,
         )
         split = contexts.split
         parts = None if split is None else parts_of(bandit, observation, split)
@@ -417,9 +426,28 @@ class Campaign:
         if pending.reports:
             value, status = self.settings.within(total(pending.reports)), SUMMED
         if value is None or pending.held or pending.logged or self.settings.mode == FROZEN:
-            return Verdict(FORGOTTEN, Forgotten(event_id, opened), pending)
+            default = None if pending.held else value
+            if past is not None and pending.logged:
+                default = past.logged
+            return Verdict(FORGOTTEN, Forgotten(event_id, opened, default), pending)
         learnt = self.learn(event_id, value, None, now, past)
         return None if learnt is None else Verdict(status, learnt, pending, value)
+
+    # --- the guardrail ----------------------------------------------------------------------------
+
+    def watch(self, *, now: float) -> GuardrailTripped | None:
+        """Show the baseline from here on, if the policy loses beyond doubt."""
+        if self.model.tripped is not None or not is_watched(self.settings):
+            return None
+        rules = self.settings.guardrail
+        loss = self.model.comparison.loss(
+            margin=rules.margin, alpha=rules.alpha, min_events=rules.min_events
+        )
+        return None if loss is None else GuardrailTripped(**loss._asdict(), at=now)
+
+    def rearm(self, *, by: str, now: float) -> GuardrailRearmed:
+        """Let the policy decide again, and compare it from zero."""
+        return GuardrailRearmed(by, now)
 
     # --- settings, masks, arms --------------------------------------------------------------------
 
@@ -458,6 +486,13 @@ class Campaign:
         self.settings = settings
         bandit.policy, bandit.floor = settings.policy, settings.floor
         self._is_random = settings.floor > 0.0 or not isinstance(settings.policy, LinUCB)
+
+
+def is_watched(settings: CampaignSettings) -> bool:
+    """Whether the guardrail stops a policy that loses: it is on, has a holdback, and waits end."""
+    is_compared = MIN_HOLDBACK <= settings.holdback <= 1.0 - MIN_HOLDBACK
+    may_end = settings.reward_wait_s is not None and settings.mode != SHADOW
+    return settings.guardrail.enabled and is_compared and may_end
 
 
 def refuse_other_reward(key: object, learnt: float, value: float) -> None:

@@ -9,11 +9,13 @@ import base64
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from vfbandits.campaign.cold import Cold
+from vfbandits.campaign.comparison import MIN_HOLDBACK, Comparison
 from vfbandits.campaign.events import (
     Activated,
     ArmsDropped,
@@ -22,6 +24,8 @@ from vfbandits.campaign.events import (
     Erased,
     Event,
     Forgotten,
+    GuardrailRearmed,
+    GuardrailTripped,
     Moved,
     Reported,
     Resized,
@@ -62,14 +66,18 @@ class Model:
         Rewards learnt, which is the model's version; and decisions since the model was loaded.
     arms_shown
         When each arm with a model of its own was last shown, the longest ago first.
+    comparison, tripped
+        The policy's rewards against the holdback's; and why the guardrail shows the baseline, None
+        while the policy decides.
     moves, moves_after
         The mask changes at positions behind ``moves_after``, each with its position: all that a
         pending decision may have to be carried by, should it have left memory.
     """
 
     __slots__ = (
-        *("arms_shown", "bandit", "cold", "epoch", "make_move", "moves", "moves_after"),
-        *("n_decided", "n_learnt", "n_settings", "note", "position", "settings"),
+        *("arms_shown", "bandit", "cold", "comparison", "epoch", "make_move", "moves"),
+        *("moves_after", "n_decided", "n_learnt", "n_settings", "note", "position", "settings"),
+        "tripped",
     )
 
     def __init__(
@@ -82,6 +90,8 @@ class Model:
         self.n_learnt = 0
         self.n_decided = 0
         self.arms_shown: OrderedDict[ArmId, float] = OrderedDict()
+        self.comparison = Comparison()
+        self.tripped: GuardrailTripped | None = None
         self.epoch = epoch
         self.note = note
         self.position = 0
@@ -130,17 +140,15 @@ class Model:
                 self._retract(event)
             case ArmsDropped():
                 self._drop_arms(event)
+            case GuardrailTripped() | GuardrailRearmed():
+                self._guard(event)
             case Resized():
                 self._cool(self.bandit.resize(event.max_pending))
-            case SetAside() if event.covered_by is not None:
+            case SetAside() | Erased() if event.covered_by is not None:
+                why = "set aside" if isinstance(event, SetAside) else "erased with its user"
                 raise JournalError(
-                    f"it was set aside because the snapshot of position {event.covered_by} stands "
-                    "for it: wanted that snapshot or a later one to begin with"
-                )
-            case Erased() if event.covered_by is not None:
-                raise JournalError(
-                    f"it was erased with its user, and the snapshot of position {event.covered_by} "
-                    "stands for it: wanted that snapshot or a later one to begin with"
+                    f"it was {why}, and the snapshot of position {event.covered_by} stands for it: "
+                    "wanted that snapshot or a later one to begin with"
                 )
         self.position = position
 
@@ -156,6 +164,11 @@ class Model:
         )
         evicted = self.bandit.enter(event.decision_id, pending, root=event.root)
         self.n_decided += 1
+        if MIN_HOLDBACK <= event.holdback <= 1.0 - MIN_HOLDBACK and event.due is not None:
+            is_policy = event.group == "policy"
+            self.comparison.enter(
+                position, holdback=event.holdback, is_policy=is_policy, at=event.at
+            )
         if event.model is not None:
             self._show(event.model, event.at)
         if evicted is not None:
@@ -163,6 +176,7 @@ class Model:
 
     def _learn(self, event: Rewarded) -> None:
         seen = event.recalled
+        opened = self._opened(event.decision_id) if seen is None else seen.opened
         if seen is not None:
             observation = Observation(seen.x, seen.model)
             self.bandit.reward_recalled(event.decision_id, observation, event.value)
@@ -170,6 +184,7 @@ class Model:
         elif not self.bandit.reward(event.decision_id, event.value):
             raise JournalError(f"decision {event.decision_id!r} has its reward already")
         self.n_learnt += 1
+        self.comparison.settle(opened, event.value)
 
     def _activate(self, event: Activated) -> None:
         if event.opened:
@@ -179,6 +194,8 @@ class Model:
         pending = self.pending.get(event.decision_id)
         if pending is not None:
             pending.held, pending.due = False, event.due
+            if event.due is None:
+                self.comparison.end(pending.position, None)
 
     def _report(self, event: Reported) -> None:
         pending = self.pending.get(event.decision_id)
@@ -186,12 +203,20 @@ class Model:
             pending.reports = {**pending.reports, event.reward_id: event.value}
         elif pending is not None and event.why == LOGGED:
             pending.logged = True
+            self.comparison.note(pending.position, event.value)
 
     def _forget(self, event: Forgotten) -> None:
+        opened = event.opened or self._opened(event.decision_id)
         if event.opened:
             self.cold.close(event.opened)
         else:
             self.bandit.forget(event.decision_id)
+        self.comparison.end(opened, event.default)
+
+    def _opened(self, decision_id: DecisionId) -> int:
+        """Position of a pending decision in memory; 0 if it is not there."""
+        pending = self.pending.get(decision_id)
+        return 0 if pending is None else pending.position
 
     def _retract(self, event: Retracted) -> None:
         if event.epoch != self.epoch:
@@ -203,6 +228,12 @@ class Model:
         self.bandit.drop_arms(event.arms)
         for arm in event.arms:
             self.arms_shown.pop(arm, None)
+
+    def _guard(self, event: GuardrailTripped | GuardrailRearmed) -> None:
+        if isinstance(event, GuardrailTripped):
+            self.tripped = event
+        else:
+            self.tripped, self.comparison = None, Comparison()
 
     def _move(self, position: int, event: Moved) -> None:
         self.bandit.move(self.plan_move(event.matrix, event.epoch))
@@ -255,6 +286,8 @@ class Model:
             "arms_shown": list(self.arms_shown.items()),
             "moves": [(position, moved.epoch) for position, moved in self.moves],
             "moves_after": self.moves_after,
+            "comparison": self.comparison.pack(),
+            "tripped": None if self.tripped is None else asdict(self.tripped),
         }
 
     def snapshot(self) -> Snapshot:
@@ -267,6 +300,7 @@ class Model:
         for position, moved in self.moves:
             held[f"moves/{position}"] = moved.matrix
         held["cold"] = self.cold.pack()
+        held["comparison"] = self.comparison.pack_waiting()
         return Snapshot({**inner.header, "durable": self.pack()}, held)
 
     @classmethod
@@ -283,6 +317,11 @@ class Model:
         model.cold.unpack(_stored(snapshot, "cold"))
         model.moves = [_moved(packed, snapshot) for packed in kept.items("moves")]
         model.moves_after = kept.integer("moves_after")
+        if kept.has("comparison"):  # older snapshots have none
+            waiting = _stored(snapshot, "comparison")
+            model.comparison = Comparison.unpack(kept.child("comparison"), waiting)
+        if kept.has("tripped"):
+            model.tripped = _tripped(kept.child("tripped"))
         model.position = position
         return model
 
@@ -315,6 +354,21 @@ def _moved(packed: object, snapshot: Snapshot) -> tuple[int, Moved]:
         case [int(position), int(epoch)]:
             return position, Moved(epoch, _stored(snapshot, f"moves/{position}"))
     raise SnapshotError("a mask change in a snapshot needs its position and epoch")
+
+
+def _tripped(record: Record) -> GuardrailTripped:
+    return GuardrailTripped(
+        n_policy=record.integer("n_policy"),
+        n_holdback=record.integer("n_holdback"),
+        mean_policy=record.number("mean_policy"),
+        mean_holdback=record.number("mean_holdback"),
+        difference=record.number("difference"),
+        low=record.number("low"),
+        high=record.number("high"),
+        alpha=record.number("alpha"),
+        at=record.number("at"),
+        by=record.text("by"),
+    )
 
 
 def _shown(packed: object) -> tuple[ArmId, float]:

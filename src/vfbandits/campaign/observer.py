@@ -18,7 +18,7 @@ class Ranked(NamedTuple):
     arm, choice, baseline
         What is shown, what the policy would show, and what would be shown without us.
     group
-        "policy", "holdback" or "shadow".
+        "policy", "holdback", "shadow" or "guardrail".
     estimate, bonus
         Of the arm that is shown; its score is their sum.
     parts
@@ -83,6 +83,15 @@ class Reconfigured(NamedTuple):
     at: float
 
 
+class Guarded(NamedTuple):
+    """The guardrail has switched a campaign to its baseline, or was re-armed; ``text`` says why."""
+
+    campaign: str
+    text: str
+    at: float
+    is_tripped: bool
+
+
 class Observer(Protocol):
     """Somebody who looks on."""
 
@@ -96,4 +105,8 @@ class Observer(Protocol):
 
     def configured(self, seen: Reconfigured) -> None:
         """Settings were changed."""
+        ...
+
+    def guarded(self, seen: Guarded) -> None:
+        """The guardrail tripped, or was re-armed."""
         ...

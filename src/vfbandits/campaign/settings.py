@@ -2,9 +2,11 @@
 
 import json
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
+from vfbandits.campaign.comparison import MIN_EVENTS
+from vfbandits.core.anytime import ALPHA
 from vfbandits.core.policy import Policy
 from vfbandits.core.policy.base import share
 from vfbandits.core.policy.registry import describe, make_policy
@@ -17,10 +19,52 @@ SHADOW: Final = "shadow"
 FROZEN: Final = "frozen"
 MODES: Final = (LEARN, SHADOW, FROZEN)
 EARLIEST: Final = "earliest"
+GUARDRAIL: Final = "guardrail"
 SUM: Final = "sum"
 AGGREGATIONS: Final = (EARLIEST, SUM)
 REWARD_BOUND: Final = 1e6
 REWARD_WAIT_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """When a policy that loses against the holdback is switched to the baseline.
+
+    Attributes
+    ----------
+    enabled
+        Whether the policy is watched; that needs a holdback as well.
+    alpha
+        Probability that a policy is ever stopped which loses no more than ``margin``; at most 0.5.
+    margin
+        Loss per event that is tolerated, in the unit of the rewards.
+    min_events
+        Settled events that each group needs before anything is said.
+
+    Examples
+    --------
+    >>> Guardrail(alpha=0.0)
+    Traceback (most recent call last):
+        ...
+    vfbandits.errors.SettingError: alpha must be above 0 and at most 0.5, got 0.0
+    """
+
+    enabled: bool = True
+    alpha: float = ALPHA
+    margin: float = 0.0
+    min_events: int = MIN_EVENTS
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if not isinstance(self.enabled, bool):
+            raise SettingError(f"enabled must be true or false, got {self.enabled!r}")
+        if not 0.0 < self.alpha <= 0.5:
+            raise SettingError(f"alpha must be above 0 and at most 0.5, got {self.alpha!r}")
+        if not 0.0 <= self.margin <= REWARD_LIMIT:
+            raise SettingError(f"margin must be from 0 to {REWARD_LIMIT:g}, got {self.margin!r}")
+        if self.min_events < 2 or self.min_events % 1:
+            raise SettingError(f"min_events must be a whole number from 2, got {self.min_events!r}")
+        object.__setattr__(self, "min_events", int(self.min_events))  # JSON may have said 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +89,8 @@ class CampaignSettings:
     reward_min, reward_max
         Bounds of every reward: one outside is refused, and so is such a ``default_reward``; a sum
         is learnt as the bound that it exceeds.
+    guardrail
+        When the campaign is switched to its baseline.
 
     Examples
     --------
@@ -66,6 +112,7 @@ class CampaignSettings:
     activation_wait_s: float = 3600.0
     reward_min: float = -REWARD_BOUND
     reward_max: float = REWARD_BOUND
+    guardrail: Guardrail = field(default_factory=Guardrail)
     described: dict[str, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -132,12 +179,18 @@ class CampaignSettings:
             if not isinstance(parameters, dict):
                 raise SettingError("policy takes the policy's parameters by name")
             others["policy"] = _with(self.policy, parameters)
+        guardrail = others.pop("guardrail", None)
+        if guardrail is not None:
+            if not isinstance(guardrail, dict):
+                raise SettingError("guardrail takes its settings by name")
+            others["guardrail"] = _with_guardrail(self.guardrail, guardrail)
         return replace(self, **others)  # type: ignore[arg-type]  # __post_init__ checks them
 
     def pack(self) -> bytes:
         """For the log."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        return json.dumps({**values, "policy": self.described}, sort_keys=True).encode()
+        parts = {"policy": self.described, "guardrail": asdict(self.guardrail)}
+        return json.dumps({**values, **parts}, sort_keys=True).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> "CampaignSettings":
@@ -148,7 +201,21 @@ class CampaignSettings:
             values["reward_min"] = min(-REWARD_BOUND, default)
             values["reward_max"] = max(REWARD_BOUND, default)
         policy = values.pop("policy")
+        values["guardrail"] = Guardrail(**values.get("guardrail", {}))
         return cls(make_policy(policy.pop("name"), policy), **values)
+
+
+def _with_guardrail(guardrail: Guardrail, changes: dict[str, object]) -> Guardrail:
+    known = [f.name for f in fields(guardrail)]
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        raise SettingError(
+            f"settings of the guardrail are {', '.join(known)}, got {', '.join(unknown)}"
+        )
+    try:
+        return replace(guardrail, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
+    except SettingError as error:
+        raise SettingError(f"guardrail.{error}") from None
 
 
 def _with(policy: Policy, parameters: dict[str, object]) -> Policy:

@@ -114,6 +114,13 @@ class AsyncClient:
         """
         return await self._send(self._calls.change_config(changes))
 
+    async def rearm_guardrail(self) -> schemas.ConfigResponse:
+        """Let the policy decide again, and compare it with the holdback from now on.
+
+        Needs the scope "admin".  Not sent again if its answer was lost.
+        """
+        return await self._send(self._calls.rearm_guardrail())
+
     async def campaigns(self) -> list[str]:
         """Names of the campaigns."""
         return (await self._send(self._calls.campaigns())).campaigns

@@ -76,6 +76,7 @@ class Changes(TypedDict, total=False):
     reward_max: float
     floor: float
     policy: dict[str, float]
+    guardrail: schemas.GuardrailChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,11 @@ class Calls:
         """Change settings.  Sent twice it could undo what somebody else changed in between."""
         body = _body(schemas.ConfigChange(**changes))
         return Call("PATCH", self._path("/config"), schemas.ConfigResponse, body, repeatable=False)
+
+    def rearm_guardrail(self) -> Call[schemas.ConfigResponse]:
+        """Let the policy decide again.  Sent twice it would begin the comparison a second time."""
+        path = self._path("/guardrail/rearm")
+        return Call("POST", path, schemas.ConfigResponse, repeatable=False)
 
     def campaigns(self) -> Call[schemas.CampaignsResponse]:
         """Names of the campaigns."""

@@ -130,6 +130,13 @@ class Client:
         """
         return self._send(self._calls.change_config(changes))
 
+    def rearm_guardrail(self) -> schemas.ConfigResponse:
+        """Let the policy decide again, and compare it with the holdback from now on.
+
+        Needs the scope "admin".  Not sent again if its answer was lost.
+        """
+        return self._send(self._calls.rearm_guardrail())
+
     def campaigns(self) -> list[str]:
         """Names of the campaigns."""
         return self._send(self._calls.campaigns()).campaigns

@@ -12,7 +12,7 @@ MAX_FEATURES = 100_000
 
 Mode: TypeAlias = Literal["learn", "shadow", "frozen"]
 Aggregation: TypeAlias = Literal["earliest", "sum"]
-Group: TypeAlias = Literal["policy", "holdback", "shadow"]
+Group: TypeAlias = Literal["policy", "holdback", "shadow", "guardrail"]
 # No control characters: ids stand in addresses and logs.
 Id: TypeAlias = Annotated[
     str,
@@ -88,7 +88,7 @@ class RankResponse(msgspec.Struct, frozen=True):
     degraded
         Whether the features of some participant are missing.
     group
-        "policy", or the reason why the baseline is shown: "holdback" or "shadow".
+        "policy", or the reason why the baseline is shown: "holdback", "shadow" or "guardrail".
     model_version
         Number of changes of the model so far: rewards learnt, and retractions.
     config_version
@@ -177,6 +177,27 @@ class EventResponse(msgspec.Struct, frozen=True):
     answer: RankResponse | None
 
 
+class GuardrailChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of the guardrail; settings that are left out stay as they are.
+
+    Attributes
+    ----------
+    enabled
+        Whether a policy that loses against the holdback is switched to the baseline.
+    alpha
+        Probability that a policy is ever stopped which loses no more than ``margin``.
+    margin
+        Loss per event that is tolerated, in the unit of the rewards.
+    min_events
+        Settled events that each group needs before the policy can be stopped; a whole number.
+    """
+
+    enabled: bool | UnsetType = UNSET
+    alpha: Annotated[float, Meta(gt=0.0, le=0.5)] | UnsetType = UNSET
+    margin: Annotated[float, Meta(ge=0.0, le=1e100)] | UnsetType = UNSET
+    min_events: Annotated[float, Meta(ge=2.0, le=1e9)] | UnsetType = UNSET
+
+
 class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Changes of a campaign's settings; settings that are left out stay as they are.
 
@@ -200,6 +221,8 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Fraction of decisions that choose an arm uniformly at random.
     policy
         Parameters of the policy, such as {"beta": 0.5}.
+    guardrail
+        Settings of the guardrail, such as {"alpha": 0.01}.
     """
 
     mode: Mode | UnsetType = UNSET
@@ -212,6 +235,73 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     reward_max: Number | UnsetType = UNSET
     floor: Annotated[float, Meta(ge=0.0, le=1.0)] | UnsetType = UNSET
     policy: dict[str, Number] | UnsetType = UNSET
+    guardrail: GuardrailChange | UnsetType = UNSET
+
+
+class Tripped(msgspec.Struct, frozen=True):
+    """When the guardrail switched the campaign to its baseline, and why.
+
+    Attributes
+    ----------
+    at
+        When, in seconds since 1970.
+    n_policy, n_holdback
+        Settled events of both groups.
+    mean_policy, mean_holdback
+        Their mean rewards.
+    difference, low, high
+        Difference of the means per event, policy minus holdback, with its anytime-valid interval.
+    alpha
+        The interval holds at all times together with probability 1 - alpha.
+    """
+
+    at: float
+    n_policy: int
+    n_holdback: int
+    mean_policy: float
+    mean_holdback: float
+    difference: float
+    low: float
+    high: float
+    alpha: float
+
+
+class GuardrailView(msgspec.Struct, frozen=True):
+    """The guardrail of a campaign: its settings, and what it has seen.
+
+    Attributes
+    ----------
+    state
+        "off" (not enabled, or no holdback), "watching", or "tripped": the baseline is shown until
+        an operator re-arms the guardrail.
+    enabled, alpha, margin, min_events
+        Its settings.
+    since
+        Time of the first event of the comparison, in seconds since 1970; null before it.
+    n_policy, n_holdback
+        Settled events of both groups since then.
+    n_waiting
+        Events that are not compared yet: their reward, or that of an earlier one, is missing.
+    difference, low, high
+        How much more the policy's events bring than the holdback's, per event, with an interval
+        that holds at all times together; null before there are enough events.
+    tripped
+        Why the baseline is shown; null while the policy decides.
+    """
+
+    state: Literal["off", "watching", "tripped"]
+    enabled: bool
+    alpha: float
+    margin: float
+    min_events: int
+    since: float | None
+    n_policy: int
+    n_holdback: int
+    n_waiting: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    tripped: Tripped | None
 
 
 class ConfigResponse(msgspec.Struct, frozen=True):
@@ -229,6 +319,7 @@ class ConfigResponse(msgspec.Struct, frozen=True):
     reward_max: float
     floor: float
     policy: dict[str, object]
+    guardrail: GuardrailView | None = None
 
 
 class ParticipantView(msgspec.Struct, frozen=True):

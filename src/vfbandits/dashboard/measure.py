@@ -1,58 +1,65 @@
 """Means with intervals, and how much better one is than another.
 
-All by the normal approximation at 95 %: fair for some dozens of rewards, too narrow for a handful.
+The intervals are anytime-valid at 95 % (``core.anytime``): within a window they hold at every look
+together, so that looking often is allowed.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
+from vfbandits.core.anytime import standard_errors
 from vfbandits.dashboard.bucket import Bucket, Moments
 from vfbandits.dashboard.series import TRAILING
 from vfbandits.dashboard.view import Band, Lift, Mean, Rewards
 
-_Z = 1.959963984540054
+_BEST_AT = 500.0  # rewards: a window has fewer than a guardrail sees
 _SURE = 3.0  # how many times its own interval a baseline must be away from zero
-BaselineGroup: TypeAlias = Literal["holdback", "shadow"]
+BaselineGroup: TypeAlias = Literal["holdback", "shadow", "guardrail"]
 POLICY: Final = ("policy",)
-BASELINES: Final[tuple[BaselineGroup, ...]] = ("holdback", "shadow")
+BASELINES: Final[tuple[BaselineGroup, ...]] = ("holdback", "shadow", "guardrail")
 
 
 def interval(moments: Moments) -> Mean:
-    """The mean and its interval.
+    """The mean and its interval; without one as long as all rewards were the same.
 
     >>> sample = Moments()
-    >>> for value in (0.0, 1.0, 1.0, 0.0):
+    >>> for value in (0.0, 1.0) * 500:
     ...     sample.add(value)
     >>> found = interval(sample)
     >>> found.n, found.mean, round(found.high, 3)
-    (4, 0.5, 1.066)
+    (1000, 0.5, 0.549)
     """
     if moments.n == 0:
         return Mean(0)
     mean = moments.mean
-    if moments.n == 1:
-        return Mean(1, mean)
-    half = _Z * math.sqrt(moments.variance / moments.n)
+    if moments.n == 1 or moments.variance == 0.0:
+        return Mean(moments.n, mean)
+    half = standard_errors(moments.n, best_at=_BEST_AT) * math.sqrt(moments.variance / moments.n)
     return Mean(moments.n, mean, mean - half, mean + half)
 
 
 def lift(policy: Moments, baseline: Moments) -> Lift | None:
-    """Policy against baseline; None unless both have two rewards.
+    """Policy against baseline; None unless both have two rewards, and rewards differ at all.
 
-    The variances may differ (Welch).  The relative interval is the delta method's, and left out
-    where the baseline is so near zero that a share of it would say nothing.
+    Of both variances the larger one is taken, as for the guardrail: a small group with rare rewards
+    may have seen none.  The relative interval is the delta method's, and left out where the
+    baseline is so near zero that a share of it would say nothing.
     """
     if policy.n < 2 or baseline.n < 2:
         return None
+    variance = max(policy.variance, baseline.variance)
+    if variance == 0.0:
+        return None
     a, b = policy.mean, baseline.mean
-    var_a, var_b = policy.variance / policy.n, baseline.variance / baseline.n
-    half = _Z * math.sqrt(var_a + var_b)
+    var_a, var_b = variance / policy.n, variance / baseline.n
+    z = standard_errors(policy.n + baseline.n, best_at=_BEST_AT)
+    half = z * math.sqrt(var_a + var_b)
     difference = a - b
-    if abs(b) <= _SURE * _Z * math.sqrt(var_b):
+    if abs(b) <= _SURE * z * math.sqrt(var_b):
         return Lift(difference, difference - half, difference + half)
     relative = difference / abs(b)
-    spread = _Z * math.sqrt(var_a + (a / b) ** 2 * var_b) / abs(b)
+    spread = z * math.sqrt(var_a + (a / b) ** 2 * var_b) / abs(b)
     return Lift(
         difference,
         difference - half,

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vfbandits.campaign.events import Decided, Event
-from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.client.schemas import GuardrailView
 from vfbandits.dashboard import build
 from vfbandits.dashboard.campaign import Campaign
 from vfbandits.dashboard.marks import link_marks, settings_mark
@@ -40,6 +41,8 @@ class Observatory:
         The length of a campaign's theta.  Asked for at most once in five seconds.
     facts
         Which versions decide in a campaign.
+    guardrail
+        What the guardrail of a campaign has seen.
     link_changes
         Times, participants and events of links, oldest first (``serving.presence``).
     clock
@@ -60,6 +63,7 @@ class Observatory:
         waiting: Callable[[str], int] = lambda _: 0,
         norm: Callable[[str], float | None] = lambda _: None,
         facts: Callable[[str], Facts | None] = lambda _: None,
+        guardrail: Callable[[str], GuardrailView | None] = lambda _: None,
         link_changes: Callable[[], Iterable[tuple[float, str, str]]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -69,6 +73,7 @@ class Observatory:
         self._waiting = waiting
         self._norm = norm
         self._facts = facts
+        self._guardrail = guardrail
         self._link_changes = link_changes
         self._clock = clock
 
@@ -92,6 +97,10 @@ class Observatory:
         """Settings were changed."""
         self._campaign(seen.campaign).marks.append(settings_mark(seen))
 
+    def guarded(self, seen: Guarded) -> None:
+        """The guardrail tripped, or was re-armed."""
+        self._campaign(seen.campaign).marks.append(Mark(seen.at, "guardrail", seen.text))
+
     def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
         """Take records of a campaign's journal, in its order: its end, then what follows.
 
@@ -102,6 +111,8 @@ class Observatory:
                 self.ranked([seen])
             elif isinstance(seen, Heard):
                 self.heard(seen)
+            elif isinstance(seen, Guarded):
+                self.guarded(seen)
             else:
                 self.configured(seen)
 
@@ -119,7 +130,7 @@ class Observatory:
         Without ``lists_decisions`` there is no user and no event in it.
 
         Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
-        a frozen model.  Their intervals are the normal approximation of the mean at 95 %.
+        a frozen model.
         """
         if not 1 <= minutes <= MAX_MINUTES:
             raise SettingError(f"minutes are 1 to {MAX_MINUTES}, got {minutes}")
@@ -152,6 +163,7 @@ class Observatory:
             last=kept.decisions() if lists_decisions else [],
             lists_decisions=lists_decisions,
             facts=self._facts(name) if name else None,
+            guardrail=self._guardrail(name) if name else None,
         )
 
     def _marks(self, kept: Campaign, *, since: float) -> list[Mark]:

@@ -18,13 +18,15 @@ from vfbandits.campaign.events import (
     Decided,
     Event,
     Forgotten,
+    GuardrailRearmed,
+    GuardrailTripped,
     Reported,
     Retracted,
     Rewarded,
 )
 from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.model import COUNTED
-from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
 from vfbandits.client.schemas import RankResponse
 
 MAX_PENDING: Final = 100_000
@@ -55,7 +57,7 @@ class Replay:
 
     def seen(
         self, campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
-    ) -> Iterator[Ranked | Heard | Reconfigured]:
+    ) -> Iterator[Ranked | Heard | Reconfigured | Guarded]:
         """What an observer would have been told.
 
         ``names`` are the participants that there are: of a degraded decision the journal only says
@@ -74,6 +76,9 @@ class Replay:
             elif isinstance(event, Configured):
                 yield Reconfigured(campaign, self._settings, event.settings, event.at)
                 self._settings = event.settings
+            elif isinstance(event, GuardrailTripped | GuardrailRearmed):
+                is_tripped = isinstance(event, GuardrailTripped)
+                yield Guarded(campaign, event.describe(), event.at, is_tripped)
 
     def _decided(self, seen: Ranked) -> Ranked:
         self._pending[seen.event_id] = _Pending(seen.arm, seen.group, seen.at)

@@ -7,9 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from vfbandits.client.schemas import GuardrailView
+
 
 class Mean(msgspec.Struct, frozen=True):
-    """A mean of n rewards, and its 95 % interval by the normal approximation (n of 2 or more)."""
+    """A mean of n rewards, and its anytime-valid 95 % interval, if the rewards differ at all."""
 
     n: int
     mean: float | None = None
@@ -18,7 +20,7 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Lift(msgspec.Struct, frozen=True):
-    """How much better the policy did than the baseline, with 95 % intervals.
+    """How much better the policy did than the baseline, with anytime-valid 95 % intervals.
 
     ``relative`` is the difference as a share of the baseline's mean; it is null when the baseline
     is too near zero for that: within three times its own interval.
@@ -43,14 +45,14 @@ class Band(msgspec.Struct, frozen=True):
 class Rewards(msgspec.Struct, frozen=True):
     """Rewards that were settled in the window: the policy's and the baseline's.
 
-    The baseline is the holdback and the shadow group together: both show the same arm.  A group
-    counts if it had decisions in the window.  Its line ends where other groups take its place: what
-    is settled later are mostly defaults of events that nobody rewarded.
+    The baseline is the holdback, shadow and guardrail groups together: all show the same arm.  A
+    group counts if it had decisions in the window.  Its line ends where other groups take its
+    place: what is settled later are mostly defaults of events that nobody rewarded.
     """
 
     policy: Mean
     baseline: Mean
-    baseline_groups: list[Literal["holdback", "shadow"]]
+    baseline_groups: list[Literal["holdback", "shadow", "guardrail"]]
     lift: Lift | None
     policy_series: Band
     baseline_series: Band
@@ -130,11 +132,12 @@ class Participant(msgspec.Struct, frozen=True):
 class Mark(msgspec.Struct, frozen=True):
     """Something that explains a bend in the charts.
 
-    Settings changed, a participant is "here" (it connected, or answers again), or it is "away".
+    Settings changed, a participant is "here" (it connected, or answers again), or it is "away"; the
+    guardrail tripped, or was re-armed.
     """
 
     at: float
-    kind: Literal["settings", "here", "away"]
+    kind: Literal["settings", "here", "away", "guardrail"]
     text: str
 
 
@@ -225,3 +228,4 @@ class DashboardView(msgspec.Struct, frozen=True):
     last: list[LastDecision]
     lists_decisions: bool = True
     facts: Facts | None = None
+    guardrail: GuardrailView | None = None

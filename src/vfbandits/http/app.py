@@ -115,6 +115,7 @@ def _handlers(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:
         "model": handlers.model,
         "config": handlers.config,
         "change_config": handlers.change_config,
+        "rearm_guardrail": handlers.rearm_guardrail,
         "campaigns": handlers.list_campaigns,
         "healthz": handlers.healthz,
         "readyz": handlers.readyz,

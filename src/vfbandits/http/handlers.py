@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 import structlog
 from starlette.responses import Response
 
 from vfbandits.campaign.history import History
+from vfbandits.campaign.machine import is_watched
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT, CampaignSettings
 from vfbandits.client import schemas
@@ -141,12 +143,15 @@ class Handlers:
         body = request.json()
         change = _change(body)
         refuse_repeated_keys(body)
-        settings = await campaign.configure(
-            {name: value for name, value in msgspec.structs.asdict(change).items()
-             if value is not msgspec.UNSET},
-            by=caller_of(request.scope).name,
-        )  # fmt: skip
+        changes: dict[str, object] = msgspec.to_builtins(change)
+        settings = await campaign.configure(changes, by=caller_of(request.scope).name)
         return _json(_config_of(campaign, settings))
+
+    async def rearm_guardrail(self, request: BufferedRequest) -> Response:
+        """POST /v1/guardrail/rearm."""
+        campaign = self._campaign(request, "admin")
+        await campaign.rearm_guardrail(by=caller_of(request.scope).name)
+        return _json(_config_of(campaign, campaign.settings))
 
     async def list_campaigns(self, request: BufferedRequest) -> Response:
         """GET /v1/campaigns."""
@@ -248,6 +253,33 @@ def _config_of(campaign: Served, settings: CampaignSettings) -> schemas.ConfigRe
         reward_max=settings.reward_max,
         floor=settings.floor,
         policy=settings.described,
+        guardrail=guardrail_of(campaign, settings),
+    )
+
+
+def guardrail_of(campaign: Served, settings: CampaignSettings) -> schemas.GuardrailView:
+    """The guardrail of a campaign under these settings."""
+    rules, tripped = settings.guardrail, campaign.model.tripped
+    comparison = campaign.model.comparison
+    found = comparison.difference(alpha=rules.alpha, min_events=rules.min_events)
+    state: Literal["off", "watching", "tripped"] = "watching" if is_watched(settings) else "off"
+    n_policy, n_holdback = comparison.whole.n_events
+    return schemas.GuardrailView(
+        state=state if tripped is None else "tripped",
+        enabled=rules.enabled,
+        alpha=rules.alpha,
+        margin=rules.margin,
+        min_events=rules.min_events,
+        since=comparison.since,
+        n_policy=n_policy,
+        n_holdback=n_holdback,
+        n_waiting=len(comparison),
+        difference=None if found is None else found.difference,
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        tripped=None
+        if tripped is None
+        else msgspec.convert(tripped, schemas.Tripped, from_attributes=True),
     )
 
 

@@ -13,7 +13,7 @@ from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.dashboard import PAGE, dashboard_routes
-from vfbandits.http.handlers import Handlers, ModelFacts
+from vfbandits.http.handlers import Handlers, ModelFacts, guardrail_of
 from vfbandits.http.refusals import Unavailable
 from vfbandits.http.server import HttpServer
 from vfbandits.serving.build import Process, Serve
@@ -144,6 +144,7 @@ async def _dashboard_of(process: Process) -> Observatory:
         waiting=lambda name: campaigns[name].n_waiting,
         norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
         facts=partial(_facts, process),
+        guardrail=lambda name: guardrail_of(campaigns[name], campaigns[name].settings),
         link_changes=process.link_changes,
     )
     for campaign in campaigns:
@@ -192,6 +193,7 @@ def _gauges(campaign: Leader | Replica, *, lag_s: float) -> CampaignGauges:
     durable = campaign.durable if isinstance(campaign, Leader) else None
     source = campaign.journal if isinstance(campaign, Replica) else campaign.durable
     commits, events = source.commits
+    guardrail = guardrail_of(campaign, campaign.settings)
     return CampaignGauges(
         campaign.name,
         waiting=campaign.n_waiting,
@@ -209,6 +211,10 @@ def _gauges(campaign: Leader | Replica, *, lag_s: float) -> CampaignGauges:
         model_repairs=bandit.n_repairs,
         model_arms=bandit.n_arms,
         model_arms_dropped=bandit.n_arms_dropped,
+        guardrail_tripped=guardrail.state == "tripped",
+        guardrail_difference=guardrail.difference,
+        guardrail_low=guardrail.low,
+        guardrail_high=guardrail.high,
     )
 
 

@@ -15,6 +15,8 @@ from vfbandits.campaign.events import (
     Configured,
     Event,
     Found,
+    GuardrailRearmed,
+    GuardrailTripped,
     LossAccepted,
     Moved,
     Resized,
@@ -25,6 +27,7 @@ from vfbandits.core.decision import DecisionId
 _NUMBER = struct.Struct("<q")
 _OF_NO_DECISION = (
     *(Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized, Administered),
+    *(GuardrailTripped, GuardrailRearmed),
 )
 
 

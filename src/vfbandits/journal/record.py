@@ -5,8 +5,10 @@
     version u8 | kind u8 | fields, an array in MessagePack | CRC-32 u32, of all before it
 
 The fields are those of the event's class, in their order.  A context is raw little-endian float64,
-so it comes back bit for bit; a matrix is (rows, columns, raw float64).  Whole numbers of more than
-64 bits and texts that are no UTF-8 are extensions.  The same bytes are kept by every journal.
+so it comes back bit for bit; a matrix is (rows, columns, raw float64).  A class may get more fields
+at its end, with defaults that are taken where an older record does not have them.  Whole numbers
+of more than 64 bits and texts that are no UTF-8 are extensions.  The same bytes are kept by every
+journal.
 
 Only ``VERSION`` is written.  A record of an earlier version goes through ``UPCASTERS``.
 """
@@ -33,6 +35,8 @@ from vfbandits.campaign.events import (
     Erased,
     Event,
     Forgotten,
+    GuardrailRearmed,
+    GuardrailTripped,
     LossAccepted,
     Moved,
     Recalled,
@@ -116,10 +120,18 @@ class _Packing(NamedTuple):
 
 
 class _Form:
-    """How the events of one class are kept: ``packed`` are the fields that are kept otherwise."""
+    """How the events of one class are kept: ``packed`` are the fields that are kept otherwise.
+
+    A record may lack the last ``later`` fields: they were added to the class after it was written.
+    """
 
     def __init__(
-        self, kind: int, event: type[Event], packed: Mapping[str, _Packing] | None = None
+        self,
+        kind: int,
+        event: type[Event],
+        packed: Mapping[str, _Packing] | None = None,
+        *,
+        later: int = 0,
     ) -> None:
         packed = packed or {}
         names = [field.name for field in fields(event)]
@@ -131,6 +143,8 @@ class _Form:
         self._values = attrgetter(*names) if len(names) > 1 else lambda made: (
             getattr(made, names[0]),
         )  # fmt: skip
+        self._n_fields = len(names)
+        self._later: list[object] = [field.default for field in fields(event)[len(names) - later :]]
         self._packed = [(names.index(name), packing) for name, packing in packed.items()]
         self._type: Any = tuple[tuple(kept_as)]  # type: ignore[misc]  # known when it runs
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(self._type)
@@ -158,6 +172,9 @@ class _Form:
 
     def unpack(self, values: list[object]) -> Event:
         """The event with these fields, after a check of their types."""
+        n_missing = self._n_fields - len(values)
+        if 0 < n_missing <= len(self._later):
+            values = [*values, *self._later[-n_missing:]]
         return self._make(msgspec.convert(values, self._type, builtin_types=(bytes,)))
 
     def _make(self, values: tuple[object, ...]) -> Event:
@@ -272,10 +289,10 @@ _RECALLED: Final = _Packing(
 LOSS_ACCEPTED: Final = 9
 # A number is never used for another kind.
 _FORMS: Final[dict[type, _Form]] = {
-    Decided: _Form(1, Decided, {"x": _VECTOR}),
+    Decided: _Form(1, Decided, {"x": _VECTOR}, later=1),
     Rewarded: _Form(2, Rewarded, {"recalled": _RECALLED}),
     Moved: _Form(3, Moved, {"matrix": _MATRIX}),
-    Forgotten: _Form(4, Forgotten),
+    Forgotten: _Form(4, Forgotten, later=1),
     Activated: _Form(5, Activated),
     Reported: _Form(6, Reported),
     Configured: _Form(7, Configured),
@@ -286,5 +303,7 @@ _FORMS: Final[dict[type, _Form]] = {
     Resized: _Form(12, Resized),
     Erased: _Form(13, Erased),
     Administered: _Form(14, Administered),
+    GuardrailTripped: _Form(16, GuardrailTripped),
+    GuardrailRearmed: _Form(17, GuardrailRearmed),
 }
 _BY_KIND: Final = {form.kind: form for form in _FORMS.values()}

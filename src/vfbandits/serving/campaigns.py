@@ -101,6 +101,7 @@ class Campaigns(ByName[Leader]):
             try:
                 while await campaign.settle():
                     pass
+                await campaign.watch()
                 while await campaign.expire_arms():
                     pass
                 await self._take_snapshot(campaign)

@@ -13,10 +13,10 @@ from typing import Protocol
 
 import structlog
 
-from vfbandits.campaign.events import SETTINGS, Administered, Decided, Event
+from vfbandits.campaign.events import GUARDRAIL, SETTINGS, Administered, Decided, Event
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Due, Ranking, Verdict, by_end
-from vfbandits.campaign.observer import Reconfigured
+from vfbandits.campaign.observer import Guarded, Reconfigured
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import JournalError, RecordError, UnknownDecisionError, VFBanditsError
@@ -326,6 +326,41 @@ class Leader(Served):
         if self.durable.has_failed:
             await self.durable.rebuild()
             self.log.warning("model_rebuilt", campaign=self.name, position=self.durable.position)
+
+    # --- the guardrail ----------------------------------------------------------------------------
+
+    async def watch(self) -> bool:
+        """Switch to the baseline if the policy loses against the holdback; whether it does now."""
+        event = self.campaign.watch(now=self._clock())
+        if event is None:
+            return False
+        asked = Administered(GUARDRAIL, event.describe(), event.by, event.at)
+        await self.durable.log(event, asked)
+        self.log.warning(
+            "guardrail_tripped",
+            campaign=self.name,
+            n_policy=event.n_policy,
+            n_holdback=event.n_holdback,
+            mean_policy=event.mean_policy,
+            mean_holdback=event.mean_holdback,
+            difference=event.difference,
+            low=event.low,
+            high=event.high,
+        )
+        self._tell_guarded(Guarded(self.name, asked.detail, event.at, is_tripped=True))
+        return True
+
+    async def rearm_guardrail(self, *, by: str) -> None:
+        """Let the policy decide again, durably."""
+        event = self.campaign.rearm(by=by, now=self._clock())
+        asked = Administered(GUARDRAIL, event.describe(), by, event.at)
+        await self.durable.log(event, asked)
+        self.log.warning("guardrail_rearmed", campaign=self.name, by=by)
+        self._tell_guarded(Guarded(self.name, asked.detail, event.at, is_tripped=False))
+
+    def _tell_guarded(self, seen: Guarded) -> None:
+        for observer in self.observers:
+            observer.guarded(seen)
 
     # --- looking and changing ---------------------------------------------------------------------
 

@@ -266,6 +266,14 @@ class Replica(Served):
             "ask the trainer that leads, or a process of role both"
         )
 
+    async def rearm_guardrail(self, *, by: str) -> None:
+        """Refused: only the process that learns compares policy and holdback."""
+        del by
+        raise ConflictError(
+            "a ranker does not learn, so it cannot re-arm the guardrail: ask the trainer that "
+            "leads, or a process of role both"
+        )
+
     # --- looking and changing ---------------------------------------------------------------------
 
     async def history(self, event_id: str) -> History:

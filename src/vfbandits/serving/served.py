@@ -234,6 +234,10 @@ class Served(ABC):
         for observer in self.observers:
             observer.heard(seen)
 
+    @abstractmethod
+    async def rearm_guardrail(self, *, by: str) -> None:
+        """Let the policy decide again, durably; ``by`` is who asks."""
+
     # --- looking and changing ---------------------------------------------------------------------
 
     @abstractmethod

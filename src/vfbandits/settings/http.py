@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from vfbandits.campaign.settings import EARLIEST, LEARN, REWARD_BOUND, CampaignSettings
+from vfbandits.campaign.settings import EARLIEST, LEARN, REWARD_BOUND, CampaignSettings, Guardrail
 from vfbandits.errors import ConfigError
 from vfbandits.settings.address import is_loopback
 from vfbandits.settings.model import DAY_S, ModelSettings
@@ -146,6 +146,8 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
         A reward outside is refused; a sum is learnt as the bound that it exceeds.
     retain_days
         Days after which records leave the journal; without it they stay until a compaction.
+    guardrail
+        When a policy that loses against the holdback is switched to the baseline.
     model
         The campaign's own model; that of the default campaign is the table [model].
     """
@@ -160,6 +162,7 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     reward_min: float = -REWARD_BOUND
     reward_max: float = REWARD_BOUND
     retain_days: Positive | None = None
+    guardrail: Guardrail = Guardrail()
     model: ModelSettings | None = None
 
     def __post_init__(self) -> None:

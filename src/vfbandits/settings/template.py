@@ -117,6 +117,14 @@ change_s = 30.0                  # timeout of a mask change
 # reward_max = 1e6
 # retain_days = 90               # older records leave the journal; without it they stay
 #
+# A policy that loses against the holdback is switched to the baseline:
+#
+# [campaigns.default.guardrail]
+# enabled = true
+# alpha = 0.05                   # probability of a false alarm, however long it is watched
+# margin = 0.0                   # tolerated loss of reward per event
+# min_events = 100               # settled events of each group before anything is said
+#
 # Features of the active participant come with each request, or from a store:
 #
 """

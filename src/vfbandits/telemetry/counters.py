@@ -13,7 +13,7 @@ from vfbandits.telemetry.durations import Durations
 
 Child = TypeVar("Child")
 
-GROUPS: Final = ("policy", "holdback", "shadow")
+GROUPS: Final = ("policy", "holdback", "shadow", "guardrail")
 STATUSES: Final = (
     *("learnt", "counted", "repeated", "late", "ignored", "logged"),
     *("default", "summed", "forgotten", "failed", "retracted"),
@@ -119,6 +119,11 @@ class Counters:
         self.changes = counter(
             "vfb_settings_changes_total", "Changes of the campaign's settings.", "campaign"
         )
+        self.trips = counter(
+            "vfb_guardrail_trips_total",
+            "How often the guardrail switched the campaign to its baseline.",
+            "campaign",
+        )
         self.http_requests = counter(
             "vfb_http_requests_total", "HTTP responses.", "route", "method", "status"
         )
@@ -154,6 +159,7 @@ class CampaignCounters:
         self.degraded = counters.degraded.labels(campaign)
         self.waits = counters.waits.labels(campaign)
         self.changes = counters.changes.labels(campaign)
+        self.trips = counters.trips.labels(campaign)
         self.decisions = Bound(lambda group: counters.decisions.labels(campaign, group))
         self.decisions.meet(GROUPS)
         self.values = Bound(lambda group: Value(counters.rewarded, campaign, group))

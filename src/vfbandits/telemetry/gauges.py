@@ -39,6 +39,11 @@ class CampaignGauges:
         How often numbers were too large for float64 and the model was put right.
     model_arms, model_arms_dropped
         Arms with a model of their own (layout "disjoint"), and how many such models were let go.
+    guardrail_tripped
+        Whether the guardrail shows the baseline.
+    guardrail_difference, guardrail_low, guardrail_high
+        How much more the policy's events bring than the holdback's, with the ends of the interval;
+        None before there are enough events.
     """
 
     name: str
@@ -57,6 +62,10 @@ class CampaignGauges:
     commits: int = 0
     committed_events: int = 0
     journal_lag_s: float = 0.0
+    guardrail_tripped: bool = False
+    guardrail_difference: float | None = None
+    guardrail_low: float | None = None
+    guardrail_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +82,10 @@ class ParticipantGauges:
     def of(cls, name: str, described: Mapping[str, object]) -> "ParticipantGauges":
         """From what ``ActiveService.describe`` says of one participant.
 
-        >>> ParticipantGauges.of("bank", {"connected": True, "circuit": "open", "bytes": 80})
-        ParticipantGauges(name='bank', is_connected=True, circuit_is_open=True, latency_s=None, bytes_received=80)
-        """  # noqa: E501  (a doctest's output has no line breaks)
+        >>> bank = ParticipantGauges.of("bank", {"circuit": "open"})
+        >>> bank.circuit_is_open, bank.latency_s
+        (True, None)
+        """
         latency_ms, received = described.get("latency_ms"), described.get("bytes")
         return cls(
             name,
@@ -148,6 +158,18 @@ OF_CAMPAIGNS: Final[_Table] = (
         "Arms that were dropped because of max_arms or arm_expiry_days.",
         "model_arms_dropped",
     ),
+    (
+        "vfb_guardrail_tripped",
+        "1 while the guardrail shows the baseline, else 0.",
+        "guardrail_tripped",
+    ),
+    (
+        "vfb_guardrail_difference",
+        "Mean reward per event, policy minus holdback, since the guardrail was armed.",
+        "guardrail_difference",
+    ),
+    ("vfb_guardrail_low", "Lower end of its anytime-valid interval.", "guardrail_low"),
+    ("vfb_guardrail_high", "Upper end of its anytime-valid interval.", "guardrail_high"),
 )
 OF_PARTICIPANTS: Final[_Table] = (
     ("vfb_participant_connected", "1 if the participant is connected, else 0.", "is_connected"),

@@ -20,7 +20,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from vfbandits.campaign.history import RETRACTED
-from vfbandits.campaign.observer import Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
 from vfbandits.telemetry.counters import Bound, CampaignCounters, Counters
 from vfbandits.telemetry.gauges import Gauges, Readings
 
@@ -96,6 +96,11 @@ class Metrics:
     def configured(self, seen: Reconfigured) -> None:
         """Settings were changed."""
         self._campaigns[seen.campaign].changes.inc()
+
+    def guarded(self, seen: Guarded) -> None:
+        """The guardrail tripped, or was re-armed."""
+        if seen.is_tripped:
+            self._campaigns[seen.campaign].trips.inc()
 
     def http(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered; ``route`` is the pattern, as ``/v1/events/{event_id}``."""

@@ -1,7 +1,7 @@
 // The page: asks for the figures every two seconds and draws them.
 
 import { Chart } from "./charts.js";
-import { drawDecisions, drawMissing, drawMode, drawParticipants, drawTiles, drawVersions, drawWhy } from "./panels.js";
+import { drawDecisions, drawGuardrail, drawMissing, drawMode, drawParticipants, drawTiles, drawVersions, drawWhy } from "./panels.js";
 import { byId, make, milliseconds, none, number, percent, short } from "./words.js";
 
 const EVERY_MS = 2000;
@@ -25,7 +25,7 @@ let question = null;
 // --- charts -----------------------------------------------------------------------------------
 
 const charts = {
-  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean, 95 % band", format: number, what: "rewards" }),
+  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean; 95 % band that holds at every look", format: number, what: "rewards" }),
   arms: new Chart({ id: "arms", title: "Share of each arm", hint: "of the decisions", format: percent, stacked: true, what: "decisions" }),
   rate: new Chart({ id: "rate", title: "Decisions per second", hint: "", format: short, fromZero: true, what: "decisions" }),
   latency: new Chart({ id: "latency", title: "Latency", hint: "milliseconds", format: milliseconds, fromZero: true, what: "timed decisions" }),
@@ -85,6 +85,7 @@ function draw() {
   drawCampaigns(view);
   drawMode(view);
   drawMissing(view);
+  drawGuardrail(view);
   drawVersions(view);
   drawTiles(view);
   drawCharts(view);
@@ -186,6 +187,7 @@ function askForKey(status) {
     : had ? "The server does not take this key." : "This server shows its figures to holders of a key that may read. The key stays in this tab.";
   byId("banner").hidden = true;
   byId("missing").hidden = true;
+  byId("tripped").hidden = true;
   byId("main").hidden = true;
   byId("gate").hidden = false;
   byId("key").focus();

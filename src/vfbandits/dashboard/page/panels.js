@@ -38,7 +38,7 @@ function drawReward(view) {
     return;
   }
   const notes = [group ? `baseline ${number(baseline.mean)} (${group})` : "no baseline to compare with"];
-  if (lift) notes.push(make("span", `lift ${verdict(lift)}`, { title: "Difference to the baseline with its 95 % interval" }, `lift ${liftText(lift)}`));
+  if (lift) notes.push(make("span", `lift ${verdict(lift)}`, { title: "Difference to the baseline with its 95 % interval, which holds however often you look" }, `lift ${liftText(lift)}`));
   tile("reward", number(policy.mean), half, ...notes);
 }
 
@@ -62,17 +62,19 @@ function bar(value, text, tone = "") {
 const MODES = {
   learn: ["Learning", "The policy decides and learns from every reward."],
   shadow: ["Shadow", "Everybody gets the baseline; the policy only learns."],
+  tripped: ["Stopped", "Everybody gets the baseline: the guardrail has stopped the policy, which still learns."],
   frozen: ["Frozen", "The policy decides; rewards are logged and nothing is learnt."],
 };
 
-export function drawMode({ facts }) {
+export function drawMode({ facts, guardrail }) {
   const badge = byId("mode");
   badge.hidden = !facts;
   if (!facts) return;
-  const [word, says] = MODES[facts.mode] ?? [facts.mode, ""];
+  const mode = guardrail?.tripped && facts.mode !== "shadow" ? "tripped" : facts.mode;
+  const [word, says] = MODES[mode] ?? [mode, ""];
   badge.textContent = word;
   badge.title = says;
-  badge.dataset.mode = facts.mode;
+  badge.dataset.mode = mode;
 }
 
 // Who is missing, and since when: their features count as zeros meanwhile.
@@ -88,6 +90,57 @@ export function drawMissing({ participants, now }) {
   banner.hidden = !lines.length;
   const text = lines.map((line) => line.textContent).join("\n");
   if (text !== banner.textContent) banner.replaceChildren(...lines);
+}
+
+const GUARDRAIL = {
+  off: "The guardrail is off: nothing is stopped.",
+  watching: "The guardrail is armed: a policy whose interval lies below zero is switched to the baseline.",
+  tripped: "The guardrail has tripped: every event gets the baseline until an operator re-arms it.",
+};
+
+// The comparison since the guardrail was armed, and a banner once it has tripped.
+export function drawGuardrail({ guardrail, now }) {
+  const { tripped } = guardrail ?? {};
+  const banner = byId("tripped");
+  banner.hidden = !tripped;
+  if (tripped) {
+    const when = now - tripped.at < 43200 ? timeOfDay(tripped.at) : dayAndTime(tripped.at);
+    const words = `since ${when}: the policy brought ${number(tripped.mean_policy)} per event, the holdback ${number(tripped.mean_holdback)}. `
+      + `Difference ${signed(tripped.difference)} (${signed(tripped.low)} to ${signed(tripped.high)}) over ${count(tripped.n_policy + tripped.n_holdback)} events.`;
+    const line = make("p", "", {}, make("strong", "", {}, "The guardrail shows the baseline"), ` ${words} An operator re-arms it.`);
+    if (line.textContent !== banner.textContent) banner.replaceChildren(line);
+  }
+  const card = byId("guardrail");
+  card.hidden = !guardrail || (guardrail.since === null && guardrail.state === "off");
+  if (card.hidden) return;
+  const { low, high, difference, n_policy: policy, n_holdback: holdback, n_waiting: waiting } = guardrail;
+  const since = guardrail.since === null ? "" : `since ${dayAndTime(guardrail.since)}`;
+  byId("guardrail-note").textContent = since;
+  const figure = byId("guardrail-figure");
+  figure.className = `verdict ${low === null ? "" : verdict(guardrail)}`;
+  const events = `${count(policy)} events of the policy, ${count(holdback)} of the holdback`;
+  figure.textContent = low === null
+    ? `Too few settled events yet: ${events}; ${count(guardrail.min_events)} of each are needed.`
+    : `${signed(difference)} per event (${signed(low)} to ${signed(high)})`;
+  byId("guardrail-line").hidden = low === null;
+  if (low !== null) drawInterval(byId("guardrail-line"), guardrail);
+  const level = percent(1 - guardrail.alpha, guardrail.alpha < 0.01 ? 1 : 0);
+  const look = low === null ? "" : ` ${level} interval over ${events}. It holds at all times together, so you may look as often as you like.`;
+  const rest = waiting ? ` ${count(waiting)} more wait for a reward, their own or that of an earlier event.` : "";
+  byId("guardrail-words").textContent = `${GUARDRAIL[guardrail.state]}${look}${rest}`;
+}
+
+function drawInterval(line, { low, high, difference }) {
+  const [zero, span_, point] = line.children;
+  const ends = [low, high, 0];
+  const [from, to] = [Math.min(...ends), Math.max(...ends)];
+  const room = 0.06 * (to - from || 1);
+  const place = (value) => (100 * (value - from + room)) / (to - from + 2 * room || 1);
+  zero.style.left = `${place(0)}%`;
+  span_.style.left = `${place(low)}%`;
+  span_.style.width = `${place(high) - place(low)}%`;
+  point.style.left = `${place(difference)}%`;
+  line.dataset.verdict = verdict({ low, high });
 }
 
 const PROCESSES = { active: "active participant", trainer: "trainer, which leads", ranker: "ranker" };
@@ -213,6 +266,7 @@ const GROUPS = {
   policy: "the policy's choice",
   holdback: "held back: the baseline is shown",
   shadow: "shadow mode: the baseline is shown",
+  guardrail: "stopped by the guardrail: the baseline is shown",
 };
 
 export function drawWhy(one) {

@@ -91,7 +91,9 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
         log_position=2514,
         participants=[schemas.ParticipantView("bank", 12, connected=True, circuit="closed")],
     ),
-    schemas.ConfigChange(holdback=0.05, policy={"beta": 0.5}),
+    schemas.ConfigChange(
+        holdback=0.05, policy={"beta": 0.5}, guardrail=schemas.GuardrailChange(alpha=0.01)
+    ),
     schemas.ConfigResponse(
         campaign="default",
         version=3,
@@ -105,6 +107,21 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
         reward_max=1e6,
         floor=0.0,
         policy={"name": "linucb", "beta": 0.5},
+        guardrail=schemas.GuardrailView(
+            state="watching",
+            enabled=True,
+            alpha=0.01,
+            margin=0.0,
+            min_events=100,
+            since=1_790_000_000.25,
+            n_policy=11_420,
+            n_holdback=611,
+            n_waiting=58,
+            difference=0.021,
+            low=-0.012,
+            high=0.054,
+            tripped=None,
+        ),
     ),
     schemas.CampaignsResponse(["default", CAMPAIGN]),
     schemas.Health("ok"),

@@ -188,6 +188,18 @@ _OF_A_CAMPAIGN = (
         response=schemas.ConfigResponse,
         problems=_SENT,
     ),
+    Operation(
+        "POST",
+        "/guardrail/rearm",
+        "rearm_guardrail",
+        "model",
+        "Re-arm the guardrail",
+        "The policy decides again, and its comparison with the holdback starts from zero. A ranker "
+        "refuses it with 409: only the process that learns can do it.",
+        scope="admin",
+        response=schemas.ConfigResponse,
+        problems=(*_KEYED, 409, 413),
+    ),
 )
 
 _OF_THE_SERVER = (

@@ -35,6 +35,10 @@ BANK = ParticipantGauges(
     circuit_is_open=False,
     latency_s=0.002,
     bytes_received=4_096,
+    missing_ratio=0.01,
+    norm_ratio=1.2,
+    mean_shift=0.1,
+    variance_shift=0.3,
 )
 
 

@@ -9,14 +9,17 @@ from vfbandits.campaign.observer import Heard, Ranked
 PARTICIPANTS = ("shop", "bank", "news", "telco")
 ARMS = ("loan", "savings", "card", "insurance", "mortgage", "travel", "pension", "shares")
 LINKS = {
-    "shop": {"width": 40},
+    "shop": {"width": 40, "missing_ratio": 0.0, "norm_ratio": 1.02, "mean_shift": 0.81,
+             "variance_shift": 0.2},
     "bank": {
         "width": 30, "connected": True, "circuit": "closed",
         "asks": 51_204, "answers": 51_190, "bytes": 41_800_000, "latency_ms": 2.4,
+        "missing_ratio": 0.004, "norm_ratio": 1.03,
     },
     "news": {
         "width": 18, "connected": True, "circuit": "half-open",
         "asks": 51_204, "answers": 48_870, "bytes": 22_300_000, "latency_ms": 8.13,
+        "missing_ratio": 0.31, "norm_ratio": 1.84,
     },
     "telco": {
         "width": 12, "connected": False, "circuit": "open", "since": 1_794_850_000.0,

@@ -159,6 +159,15 @@ def test_a_campaign_without_a_holdback_has_no_comparison(opened):
     expect(page.locator("#guardrail")).to_be_hidden()
 
 
+def test_features_that_drift_are_named_with_their_participant(opened):
+    page = opened("#campaign=newsletter&minutes=5")
+    rows = page.locator("#participants tr")
+    expect(rows.filter(has_text="shop").locator(".drift")).to_have_text("mean off by 0.81 sd")
+    expect(rows.filter(has_text="bank").locator(".drift")).to_have_text("steady")
+    expect(rows.filter(has_text="news").locator(".drift")).to_have_text("31 % missinglength² ×1.84")
+    expect(rows.filter(has_text="telco").locator(".drift")).to_have_text("–")
+
+
 def test_the_mode_is_a_badge_and_the_versions_in_force_stand_below_the_tiles(opened):
     page = opened()
     expect(page.locator("#mode")).to_have_text("Shadow")

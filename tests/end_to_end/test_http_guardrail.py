@@ -77,6 +77,7 @@ def test_a_policy_that_loses_is_stopped_survives_a_kill_and_is_re_armed_by_hand(
         assert [one["kind"] for one in shown["marks"] if one["kind"] == "guardrail"] == [
             "guardrail"
         ]
+        assert {"missing_ratio", "norm_ratio"} <= shown["participants"][1].keys()
         figures = client.get("/metrics").text
         assert 'vfb_guardrail_tripped{campaign="default"} 1.0' in figures
         assert 'vfb_guardrail_high{campaign="default"} -0.' in figures

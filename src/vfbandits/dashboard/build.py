@@ -112,6 +112,10 @@ def _participant(
         bytes=_integer(link.get("bytes")),
         latency_ms=_number(link.get("latency_ms")),
         since=_number(link.get("since")),
+        missing_ratio=_number(link.get("missing_ratio")),
+        norm_ratio=_number(link.get("norm_ratio")),
+        mean_shift=_number(link.get("mean_shift")),
+        variance_shift=_number(link.get("variance_shift")),
     )
 
 

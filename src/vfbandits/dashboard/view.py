@@ -112,6 +112,8 @@ class Participant(msgspec.Struct, frozen=True):
     since
         When it joined, left, stopped answering or answered again, whichever was last; in seconds
         since 1970.
+    missing_ratio, norm_ratio, mean_shift, variance_shift
+        How its features drift over the last few thousand rows (``serving.drift``).
     """
 
     name: str
@@ -127,6 +129,10 @@ class Participant(msgspec.Struct, frozen=True):
     bytes: int | None = None
     latency_ms: float | None = None
     since: float | None = None
+    missing_ratio: float | None = None
+    norm_ratio: float | None = None
+    mean_shift: float | None = None
+    variance_shift: float | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ from vfbandits.settings.features import FeatureSettings
 class Features:
     """A store, its scaling, the longest row that may leave it, and its noise.
 
-    ``column_of_each`` has the raw column behind each column of a scaled row.
+    ``column_of_each`` has the raw column behind each column of a scaled row, ``fitted_variances``
+    the variance that the column was fitted to.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Features:
         self.width = store.width
         self.columns = store.columns
         self.column_of_each = scaling.column_of_each
+        self.fitted_variances = scaling.fitted_variances
 
     def __enter__(self) -> "Features":
         """Itself; leaving closes it."""

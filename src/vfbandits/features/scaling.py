@@ -143,6 +143,19 @@ class Scaling:
         """
         return (*self.numbers, *(name for name, kinds in self.one_hot.items() for _ in kinds))
 
+    @property
+    def fitted_variances(self) -> Vector:
+        """The variance of each column of a scaled row about a mean of 0; NaN where none is fitted.
+
+        >>> Scaling("unit", ("age", "income"), np.zeros(2), np.ones(2), {}, 50).fitted_variances
+        array([0.5, 0.5])
+        """
+        variances = np.full(self.width, np.nan)
+        if self.fitted_rows and self.method in ("standard", "unit"):
+            per_column = 1.0 if self.method == "standard" else 1.0 / len(self.columns)
+            variances[: len(self.numbers)] = per_column
+        return variances
+
     def apply(self, raw: RawRows) -> PlainBlock:
         """Raw rows, scaled: (n, width), C-ordered.
 

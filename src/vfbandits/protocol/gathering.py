@@ -69,6 +69,7 @@ class Gathering:
     failed: set[str] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     bytes_received: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_settled(self) -> bool:
@@ -91,6 +92,7 @@ class Gathering:
         self.came.clear()
         self.failed.clear()
         self.withheld.clear()
+        self.unknown.clear()
 
     def take(self, sender: str, answer: Answer) -> None:
         """Note an answer, or refuse it with WireError and change nothing."""
@@ -119,6 +121,8 @@ class Gathering:
         self.came[sender] = rows
         self.withheld.update(answer.withheld)
         self.bytes_received += size
+        if answer.missing:
+            self.unknown[sender] = min(answer.missing, n_rows)
 
     @property
     def alone(self) -> frozenset[int]:

@@ -1,5 +1,6 @@
 """What a role tells the process around it to do, in this order."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -31,6 +32,9 @@ class Gathered:
     """A round is complete: masked contexts (n_rows, dim), zeros for those that did not come.
 
     ``alone`` are places of users whose rows are the active participant's alone, whoever came.
+
+    To watch features by: ``blocks`` are the masked rows that each sent, ``total`` is their sum
+    where sums are secure, and ``unknown`` counts rows of users without features, by participant.
     """
 
     round: int
@@ -38,6 +42,10 @@ class Gathered:
     contributors: tuple[str, ...]
     bytes_received: int
     alone: frozenset[int] = frozenset()
+    blocks: Mapping[str, Matrix] = field(default_factory=dict, repr=False)
+    total: Matrix | None = field(default=None, repr=False)
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    is_trial: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

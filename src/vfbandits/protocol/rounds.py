@@ -253,32 +253,43 @@ class Rounds:
         del self._open[gathering.round]
         notes: list[ActiveInstruction] = []
         came = gathering.asked
+        contexts: Matrix = opened.own
+        total: Matrix | None = None
         if not self._secure:
             if gathering.failed:
                 came = tuple(name for name in came if name in gathering.came)
             contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
         elif came:
-            contexts, came, notes = _sum(gathering, opened.own)
-        else:
-            contexts = opened.own
-        contributors = (self.split.active, *came)
-        size = gathering.bytes_received
-        return [*notes, Gathered(gathering.round, contexts, contributors, size, gathering.alone)]
+            total, notes = _sum(gathering)
+            if total is None:
+                came = ()
+            else:
+                contexts = opened.own + total
+        gathered = Gathered(
+            gathering.round,
+            contexts,
+            (self.split.active, *came),
+            gathering.bytes_received,
+            gathering.alone,
+            blocks={} if self._secure else gathering.came,
+            total=total,
+            unknown=gathering.unknown,
+            is_trial=opened.ask.trial > 0,
+        )
+        return [*notes, gathered]
 
 
 def _facts(seat: Seat, answer: Answer) -> Facts:
     return {"participant": seat.name, "round": answer.round}
 
 
-def _sum(
-    gathering: Gathering, own: MaskedBlock
-) -> tuple[Matrix, tuple[str, ...], list[ActiveInstruction]]:
+def _sum(gathering: Gathering) -> tuple[Matrix | None, list[ActiveInstruction]]:
     """All or nothing: a partial sum of blinded blocks is noise."""
     facts: Facts = {"round": gathering.round}
     if not gathering.is_complete:
         missing = ", ".join(sorted(gathering.failed))
-        return own, (), [Note("secure_sum_incomplete", {**facts, "missing": missing})]
+        return None, [Note("secure_sum_incomplete", {**facts, "missing": missing})]
     try:
-        return own + gathering.total(), gathering.asked, []
+        return gathering.total(), []
     except (SecureSumError, WireError) as error:
-        return own, (), [Note("secure_sum_refused", {**facts, "reason": str(error)})]
+        return None, [Note("secure_sum_refused", {**facts, "reason": str(error)})]

@@ -222,7 +222,7 @@ class ActiveService:
             if isinstance(todo, Send):
                 self._send(todo)
             elif isinstance(todo, Gathered):
-                self.rounds.batches.deliver(todo)
+                self.rounds.deliver(todo)
             elif isinstance(todo, Note):
                 self._note(todo)
             elif isinstance(todo, Close):
@@ -422,6 +422,7 @@ class ActiveService:
                 "protocol": seats[name].protocol if name in seats else None,
                 "noise": self._noise_of(name),
                 **self.presence.describe(name),
+                **self.rounds.drift.describe(name),
                 **(self._tallies[name].describe() if name in self._tallies else {}),
             }
             for name, width in roster.split.items()

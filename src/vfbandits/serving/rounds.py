@@ -14,12 +14,13 @@ from vfbandits.errors import ArmError, ContextError, VFBanditsError
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import GatherOutcome, GatherReply
-from vfbandits.protocol.instructions import ActiveInstruction
+from vfbandits.protocol.instructions import ActiveInstruction, Gathered
 from vfbandits.protocol.roster import Terms
 from vfbandits.protocol.rows import refuse_features_beyond
 from vfbandits.protocol.trial import trial_block
 from vfbandits.serving.batches import Batches, Waiting
 from vfbandits.serving.concurrency import portions
+from vfbandits.serving.drift import FeatureDrift
 
 
 class Rounds:
@@ -36,6 +37,11 @@ class Rounds:
         self._terms = role.roster.terms  # a live federation keeps them
         self._is_per_arm = self._terms.layout == "per_arm"
         self._features = features
+        self.drift = FeatureDrift(
+            role.split.names,
+            width=role.split.widths[0],
+            variances=None if features is None else features.fitted_variances,
+        )
         self._carry_out = carry_out
 
     @staticmethod
@@ -56,10 +62,13 @@ class Rounds:
         """The contexts of these, in their order; all of one trial or campaign."""
         trial = queries[0].trial
         arm_features = [arm_features_of(query, self._terms) for query in queries]
+        own = self._own_rows(queries)
+        if not trial:
+            self.drift.look_at_own(own)
         gathered = await self.batches.gather(
             tuple([query.user for query in queries]),
             tuple([query.arms for query in queries]),
-            self._own_rows(queries),
+            own,
             trial=trial,
             campaign="" if trial else campaign,
         )
@@ -74,6 +83,11 @@ class Rounds:
             rows, size = gathered.rows[start:stop], gathered.bytes_received
             some.append(Contexts(rows, contributors, missing, of_arms, owned, size))
         return some
+
+    def deliver(self, gathered: Gathered) -> None:
+        """A round is complete."""
+        self.drift.look(gathered)
+        self.batches.deliver(gathered)
 
     def release(self) -> None:
         """The contexts of one call are needed no more; the masks may change."""

@@ -70,21 +70,28 @@ class CampaignGauges:
 
 @dataclass(frozen=True, slots=True)
 class ParticipantGauges:
-    """A participant as the active one sees it; ``latency_s`` is None until it has answered once."""
+    """A participant as the active one sees it; ``latency_s`` is None until it has answered once.
+
+    The last four say how its features drift (``serving.drift``); None before there are enough rows.
+    """
 
     name: str
     is_connected: bool
     circuit_is_open: bool
     latency_s: float | None
     bytes_received: int
+    missing_ratio: float | None = None
+    norm_ratio: float | None = None
+    mean_shift: float | None = None
+    variance_shift: float | None = None
 
     @classmethod
     def of(cls, name: str, described: Mapping[str, object]) -> "ParticipantGauges":
         """From what ``ActiveService.describe`` says of one participant.
 
-        >>> bank = ParticipantGauges.of("bank", {"circuit": "open"})
-        >>> bank.circuit_is_open, bank.latency_s
-        (True, None)
+        >>> bank = ParticipantGauges.of("bank", {"circuit": "open", "norm_ratio": 1.5})
+        >>> bank.circuit_is_open, bank.norm_ratio, bank.latency_s
+        (True, 1.5, None)
         """
         latency_ms, received = described.get("latency_ms"), described.get("bytes")
         return cls(
@@ -93,6 +100,10 @@ class ParticipantGauges:
             circuit_is_open=described.get("circuit") == "open",
             latency_s=latency_ms / 1e3 if isinstance(latency_ms, int | float) else None,
             bytes_received=received if isinstance(received, int) else 0,
+            missing_ratio=_number(described.get("missing_ratio")),
+            norm_ratio=_number(described.get("norm_ratio")),
+            mean_shift=_number(described.get("mean_shift")),
+            variance_shift=_number(described.get("variance_shift")),
         )
 
 
@@ -180,6 +191,26 @@ OF_PARTICIPANTS: Final[_Table] = (
     ),
     ("vfb_participant_latency_seconds", "Moving average of the time to answer.", "latency_s"),
     ("vfb_participant_bytes_total", "Bytes received from the participant.", "bytes_received"),
+    (
+        "vfb_feature_missing_ratio",
+        "Fraction of the last rows without features of the participant.",
+        "missing_ratio",
+    ),
+    (
+        "vfb_feature_norm_ratio",
+        "Mean squared length of the last rows, relative to the first ones of the process.",
+        "norm_ratio",
+    ),
+    (
+        "vfb_feature_mean_shift",
+        "Largest shift of the mean of an own column, in standard deviations.",
+        "mean_shift",
+    ),
+    (
+        "vfb_feature_variance_shift",
+        "Largest change of the variance of an own column, in doublings or halvings.",
+        "variance_shift",
+    ),
 )
 
 
@@ -257,6 +288,10 @@ def _read(
 ) -> dict[str, float | None]:
     read = attrgetter(attribute)
     return {each.name: read(each) for each in many}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def family(name: str, says: str, values: Mapping[str, float | None], *, label: str = "") -> Metric:

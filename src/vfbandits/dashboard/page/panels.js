@@ -143,6 +143,23 @@ function drawInterval(line, { low, high, difference }) {
   line.dataset.verdict = verdict({ low, high });
 }
 
+// What is far enough from the baseline to be looked at; the alert rules have the same bounds.
+function driftOf(one) {
+  const found = [];
+  if (one.missing_ratio > 0.2) found.push(`${percent(one.missing_ratio, 0)} missing`);
+  if (one.norm_ratio !== null && (one.norm_ratio > 1.5 || one.norm_ratio < 0.67)) found.push(`length² ×${short(one.norm_ratio)}`);
+  if (one.mean_shift > 0.5) found.push(`mean off by ${short(one.mean_shift)} sd`);
+  if (one.variance_shift > 1) found.push(`variance ×2^±${short(one.variance_shift)}`);
+  const known = [one.missing_ratio, one.norm_ratio, one.mean_shift].some((value) => value !== null);
+  const facts = [
+    ["missing", percent(one.missing_ratio)], ["mean squared length", one.norm_ratio === null ? NOTHING : `×${short(one.norm_ratio)} of the baseline`],
+    ["largest shift of a mean", one.mean_shift === null ? NOTHING : `${short(one.mean_shift)} sd`],
+  ].filter(([, text]) => text !== NOTHING).map(([name, text]) => `${name}: ${text}`).join("; ");
+  const tags = found.map((text) => make("span", "tag warn", {}, text));
+  const words = tags.length ? tags : [make("span", "muted", {}, known ? "steady" : NOTHING)];
+  return make("div", "tags", { title: facts || "too few rows yet" }, ...words);
+}
+
 const PROCESSES = { active: "active participant", trainer: "trainer, which leads", ranker: "ranker" };
 
 export function drawVersions({ facts }) {
@@ -177,6 +194,7 @@ export function drawParticipants(view) {
     const cells = [
       ["Share of prediction", share_of, "wide"], ["Availability", here, "wide"], ["Latency", milliseconds(one.latency_ms), "n"],
       ["Answers", answers, "n"], ["Received", bytes(one.bytes), "n"], ["Features", count(one.width), "n"],
+      ["Drift", driftOf(one), "drift"],
     ];
     return make("tr", "", {}, name, ...cells.map(([label, value, kind]) => make("td", kind, { "data-label": label }, value)));
   });

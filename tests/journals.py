@@ -24,10 +24,12 @@ from vfbandits.campaign.events import (
     Recalled,
     Reported,
     Resized,
+    Restored,
     Retracted,
     Rewarded,
     SetAside,
 )
+from vfbandits.campaign.exported import learnt_by
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.postgres.journal import PostgresJournal
@@ -239,6 +241,8 @@ EVERY_KIND = [
     Erased("a", 9),
     Erased(1, None),
     Administered("erasure", "3 decisions of a user: ü", "ops@shop", 8.5),
+    Restored(learnt_by(vfb.Bandit(vfb.LinUCB(), dim=2, seed=1)), 4, 3, 9.0),
+    Restored(learnt_by(vfb.Bandit(vfb.LinGreedy(), dim=1, layout="disjoint", seed=1)), 0, None),
 ]
 
 OUT_OF_MEMORY = [

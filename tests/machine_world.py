@@ -5,7 +5,8 @@ import contextlib
 import numpy as np
 
 import vfbandits as vfb
-from vfbandits.campaign.events import GuardrailTripped
+from vfbandits.campaign.events import GuardrailTripped, Moved, Retracted
+from vfbandits.campaign.exported import ExportedModel, put_back, reward_of
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
@@ -39,6 +40,7 @@ class World:
         self.events = []
         self.now = 1_000.0
         self.n_events = 0
+        self.exported = []
 
     def apply(self, event):
         if event is not None:
@@ -46,18 +48,20 @@ class World:
             self.events.append(written)
             self.campaign.apply(len(self.events), written)
 
-    def past(self, event_id):
-        found = [
+    def found(self, event_id):
+        return [
             (place, event)
             for place, event in enumerate(self.events, start=1)
             if getattr(event, "decision_id", None) == event_id
         ]
-        past = History.found(found)
+
+    def past(self, event_id):
+        past = History.found(self.found(event_id))
         if past is not None:
             moves = [
                 (place, event)
                 for place, event in enumerate(self.events, start=1)
-                if type(event).__name__ == "Moved"
+                if isinstance(event, Moved)
             ]
             past.moves, past.moves_to = moves, len(self.events)
         return past
@@ -142,3 +146,19 @@ class World:
 
     def do_rearm(self, rng, number):
         self.apply(self.campaign.rearm(by="ops", now=self.now))
+
+    def do_export(self, rng, number):
+        self.exported.append(ExportedModel.of(self.campaign.model, check=""))
+
+    def do_restore(self, rng, number):
+        if self.exported:
+            model = self.campaign.model
+            chosen = self.exported[number % len(self.exported)]
+            chosen = ExportedModel.unpack(open_sealed(seal_snapshot(chosen.pack())))
+            later = [*enumerate(self.events, start=1)][chosen.position :]
+            rewards = {
+                at: reward_of(at, self.found(one.decision_id))
+                for at, one in later
+                if isinstance(one, Retracted)
+            }
+            self.apply(put_back(chosen, model, later, rewards=rewards, at=self.now))

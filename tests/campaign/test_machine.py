@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from machine_world import ARMS, SPLIT, World, build, first_settings
 
 import vfbandits as vfb
+from vfbandits.campaign.events import Decided, Moved, Restored, Retracted, Rewarded
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
 from vfbandits.campaign.query import Contexts, Query
@@ -20,7 +21,7 @@ STEPS = st.lists(
         st.sampled_from(
             (
                 *("rank", "hold", "activate", "reward", "settle", "configure", "masks", "retract"),
-                *("watch", "rearm"),
+                *("watch", "rearm", "export", "restore"),
             )
         ),
         st.integers(0, 2**16),
@@ -76,3 +77,54 @@ def test_an_event_that_is_held_takes_no_reward_before_it_is_activated():
     assert world.campaign.reward("event 1", 1.0, now=world.now).status == "learnt"
     again = world.campaign.activate("event 1", now=world.now)
     assert (again.status, again.event) == ("repeated", None)
+
+
+@settings(max_examples=80)
+@given(steps=STEPS)
+def test_a_model_holds_the_rewards_up_to_the_one_restored_and_those_since_and_no_retracted_one(
+    steps,
+):
+    policy = POLICIES[0]
+    world = World(policy)
+    for step in steps:
+        world.step(*step)
+    model, records = world.campaign.model, [*enumerate(world.events, start=1)]
+    retracted = {one.decision_id for _, one in records if isinstance(one, Retracted)}
+    held = [
+        at
+        for at, one in records
+        if isinstance(one, Rewarded) and model.holds(at) and one.decision_id not in retracted
+    ]
+    # The obvious way: a bandit that learns these, and no others, in the masks of the time.
+    plain = vfb.Bandit(policy, dim=5)
+    contexts = {}
+    for at, one in records:
+        if isinstance(one, Decided):
+            contexts[one.decision_id] = one.x
+        elif isinstance(one, Rewarded) and at in held:
+            x = contexts[one.decision_id] if one.recalled is None else one.recalled.x
+            plain.fit([x], [one.value])
+        elif isinstance(one, Moved):
+            move = model.make_move(one.matrix)
+            plain.move(move)
+            contexts = {name: move.vector(x) for name, x in contexts.items()}
+    state, wanted = model.bandit.states[None], plain.states[None]
+    np.testing.assert_allclose(state.Lambda, wanted.Lambda, atol=1e-8)
+    np.testing.assert_allclose(state.u, wanted.u, atol=1e-8)
+
+
+def test_a_reward_that_a_restore_has_taken_out_of_the_model_cannot_be_retracted():
+    world = World(POLICIES[0])
+    for kind in ("rank", "rank", "export"):
+        world.step(kind, 1)
+    world.apply(world.campaign.reward("event 1", 1.0, now=world.now).event)
+    learnt = world.campaign.model.bandit.estimate_norm()
+    world.step("restore", 0)
+    assert isinstance(world.events[-1], Restored)
+    assert learnt > world.campaign.model.bandit.estimate_norm() == 0.0
+    with pytest.raises(ConflictError, match="an earlier one was restored since"):
+        world.campaign.retract("event 1", by="ops", now=world.now, past=world.past("event 1"))
+    world.apply(
+        world.campaign.reward("event 2", 1.0, now=world.now).event
+    )  # it is still waited for
+    assert world.campaign.model.bandit.estimate_norm() > 0.0

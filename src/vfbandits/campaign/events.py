@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.snapshot import Snapshot
 
 # What an ``Administered`` is about.
 SETTINGS: Final = "settings"
@@ -20,6 +21,8 @@ ERASURE: Final = "erasure"
 COMPACTION: Final = "compaction"
 RETENTION: Final = "retention"
 GUARDRAIL: Final = "guardrail"
+MODEL: Final = "model"
+COPY: Final = "copy"
 
 
 @dataclass(slots=True, eq=False)
@@ -286,6 +289,21 @@ class Erased:
     covered_by: int | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Restored:
+    """An earlier model was put back: what was learnt is that of ``model`` from here on.
+
+    Pending decisions, settings and masks stay.  ``model`` is a bandit without decisions, behind the
+    masks of ``epoch``.  ``of`` is the position of this journal that it is the model of, less what
+    was retracted since; None if it comes from another journal.
+    """
+
+    model: Snapshot = field(repr=False)
+    epoch: int
+    of: int | None
+    at: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Administered:
     """Somebody changed something: what, who and when.  Nothing is derived from it.
@@ -316,6 +334,7 @@ Event: TypeAlias = (
     | Resized
     | Erased
     | Administered
+    | Restored
 )
 
 # Records of one decision, as a journal has found them: each with its position.

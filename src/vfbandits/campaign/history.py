@@ -30,7 +30,8 @@ class History:
     """All that the log has of an event.
 
     ``due`` is when the wait for a reward ends, or has ended; ``came`` are the rewards that were
-    sent, by their ids.  ``position`` is that of the decision, where the journal was asked.
+    sent, by their ids.  ``position`` is that of the decision, where the journal was asked, and
+    ``learnt_at`` that of the reward that was learnt.
 
     Records behind ``read_to`` may be missing, if that is not infinite: the caller has not kept
     others from writing while it read.
@@ -43,6 +44,7 @@ class History:
     due: float | None
     held: bool
     position: int = 0
+    learnt_at: int = 0
     status: str = WAITING
     learnt: float | None = None
     came: dict[str, Reported | Rewarded] = field(default_factory=dict)
@@ -82,6 +84,8 @@ class History:
         history = cls.of(event for _, event in events)
         if history is not None:
             history.position = max(at for at, event in events if isinstance(event, Decided))
+            rewarded = (at for at, event in events if isinstance(event, Rewarded))
+            history.learnt_at = max(rewarded, default=0)
         return history
 
     @property

@@ -367,6 +367,11 @@ class Campaign:
                 f"event {event_id!r} needs a reward that was learnt, got an event that is "
                 f"{past.status}; nothing was changed"
             )
+        if not self.model.holds(past.learnt_at):
+            raise ConflictError(
+                f"event {event_id!r} has taught a model that is no longer in force: an earlier one "
+                "was restored since, without its reward; nothing was changed"
+            )
         if past.is_arm_dropped:
             raise ConflictError(
                 f"event {event_id!r} has taught a model of arm {past.decided.model!r} that was let "

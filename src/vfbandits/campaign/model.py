@@ -29,6 +29,7 @@ from vfbandits.campaign.events import (
     Moved,
     Reported,
     Resized,
+    Restored,
     Retracted,
     Rewarded,
     SetAside,
@@ -72,12 +73,17 @@ class Model:
     moves, moves_after
         The mask changes at positions behind ``moves_after``, each with its position: all that a
         pending decision may have to be carried by, should it have left memory.
+    n_retracted
+        Rewards that were taken back, whether the journal still has the records or not.
+    restores
+        Where an earlier model was put back, and of which position that was; None for a model of
+        another journal.
     """
 
     __slots__ = (
         *("arms_shown", "bandit", "cold", "comparison", "epoch", "make_move", "moves"),
-        *("moves_after", "n_decided", "n_learnt", "n_settings", "note", "position", "settings"),
-        "tripped",
+        *("moves_after", "n_decided", "n_learnt", "n_retracted", "n_settings", "note", "position"),
+        *("restores", "settings", "tripped"),
     )
 
     def __init__(
@@ -89,6 +95,8 @@ class Model:
         self.n_settings = 0
         self.n_learnt = 0
         self.n_decided = 0
+        self.n_retracted = 0
+        self.restores: list[tuple[int, int | None]] = []
         self.arms_shown: OrderedDict[ArmId, float] = OrderedDict()
         self.comparison = Comparison()
         self.tripped: GuardrailTripped | None = None
@@ -118,7 +126,7 @@ class Model:
         except VFBanditsError as error:
             raise misfit(position, error) from error
 
-    def enter(self, position: int, event: Event) -> None:
+    def enter(self, position: int, event: Event) -> None:  # noqa: PLR0912  (a case for each kind)
         """As ``apply``, with the error of an event that does not fit as it is."""
         match event:
             case Decided():
@@ -142,13 +150,15 @@ class Model:
                 self._drop_arms(event)
             case GuardrailTripped() | GuardrailRearmed():
                 self._guard(event)
+            case Restored():
+                self._put_back(position, event)
             case Resized():
                 self._cool(self.bandit.resize(event.max_pending))
             case SetAside() | Erased() if event.covered_by is not None:
-                why = "set aside" if isinstance(event, SetAside) else "erased with its user"
+                gone = "set aside" if isinstance(event, SetAside) else "erased with its user"
                 raise JournalError(
-                    f"it was {why}, and the snapshot of position {event.covered_by} stands for it: "
-                    "wanted that snapshot or a later one to begin with"
+                    f"it was {gone}, and the snapshot of position {event.covered_by} stands for "
+                    "it: wanted that snapshot or a later one to begin with"
                 )
         self.position = position
 
@@ -223,6 +233,33 @@ class Model:
             raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
         self.bandit.retract(Observation(event.x, event.model), event.value)
         self.n_learnt += 1  # that makes another version of the model
+        self.n_retracted += 1
+
+    def _put_back(self, position: int, event: Restored) -> None:
+        if event.epoch != self.epoch:
+            raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
+        self.bandit.take_learnt(event.model)
+        for arm in self.bandit.states:
+            if arm is not None and arm not in self.arms_shown:  # else it would never expire
+                self._show(arm, event.at)
+        self.restores.append((position, event.of))
+        self.n_learnt += 1
+
+    def holds(self, position: int, *, until: int | None = None) -> bool:
+        """Whether what the record at ``position`` did to the model is still part of it.
+
+        That ends when a model from before it is put back.  ``until`` asks for the model as it was
+        after that position.
+        """
+        end = math.inf if until is None else until
+        for at, of in reversed(self.restores):
+            if at <= end:
+                if position > at:
+                    break
+                if of is None:
+                    return False
+                end = of
+        return position <= end
 
     def _drop_arms(self, event: ArmsDropped) -> None:
         self.bandit.drop_arms(event.arms)
@@ -288,6 +325,9 @@ class Model:
             "moves_after": self.moves_after,
             "comparison": self.comparison.pack(),
             "tripped": None if self.tripped is None else asdict(self.tripped),
+            # Only where there are any: snapshots from before have neither.
+            **({"n_retracted": self.n_retracted} if self.n_retracted else {}),
+            **({"restores": list(self.restores)} if self.restores else {}),
         }
 
     def snapshot(self) -> Snapshot:
@@ -322,6 +362,9 @@ class Model:
             model.comparison = Comparison.unpack(kept.child("comparison"), waiting)
         if kept.has("tripped"):
             model.tripped = _tripped(kept.child("tripped"))
+        model.n_retracted = kept.integer("n_retracted") if kept.has("n_retracted") else 0
+        if kept.has("restores"):
+            model.restores = [*map(_put_back, kept.items("restores"))]
         model.position = position
         return model
 
@@ -369,6 +412,13 @@ def _tripped(record: Record) -> GuardrailTripped:
         at=record.number("at"),
         by=record.text("by"),
     )
+
+
+def _put_back(packed: object) -> tuple[int, int | None]:
+    match packed:
+        case [int(position), int() | None as of]:
+            return position, of
+    raise SnapshotError("a model that was put back needs its position and whose model it is")
 
 
 def _shown(packed: object) -> tuple[ArmId, float]:

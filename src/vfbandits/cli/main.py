@@ -16,6 +16,7 @@ from vfbandits.cli.federation import federation_app
 from vfbandits.cli.journal import journal_app
 from vfbandits.cli.keys import keys_app
 from vfbandits.cli.masks import masks_app
+from vfbandits.cli.model import model_app
 from vfbandits.cli.panels import EXPERIMENTS, LOOK_AFTER, RUN, TRY
 from vfbandits.cli.parity import parity
 from vfbandits.cli.pki import pki_app
@@ -73,6 +74,7 @@ app.command(rich_help_panel=RUN)(in_one_line(preflight))
 app.add_typer(serve_app, name="serve", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=LOOK_AFTER)
 app.add_typer(journal_app, name="journal", rich_help_panel=LOOK_AFTER)
+app.add_typer(model_app, name="model", rich_help_panel=LOOK_AFTER)
 app.add_typer(access_app, name="access", rich_help_panel=LOOK_AFTER)
 
 if __name__ == "__main__":

@@ -503,6 +503,26 @@ class Bandit:
         self.pending.move(self.lift(move))
         self._learner.move(move)
 
+    def take_learnt(self, snapshot: Snapshot) -> None:
+        """Put what the bandit of a snapshot has learnt in the place of all that was learnt here.
+
+        Pending decisions, numbers and randomness stay as they are.  Width and settings must be the
+        same; otherwise nothing is changed.
+
+        >>> import vfbandits as vfb
+        >>> bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
+        >>> before = bandit.copy().snapshot()
+        >>> bandit.fit([[1.0]], [1.0]).take_learnt(before)
+        >>> bandit.estimate_norm()
+        0.0
+        """
+        other = Bandit.restore(snapshot)
+        mine, theirs = _shape(self), _shape(other)
+        for name, value in mine.items():
+            if theirs[name] != value:
+                raise SettingError(f"the model must have {name} {value!r}, got {theirs[name]!r}")
+        self._learner = other._learner  # noqa: SLF001  (a bandit of this call only)
+
     def estimate_norm(self) -> float:
         """‖theta‖, over all states: the same number behind any mask."""
         return float(np.sqrt(sum(float(s.theta @ s.theta) for s in self.states.values())))
@@ -619,6 +639,20 @@ class Bandit:
         bandit._rng = _generator(record)
         bandit.pending.unpack(record, snapshot.arrays.get("open"))
         return bandit
+
+
+def _shape(bandit: Bandit) -> dict[str, object]:
+    """Settings that shape what is learnt."""
+    layout, settings = bandit.layout, bandit.settings
+    return {
+        "dim": bandit.dim,
+        "layout": layout.layout,
+        "arm_dim": layout.arm_dim,
+        "intercept": layout.intercept,
+        "ridge": settings.ridge,
+        "discount": settings.discount,
+        "max_arms": layout.max_arms,
+    }
 
 
 def _stream(key: DecisionId) -> int:

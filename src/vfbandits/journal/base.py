@@ -121,7 +121,7 @@ class Journal(JournalReader, Protocol):
         """Put these in the place of damaged or missing records, which are kept; all or none."""
         ...
 
-    def erase(self, records: Mapping[int, Erased]) -> None:
+    def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
         """Put these in the place of records, of which no byte stays; all or none.
 
         Records and snapshots that were kept as damaged go too: nobody can tell whose they are.

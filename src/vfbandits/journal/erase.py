@@ -27,6 +27,7 @@ from vfbandits.campaign.events import (
     Forgotten,
     Found,
     Moved,
+    Restored,
     Retracted,
     Rewarded,
     SetAside,
@@ -44,6 +45,7 @@ from vfbandits.journal.recover import own_model
 from vfbandits.journal.verify import verify
 
 NAMES_PER_BATCH = 1_000
+_WITH_A_USER = "a model that was restored, erased with a user that was unlearnt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +103,19 @@ class _Found:
     moves: list[tuple[int, Moved]] = field(default_factory=list)
     dropped: list[tuple[int, ArmsDropped]] = field(default_factory=list)
     orphans: list[tuple[int, DecisionId]] = field(default_factory=list)
+    restored: list[int] = field(default_factory=list)
     n_set_aside: int = 0
 
-    def histories(self) -> Iterator[History]:
+    def histories(self, model: Model) -> Iterator[History]:
         """Of each decision, with all that ``Campaign.retract`` asks for."""
         for records in self.decisions:
             past = History.found(records)
             if past is None:
                 raise RuntimeError("a decision begins with its record")
             past.moves = self.moves
-            rewarded = [at for at, event in records if isinstance(event, Rewarded)]
             past.is_arm_dropped = any(
-                at > rewarded[0] and past.decided.model in event.arms
+                at > past.learnt_at and past.decided.model in event.arms and model.holds(at)
                 for at, event in self.dropped
-                if rewarded
             )
             yield past
 
@@ -159,6 +160,8 @@ def erase_user(
     logged = journal.find_many(new)
     new = [name for name in new if not logged[name]]  # others are tombstones already
     retracted = list(_retractions(model, mine, request)) if unlearn else []
+    if not unlearn:
+        mine.restored.clear()  # what was learnt stays
     events: list[Event] = [Erased(name, None) for name in new]
     events += [*_closings(model, mine), *retracted]
     if mine.decisions or mine.orphans or events:
@@ -186,8 +189,10 @@ def _survey(journal: Journal, user: str) -> _Found:
             found.moves.append((position, event))
         elif isinstance(event, ArmsDropped):
             found.dropped.append((position, event))
+        elif isinstance(event, Restored):
+            found.restored.append(position)
         elif isinstance(event, SetAside):
-            found.n_set_aside += 1
+            found.n_set_aside += event.why != _WITH_A_USER
         elif isinstance(event, Decided):
             by_name.pop(event.decision_id, None)
             if event.user == user:
@@ -255,9 +260,10 @@ def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterato
     bandit = model.bandit
     settings = CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)
     campaign = Campaign(model, settings)
-    for past in mine.histories():
-        # What an arm's model had learnt went with it, should that have been let go.
-        if past.learnt is not None and not past.is_arm_dropped:
+    for past in mine.histories(model):
+        # What a model had learnt went with it, should it have been let go or replaced.
+        is_gone = past.is_arm_dropped or not model.holds(past.learnt_at)
+        if past.learnt is not None and not is_gone:
             name = str(past.decided.decision_id)
             event = campaign.retract(name, by=request.by, now=request.at, past=past).event
             if isinstance(event, Retracted):
@@ -271,7 +277,7 @@ def _note(done: Erasure, request: ErasureRequest) -> Administered:
 
 def _write(
     journal: Journal, model: Model, events: list[Event], mine: _Found, note: Administered
-) -> dict[int, Erased]:
+) -> dict[int, Erased | SetAside]:
     """Append, and take the snapshots that cover what goes; returns what is put in its place."""
     first = journal.last_position + 1
     for position, event in enumerate(events, start=first):
@@ -285,8 +291,12 @@ def _write(
     for records in mine.decisions:
         gone |= dict.fromkeys((at for at, _ in records), _name(records))
     appended = enumerate(events, start=first)
-    gone |= {at: one.decision_id for at, one in appended if isinstance(one, Retracted)}
-    return {at: Erased(name, covered_by) for at, name in gone.items()}
+    unlearnt = {at: one.decision_id for at, one in appended if isinstance(one, Retracted)}
+    erased: dict[int, Erased | SetAside] = {
+        at: Erased(name, covered_by) for at, name in (gone | unlearnt).items()
+    }
+    aside = SetAside(_WITH_A_USER, covered_by, note.by, note.at)
+    return erased | dict.fromkeys(mine.restored, aside)
 
 
 def _name(records: Found) -> DecisionId:

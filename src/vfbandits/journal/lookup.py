@@ -20,13 +20,14 @@ from vfbandits.campaign.events import (
     LossAccepted,
     Moved,
     Resized,
+    Restored,
     SetAside,
 )
 from vfbandits.core.decision import DecisionId
 
 _NUMBER = struct.Struct("<q")
 _OF_NO_DECISION = (
-    *(Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized, Administered),
+    *(Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized, Administered, Restored),
     *(GuardrailTripped, GuardrailRearmed),
 )
 

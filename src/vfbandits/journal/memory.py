@@ -193,7 +193,7 @@ class MemoryJournal:
                 self._disk.damaged.append((position, self._disk.records[position - 1]))
                 self._disk.records[position - 1] = sealed
 
-    def erase(self, records: Mapping[int, Erased]) -> None:
+    def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
         """Put others in the place of records, and drop those that were kept as damaged."""
         self._refuse_unless_open()
         refuse_unknown(records, self.last_position)

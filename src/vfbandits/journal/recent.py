@@ -83,7 +83,7 @@ class RecentJournal:
         """Refuse: no record is kept."""
         raise JournalError(f"there is no journal to repair, got {len(records)} records")
 
-    def erase(self, records: Mapping[int, Erased]) -> None:
+    def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
         """Refuse: no record is kept."""
         raise JournalError(f"there is no journal to erase from, got {len(records)} records")
 

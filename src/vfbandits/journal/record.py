@@ -42,12 +42,14 @@ from vfbandits.campaign.events import (
     Recalled,
     Reported,
     Resized,
+    Restored,
     Retracted,
     Rewarded,
     SetAside,
 )
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import JournalError, RecordError
+from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.versions import upcast
 
 VERSION: Final = 1  # at most 127: above are the marks of encrypted records (codec.py)
@@ -286,6 +288,7 @@ _MATRIX: Final = _Packing(tuple[int, int, bytes], _pack_matrix, _unpack_matrix)
 _RECALLED: Final = _Packing(
     tuple[int, bytes, int | str | None] | None, _pack_recalled, _unpack_recalled
 )
+_SNAPSHOT: Final = _Packing(bytes, seal_snapshot, open_sealed)
 LOSS_ACCEPTED: Final = 9
 # A number is never used for another kind.
 _FORMS: Final[dict[type, _Form]] = {
@@ -303,6 +306,7 @@ _FORMS: Final[dict[type, _Form]] = {
     Resized: _Form(12, Resized),
     Erased: _Form(13, Erased),
     Administered: _Form(14, Administered),
+    Restored: _Form(15, Restored, {"model": _SNAPSHOT}),
     GuardrailTripped: _Form(16, GuardrailTripped),
     GuardrailRearmed: _Form(17, GuardrailRearmed),
 }

@@ -9,12 +9,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
 
-from vfbandits.campaign.events import Decided, Erased, Event, Forgotten, Moved, Resized
+from vfbandits.campaign.events import Decided, Moved
 from vfbandits.campaign.model import Model
 from vfbandits.core.decision import DecisionId
 from vfbandits.journal.audit import KEPT
 from vfbandits.journal.base import JournalReader
 from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.verify import time_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def old_records(
     n_old = 0
     wanted = set(waited.names)
     for position, event in chain(reader.remains(), reader.read(reader.compacted_to)):
-        at = _time(event)
+        at = time_of(event)
         if (at is not None and at >= before) or len(old) == most:
             break
         if isinstance(event, Decided) and position in waited.cold:
@@ -66,7 +67,3 @@ def old_records(
         if at is not None:
             n_old = len(old)
     return tuple(old[:n_old])
-
-
-def _time(event: Event) -> float | None:
-    return None if isinstance(event, Moved | Forgotten | Resized | Erased) else event.at

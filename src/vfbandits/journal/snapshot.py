@@ -35,6 +35,7 @@ UPCASTERS: dict[int, Callable[[Snapshot], Snapshot]] = {}
 ITEMS_PER_BATCH = 1_000
 _HEADER = "header.json"
 _FOLDER = "arrays/"
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # the first that a ZIP archive can name
 _CHECKSUM = struct.Struct("<I")
 # What zipfile and NumPy raise on bytes that are not what they seem.
 _DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError, ValueError)
@@ -106,11 +107,16 @@ def _write(file: IO[bytes], snapshot: Snapshot) -> None:
             "secret": snapshot.secret,
             "object": snapshot.header,
         }
-        archive.writestr(_HEADER, "".join(json_in_pieces(top)))
+        archive.writestr(_member(_HEADER), "".join(json_in_pieces(top)))
         for name, array in snapshot.arrays.items():
             buffer = BytesIO()
             np.lib.format.write_array(buffer, array, allow_pickle=False)
-            archive.writestr(f"{_FOLDER}{name}.npy", buffer.getbuffer())
+            archive.writestr(_member(f"{_FOLDER}{name}.npy"), buffer.getbuffer())
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """A member without a time, so that the same snapshot gives the same bytes."""
+    return zipfile.ZipInfo(name, _NO_TIME)
 
 
 def json_in_pieces(value: object) -> Iterator[str]:

@@ -120,8 +120,9 @@ class _Check:
         if event is None:
             return
         self.counts[type(event).__name__] += 1
-        if not isinstance(event, Moved | Forgotten | Resized | Erased):
-            self.times[1:] = [event.at]
+        at = time_of(event)
+        if at is not None:
+            self.times[1:] = [at]
 
     def _apply(self, position: int, event: Event | None) -> None:
         if self.model is None:
@@ -158,6 +159,11 @@ class _Check:
             )
             return
         self.agreeing.append(position)
+
+
+def time_of(event: Event) -> float | None:
+    """When an event happened, in seconds since 1970; None if it does not say."""
+    return None if isinstance(event, Moved | Forgotten | Resized | Erased) else event.at
 
 
 def difference(one: Snapshot, other: Snapshot) -> str | None:

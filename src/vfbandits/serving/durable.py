@@ -382,7 +382,7 @@ class DurableBandit:
                 epoch = self.epoch
                 if past is not None and past.learnt is not None:
                     past.moves = await self._moves_behind(0)
-                    past.is_arm_dropped = await self._is_arm_dropped(past.decided)
+                    past.is_arm_dropped = await self._is_arm_dropped(past)
                 if epoch == self.epoch:  # the masks may change while the journal is read
                     break
             now = self._clock()
@@ -490,23 +490,18 @@ class DurableBandit:
                 self._older_moves = OlderMoves(after, to, await self._moves_behind(after))
             return self._older_moves
 
-    async def _is_arm_dropped(self, decided: Decided) -> bool:
+    async def _is_arm_dropped(self, past: History) -> bool:
         """Whether the model of an arm was let go since, and has taken the reward with it."""
-        if decided.model is None:
+        arm, learnt_at = past.decided.model, past.learnt_at
+        if arm is None:
             return False
 
-        def read() -> bool:
-            kept = self._journal.remains()
-            whole = self._journal.read(after=self._journal.compacted_to)
-            is_learnt = False
-            for _, event in chain(kept, whole):
-                if isinstance(event, Rewarded) and event.decision_id == decided.decision_id:
-                    is_learnt = True
-                elif is_learnt and isinstance(event, ArmsDropped) and decided.model in event.arms:
-                    return True
-            return False
+        def read() -> list[int]:
+            after = max(self._journal.compacted_to, learnt_at)
+            events = chain(self._journal.remains(learnt_at), self._journal.read(after))
+            return [at for at, one in events if isinstance(one, ArmsDropped) and arm in one.arms]
 
-        return await asyncio.to_thread(read)
+        return any(map(self.model.holds, await asyncio.to_thread(read)))
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
         """The last events of the log, as far as they are kept.

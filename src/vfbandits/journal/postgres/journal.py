@@ -180,7 +180,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
                 self._writer.set_aside(connection, rows)
             self._note_end()
 
-    def erase(self, records: Mapping[int, Erased]) -> None:
+    def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
         """Write over rows in one transaction; old versions of them are the server's to clear."""
         rows = self._in_place(records)
         with self._guard:

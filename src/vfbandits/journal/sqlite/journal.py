@@ -188,7 +188,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
             self._db.execute("DROP TABLE gone")
         self._note_end()
 
-    def erase(self, records: Mapping[int, Erased]) -> None:
+    def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
         """Write over rows in one transaction, then write the whole file again without the rest.
 
         A page keeps what was once on it, in free room and in the write-ahead log; only a new file

@@ -1,0 +1,166 @@
+"""A model on its own: what was learnt up to a position of a journal, to be kept or put back.
+
+No decision is in it, open or settled, so no context of a user either.  It is a bandit, and
+``vfb.load`` reads its file.
+"""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vfbandits.campaign.events import Event, Found, Moved, Restored, Retracted, Rewarded
+from vfbandits.campaign.model import Model
+from vfbandits.core.bandit import Bandit
+from vfbandits.core.reward import Observation
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.errors import ConflictError, SnapshotError
+
+_LEARNT = "learner/"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedModel:
+    """What was learnt up to ``position`` of a journal.
+
+    Attributes
+    ----------
+    snapshot
+        The bandit, without decisions.
+    position, check
+        Of which record of its journal, and a digest of that one; empty at position 0.
+    epoch, note
+        Of the masks that its contexts were behind, and what the journal kept with them.
+    n_retracted
+        Rewards that were taken back by then.
+    """
+
+    snapshot: Snapshot = field(repr=False)
+    position: int
+    check: str
+    epoch: int
+    note: bytes = field(repr=False)
+    n_retracted: int
+
+    @classmethod
+    def of(cls, model: Model, *, check: str) -> "ExportedModel":
+        """The model as it is now; ``check`` is the digest of the record that it ends with."""
+        snapshot = learnt_by(model.bandit)
+        return cls(snapshot, model.position, check, model.epoch, model.note, model.n_retracted)
+
+    def pack(self) -> Snapshot:
+        """For a file."""
+        about = {
+            "position": self.position,
+            "check": self.check,
+            "epoch": self.epoch,
+            "note": base64.b64encode(self.note).decode(),
+            "n_retracted": self.n_retracted,
+        }
+        return Snapshot({**self.snapshot.header, "exported": about}, self.snapshot.held)
+
+    @classmethod
+    def unpack(cls, packed: Snapshot) -> "ExportedModel":
+        """The model that was packed."""
+        if not packed.record.has("exported"):
+            raise SnapshotError(
+                "wanted a model that `vfb model export` wrote, got another snapshot of a "
+                f"{packed.record.text('kind')}"
+            )
+        about = packed.record.child("exported")
+        arrays = packed.arrays
+        broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+        if broken:
+            raise SnapshotError(
+                f"a model has finite numbers, got others in the array {broken[0]!r}"
+            )
+        header = {name: part for name, part in packed.header.items() if name != "exported"}
+        try:
+            note = base64.b64decode(about.text("note"), validate=True)
+        except ValueError as error:
+            raise SnapshotError(f"a model needs base64 at 'note': {error}") from error
+        return cls(
+            Snapshot(header, arrays),
+            about.integer("position"),
+            about.text("check"),
+            about.integer("epoch"),
+            note,
+            about.integer("n_retracted"),
+        )
+
+
+def learnt_by(bandit: Bandit) -> Snapshot:
+    """A bandit without its decisions; later rewards do not show in it."""
+    whole = bandit.snapshot()
+    held = {
+        name: [row.copy() for row in part] if isinstance(part, list) else part.copy(order="K")
+        for name, part in whole.held.items()
+        if name.startswith(_LEARNT)
+    }
+    return Snapshot({**whole.header, "open": [], "settled": []}, held)
+
+
+def put_back(
+    exported: ExportedModel,
+    model: Model,
+    later: Iterable[tuple[int, Event]],
+    *,
+    rewards: dict[int, int],
+    at: float,
+) -> Restored:
+    """The event by which ``model`` becomes an earlier one of the same journal; changes nothing.
+
+    ``later`` are the records behind the earlier one.  What they did to masks is done to it as well,
+    and rewards that were retracted since are taken out of it: ``rewards`` has the position of the
+    reward of each ``Retracted`` by the position of that.
+    """
+    bandit = Bandit.restore(exported.snapshot)
+    epoch, n_retracted = exported.epoch, exported.n_retracted
+    for position, event in later:
+        if isinstance(event, Moved):
+            if event.epoch != epoch + 1:
+                break
+            bandit.move(model.make_move(event.matrix))
+            epoch = event.epoch
+        elif isinstance(event, Retracted):
+            learnt_at = rewards.get(position)
+            if learnt_at is None:
+                break
+            n_retracted += 1
+            if model.holds(learnt_at, until=exported.position):
+                bandit.retract(Observation(event.x, event.model), event.value)
+    if epoch != model.epoch:
+        raise ConflictError(
+            f"a model behind masks of epoch {exported.epoch} must be carried to epoch "
+            f"{model.epoch}, got the mask changes up to {epoch} only: the journal no longer has "
+            "the others; nothing was changed"
+        )
+    if n_retracted != model.n_retracted:
+        missing, at = model.n_retracted - n_retracted, exported.position
+        raise ConflictError(
+            f"{missing} rewards were retracted or unlearnt since position {at} whose records the "
+            "journal no longer has: the model would bring them back; nothing was changed"
+        )
+    return Restored(learnt_by(bandit), epoch, exported.position, at)
+
+
+def put_in(exported: ExportedModel, model: Model, *, at: float) -> Restored:
+    """The event by which ``model`` takes what a model of another journal has learnt.
+
+    Both must be behind the same masks, for which the caller answers.
+    """
+    if (exported.epoch, exported.note) != (model.epoch, model.note):
+        raise ConflictError(
+            f"a model of another journal must be behind masks of epoch {model.epoch} and the same "
+            f"roster, got epoch {exported.epoch}"
+            + ("" if exported.epoch != model.epoch else " and another roster")
+            + "; nothing was changed"
+        )
+    return Restored(exported.snapshot, model.epoch, None, at)
+
+
+def reward_of(retracted_at: int, records: Found) -> int | None:
+    """Position of the reward that the ``Retracted`` at a position takes back, if it is known."""
+    found = (at for at, one in records if isinstance(one, Rewarded) and at < retracted_at)
+    return max(found, default=None)

@@ -1,0 +1,222 @@
+"""Models of a campaign by their place in its journal: exported to a file, and put back.
+
+A restore is a record of the journal like any other, so a restart and the replicas come to the same
+model.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+
+from vfbandits.campaign.events import (
+    MODEL,
+    Administered,
+    Erased,
+    Event,
+    Moved,
+    Restored,
+    Retracted,
+    SetAside,
+)
+from vfbandits.campaign.exported import ExportedModel, learnt_by, put_back, put_in, reward_of
+from vfbandits.campaign.model import Model, fold
+from vfbandits.errors import ConflictError, JournalError, SettingError, SnapshotError
+from vfbandits.files import write_whole
+from vfbandits.journal.base import Journal, JournalReader
+from vfbandits.journal.places import events_at
+from vfbandits.journal.record import encode
+from vfbandits.journal.recover import own_model
+from vfbandits.journal.snapshot import open_sealed, seal_snapshot
+from vfbandits.journal.verify import difference, time_of
+
+MAX_MODEL_BYTES = 512 << 20  # of a record: SQLite takes up to a billion bytes in one
+CHECK_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """A model was put back by the record at ``position``; it holds the rewards up to ``of``.
+
+    ``of`` is None for a model of another journal.
+    """
+
+    position: int
+    of: int | None
+
+
+def model_at(
+    reader: JournalReader,
+    position: int,
+    *,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Model:
+    """The model after the record at ``position``; a writer may be at work."""
+    last = reader.last_position
+    if not 0 <= position <= last:
+        raise SettingError(f"wanted a position of the journal, from 0 to {last}, got {position}")
+    found = [one for one in reader.snapshot_positions() if reader.compacted_to <= one]
+    for start in sorted((one for one in found if one <= position), reverse=True):
+        try:
+            model = Model.restore(start, reader.load_snapshot(start))
+        except SnapshotError:  # an older one does as well
+            continue
+        return fold(_told(_up_to(position, reader.read(after=start)), on_step), model)
+    first = min(found, default=None)
+    raise JournalError(
+        f"the model of position {position} needs a snapshot at or before it, got "
+        + ("none" if first is None else f"the first at {first}: records before it may be gone")
+    )
+
+
+def position_at(reader: JournalReader, time: float) -> int:
+    """Position of the last record that is not from after a time, in seconds since 1970."""
+    found = reader.compacted_to
+    for position, event in reader.read(after=found):
+        at = time_of(event)
+        if at is not None and at > time:
+            break
+        found = position
+    return found
+
+
+def export_model(
+    reader: JournalReader,
+    position: int | None = None,
+    *,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> ExportedModel:
+    """What was learnt up to a position, by default the end of the journal.
+
+    >>> import vfbandits as vfb
+    >>> from vfbandits.journal.memory import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> journal.save_snapshot(0, Model(vfb.Bandit(vfb.LinUCB(), dim=1)).snapshot())
+    >>> export_model(journal).position
+    0
+    """
+    at = reader.last_position if position is None else position
+    model = model_at(reader, at, on_step=on_step)
+    return ExportedModel.of(model, check=_check(events_at(reader, [at]).get(at)))
+
+
+def write_model(path: Path, exported: ExportedModel) -> None:
+    """Write a model to a file that is for its owner only; an older one is replaced in one step."""
+    data = seal_snapshot(exported.pack())
+    write_whole(path, lambda file: file.write(data), mode=0o600)
+
+
+def read_model(path: Path) -> ExportedModel:
+    """The model in a file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"wanted a model in {path}: {error.strerror}") from error
+    return ExportedModel.unpack(open_sealed(data, name=str(path)))
+
+
+def restore_model(
+    journal: Journal,
+    exported: ExportedModel,
+    *,
+    by: str,
+    reason: str,
+    now: float,
+    same_masks: bool = False,
+) -> Restoration | None:
+    """Put a model back, as a record of the journal; None if it is the model in force already.
+
+    Pending decisions stay, and teach the restored model when their rewards come.  A model of an
+    earlier mask epoch is carried to the masks in force, by the journal's own mask changes.  Rewards
+    that were retracted since stay retracted.  A model of another journal is taken only where the
+    caller answers for it that it was learnt behind the ``same_masks``.
+
+    Refused, with nothing changed, where layout, width or a setting that shapes what is learnt
+    differs, and where a mask change or a retraction since is no longer in the journal.
+    """
+    if not reason.strip():
+        raise SettingError("wanted the reason for a restore, got none")
+    model = own_model(journal)
+    event = _proposed(journal, exported, model, same_masks=same_masks, now=now)
+    size = sum(array.nbytes for array in event.model.arrays.values())
+    if size > MAX_MODEL_BYTES:
+        raise JournalError(
+            f"a model that is put back has at most {MAX_MODEL_BYTES} bytes, got {size}"
+        )
+    before, position = learnt_by(model.bandit), journal.last_position + 1
+    model.enter(position, event)  # before anything is written: one that does not fit is refused
+    if difference(before, learnt_by(model.bandit)) is None:
+        return None
+    source = "another journal" if event.of is None else f"position {event.of}"
+    note = Administered(MODEL, f"restored to that of {source}: {reason}", by, now)
+    last = journal.append([event, note])
+    model.enter(last, note)
+    journal.save_snapshot(last, model.snapshot())
+    return Restoration(position, event.of)
+
+
+def _proposed(
+    journal: Journal, exported: ExportedModel, model: Model, *, same_masks: bool, now: float
+) -> Restored:
+    at = exported.position
+    if _is_own(journal, exported, model):
+        later = [*_behind(journal, at)]
+        taken = {place: one for place, one in later if isinstance(one, Retracted)}
+        known = journal.find_many([one.decision_id for one in taken.values()])
+        rewards = {
+            place: learnt_at
+            for place, one in taken.items()
+            if (learnt_at := reward_of(place, known[one.decision_id])) is not None
+        }
+        return put_back(exported, model, later, rewards=rewards, at=now)
+    if model.note and not same_masks:
+        raise ConflictError(
+            "the model was exported from another journal, and nothing tells whether that was "
+            "behind the same masks: wanted --same-masks, if it was; nothing was changed"
+        )
+    return put_in(exported, model, at=now)
+
+
+def _is_own(journal: Journal, exported: ExportedModel, model: Model) -> bool:
+    """Whether a model is of this journal, or of one that this is a copy of."""
+    at = exported.position
+    if exported.snapshot.record.child("options").integer("seed") != model.bandit.seed:
+        return False
+    if at > journal.last_position:
+        return False
+    found = events_at(journal, [at]).get(at)
+    return found is None or _check(found) == exported.check or not _is_original(found)
+
+
+def _behind(journal: JournalReader, position: int) -> Iterator[tuple[int, Event]]:
+    after = max(position, journal.compacted_to)
+    for at, event in chain(journal.remains(position), journal.read(after)):
+        if isinstance(event, Moved | Retracted):
+            yield at, event
+
+
+def _is_original(event: Event) -> bool:
+    """Whether a record is the one that was written there first."""
+    return not isinstance(event, Erased | SetAside)
+
+
+def _check(event: Event | None) -> str:
+    if event is None:
+        return ""
+    return blake2b(encode(event), digest_size=CHECK_BYTES).hexdigest()
+
+
+def _up_to(position: int, events: Iterator[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
+    for at, event in events:
+        if at > position:
+            return
+        yield at, event
+
+
+def _told(
+    events: Iterator[tuple[int, Event]], on_step: Callable[[int], None]
+) -> Iterator[tuple[int, Event]]:
+    for at, event in events:
+        yield at, event
+        on_step(at)

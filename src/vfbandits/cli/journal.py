@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 journal_app = typer.Typer(
     name="journal",
-    help="The journal of a model: verify, export, compact, repair, migrate, erase from it.",
+    help="The journal of a model: verify, export, compact, repair, copy, migrate, erase from it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -46,7 +46,7 @@ journal_app = typer.Typer(
 
 @journal_app.callback()
 def journal() -> None:
-    """The journal of a model: verify, export, compact, repair, migrate, erase from it."""
+    """The journal of a model: verify, export, compact, repair, copy, migrate, erase from it."""
 
 
 def verify(
@@ -342,6 +342,72 @@ def audit(
     Output(as_json=as_json).show({"changes": found}, lambda: [_audit_table(found)])
 
 
+def copy(  # noqa: PLR0913  (one argument for each flag)
+    journal: Target,
+    to: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="Where to make the copy, as JOURNAL; none may be there."),
+    ],
+    *,
+    name: LogName = DEFAULT_NAME,
+    key_file: KeyFile = None,
+    key_env: KeyVariable = None,
+    to_name: Annotated[
+        str, typer.Option(help="Name of the copy in a database.", show_default="as --name")
+    ] = "",
+    to_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Key of the copy, mode 0600.", show_default="that of JOURNAL"
+        ),
+    ] = None,
+    to_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable with the key of the copy."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a journal to another store, with all that was learnt, and compare both.
+
+    From SQLite to PostgreSQL, the other way, or to another place of the same kind.  No server and
+    no ranker may use either of them.  After an interruption, run the same command again.
+    """
+    from vfbandits.journal.copy import copy_journal
+    from vfbandits.journal.inbox.open import open_inbox
+    from vfbandits.journal.open import is_database, open_journal, open_reader, place_of
+
+    key = key_of(key_file, key_env)
+    new_key = key_of(to_key_file, to_key_env) or key
+    new_name = to_name or (name if is_database(to) else DEFAULT_NAME)
+    open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+    with ExitStack() as stack:
+        opened = stack.enter_context(closing(open_journal(journal, name=name, key=key)))
+        inbox = None
+        if is_database(journal):
+            inbox = stack.enter_context(closing(open_inbox(journal, name=name, key=key)))
+        tell = stack.enter_context(progress("records copied", total=opened.last_position))
+        done = copy_journal(
+            opened,
+            to,
+            name=new_name,
+            key=new_key,
+            inbox=inbox,
+            described=place_of(journal, name=name),
+            by=who(),
+            now=time.time(),
+            on_step=tell,
+        )
+    output = Output(as_json=as_json)
+    output.show(asdict(done), list)
+    output.say(
+        f"copied {done.records} records up to position {done.last}, {done.snapshots} snapshots and "
+        f"{done.arrivals} events of the inbox to {place_of(to, name=new_name)}"
+    )
+    if done.left_out:
+        output.say(f"{done.left_out} events of the inbox that were refused are not in the copy")
+    output.say(f"both have the digest {done.digest}")
+
+
 def migrate(
     journal: Target,
     *,
@@ -390,7 +456,7 @@ def keygen(
     say(f"wrote a key to {out}: keep a copy where the journal is not")
 
 
-for command in (verify, export, compact, repair, migrate, retract, forget, audit, keygen):
+for command in (verify, export, compact, repair, copy, migrate, retract, forget, audit, keygen):
     journal_app.command()(in_one_line(command))
 
 

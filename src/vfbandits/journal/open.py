@@ -17,8 +17,10 @@ from pathlib import Path
 from vfbandits.errors import JournalError
 from vfbandits.extras import require
 from vfbandits.journal.base import Journal, JournalReader
+from vfbandits.journal.contents import JournalContents
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.migration import Migration
+from vfbandits.journal.sqlite.fill import fill_sqlite
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.migrate import migrate_sqlite, plan_sqlite
 from vfbandits.journal.sqlite.reader import SqliteReader
@@ -76,6 +78,44 @@ def open_reader(
     from vfbandits.journal.postgres.reader import PostgresReader  # noqa: PLC0415  (an extra)
 
     return PostgresReader(place, name=name, key=key)
+
+
+def fill_journal(
+    target: str | os.PathLike[str],
+    source: JournalContents,
+    *,
+    name: str = DEFAULT_NAME,
+    key: JournalKey | None = None,
+) -> None:
+    """Make a log at ``target``, where there must be none, of all that another one holds.
+
+    All or nothing: what an interrupted call has left cannot be opened, and the next one clears it
+    away.  A file has no inbox.
+    """
+    place = _resolve(target)
+    if isinstance(place, Path):
+        _refuse_name(name)
+        fill_sqlite(place, source, key=key)
+        return
+    _require_psycopg()
+    from vfbandits.journal.postgres.fill import fill_postgres  # noqa: PLC0415  (an extra)
+
+    fill_postgres(place, source, name=name, key=key)
+
+
+def place_of(target: str | os.PathLike[str], *, name: str = DEFAULT_NAME) -> str:
+    """Where a log is, in words that hold no password.
+
+    >>> place_of("postgresql://ann:secret@db.internal/vfb")
+    "'default' at db.internal:5432/vfb"
+    """
+    place = _resolve(target)
+    if isinstance(place, Path):
+        return str(place)
+    _require_psycopg()
+    from vfbandits.journal.postgres.address import PostgresAddress  # noqa: PLC0415  (an extra)
+
+    return f"{name!r} at {PostgresAddress.of(place).place}"
 
 
 def plan_migration(target: str | os.PathLike[str]) -> list[Migration]:

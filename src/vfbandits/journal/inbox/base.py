@@ -14,9 +14,9 @@ What every inbox promises, and ``tests/journal/test_inbox.py`` checks:
 An inbox may be used from several threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -65,6 +65,17 @@ class Waiting:
     reason: str = ""
 
 
+class Copied(NamedTuple):
+    """An event for another inbox; None if it cannot be read.
+
+    ``taken`` is when it was taken, in seconds since 1970: infinite if it was set aside, None if it
+    waits.
+    """
+
+    event: Arrival | None
+    taken: float | None
+
+
 class Inbox(Protocol):
     """Events on their way into a log."""
 
@@ -102,6 +113,10 @@ class Inbox(Protocol):
 
     def erase(self, ids: Sequence[DecisionId]) -> None:
         """Drop all that is in it of these decisions, and what nobody can read; all or nothing."""
+        ...
+
+    def copied(self) -> Iterator[Copied]:
+        """All that is in it, in order, for a copy."""
         ...
 
     def close(self) -> None:

@@ -1,15 +1,16 @@
 """An inbox in memory: for tests and simulations, under the same contract as that in a database."""
 
+import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vfbandits.campaign.events import Decided
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.inbox.base import Arrival, Waiting
+from vfbandits.journal.inbox.base import Arrival, Copied, Waiting
 from vfbandits.journal.inbox.codec import PART_BYTES, InboxCodec
 from vfbandits.journal.lookup import decision_of
 
@@ -128,6 +129,13 @@ class MemoryInbox:
         with self._drawer.guard:
             for key in gone:
                 self._drawer.slips.pop(key, None)
+
+    def copied(self) -> Iterator[Copied]:
+        """All that is in it, for a copy."""
+        self._refuse_if_closed()
+        for slip in self._all():
+            taken = math.inf if slip.is_aside else slip.taken_at
+            yield Copied(self._open(slip).event, taken)
 
     def close(self) -> None:
         """Use it no more."""

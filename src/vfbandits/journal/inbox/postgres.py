@@ -8,7 +8,7 @@ Rows of one statement get their numbers in the order of the caller, and are ente
 their keys: two processes with the same keys never wait for each other in a circle.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from threading import Lock
 from typing import LiteralString, cast
@@ -18,11 +18,11 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import refuse_other_key
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.inbox.base import Arrival, Waiting
+from vfbandits.journal.inbox.base import Arrival, Copied, Waiting
 from vfbandits.journal.inbox.codec import InboxCodec
 from vfbandits.journal.lookup import decision_of
 from vfbandits.journal.migration import Step, refuse_other_version
-from vfbandits.journal.postgres.link import PostgresLink
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.postgres.rows import find_log, version_of
 from vfbandits.journal.postgres.tables import make_tables
 from vfbandits.journal.rows import ROWS_PER_BATCH
@@ -93,6 +93,16 @@ _PRUNE = """
 """
 
 
+_COPIED = """
+    SELECT id, key, record, extract(epoch FROM taken)::float8 FROM vfb_inbox
+    WHERE journal = %s AND id > %s ORDER BY id LIMIT %s
+"""
+_COPY_IN = """
+    INSERT INTO vfb_inbox (id, journal, key, record, taken)
+    VALUES (nextval('vfb_inbox_id'), %s, %s, %s, to_timestamp(%s))
+"""
+
+
 class PostgresInbox:
     """The inbox of the log ``name``, which must be there; after an error it connects anew."""
 
@@ -110,11 +120,7 @@ class PostgresInbox:
             self._journal, identity, check = find_log(link, name)
             refuse_other_key(key, identity=identity, check=check, log=link.log)
             with link.used("opened") as connection:
-                make_tables(
-                    connection, _TABLES, table="vfb_inbox", lock=_MAKING, version=(TABLES, STEPS)
-                )
-                found = version_of(connection, TABLES)
-                refuse_other_version(found, STEPS, journal=f"{link.log} (its inbox)")
+                make_inbox_tables(connection, link.log)
             self._closing = stack.pop_all()
         self._link = link
         self._codec = InboxCodec(identity + name.encode(), key)
@@ -192,6 +198,14 @@ class PostgresInbox:
             connection.execute(_ERASE, (places, self._journal))
             connection.execute("DELETE FROM vfb_inbox WHERE id = ANY(%s)", (unreadable,))
 
+    def copied(self) -> Iterator[Copied]:
+        """All that is in it, for a copy."""
+        after = 0
+        while rows := self._link.rows(_COPIED, self._journal, after, ROWS_PER_BATCH):
+            for number, key, record, taken in cast("list[tuple[int, bytes, bytes, float]]", rows):
+                yield Copied(self._open(number, key, record).event, taken)
+                after = number
+
     def close(self) -> None:
         """Hang up."""
         with self._guard:
@@ -236,3 +250,26 @@ class PostgresInbox:
                 self._finder = self._link.twin()
                 self._closing.callback(self._finder.close)
             return self._finder
+
+
+def make_inbox_tables(connection: TimedConnection, log: str) -> None:
+    """Make the table of all inboxes, unless it is there; refuses one of another version."""
+    version = (TABLES, STEPS)
+    make_tables(connection, _TABLES, table="vfb_inbox", lock=_MAKING, version=version)
+    found = version_of(connection, TABLES)
+    refuse_other_version(found, STEPS, journal=f"{log} (its inbox)")
+
+
+def put_copied(
+    connection: TimedConnection, journal: int, codec: InboxCodec, arrivals: Iterable[Copied]
+) -> None:
+    """Enter what another inbox holds, in its order, in the inbox of a log that has none."""
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for event, taken in arrivals:
+            if event is not None:
+                key = codec.key_of(event)
+                yield journal, key, codec.seal(event, key), taken
+
+    with connection.cursor() as cursor:
+        cursor.executemany(_COPY_IN, rows())

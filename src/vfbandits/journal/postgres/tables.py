@@ -71,8 +71,14 @@ _APPEND_FEW = """
     FROM fence,
         unnest(%b::bigint[], %b::bytea[]) WITH ORDINALITY AS added (name, record, place)
 """
-_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_END = struct.pack("!h", -1)
+COPY_EVENTS: LiteralString = (
+    "COPY vfb_event (journal, position, name, record) FROM STDIN (FORMAT binary)"
+)
+_COPY_SNAPSHOT: LiteralString = (
+    "COPY vfb_snapshot (journal, position, part, data) FROM STDIN (FORMAT binary)"
+)
+COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_END = struct.pack("!h", -1)
 _EVENT_ROW = struct.Struct("!hiiiqiqi")
 _NAMELESS_ROW = struct.Struct("!hiiiqii")
 _PART_ROW = struct.Struct("!hiiiqiii")
@@ -120,23 +126,20 @@ class Writer:
         with connection.transaction():
             if connection.execute(_FENCE, (count, self.id, self.term, after)).rowcount != 1:
                 raise self._deposed()
-            sql = "COPY vfb_event (journal, position, name, record) FROM STDIN (FORMAT binary)"
-            with connection.cursor() as cursor, cursor.copy(sql) as copy:
-                copy.write(_COPY_HEAD)
+            with connection.cursor() as cursor, cursor.copy(COPY_EVENTS) as copy:
+                copy.write(COPY_HEAD)
                 for batch in batches:
-                    copy.write(_event_rows(self.id, batch, after))
+                    places = range(after + 1, after + 1 + len(batch.records))
+                    copy.write(event_rows(self.id, places, batch))
                     after += len(batch.records)
-                copy.write(_COPY_END)
+                copy.write(COPY_END)
 
     def save_snapshot(self, connection: TimedConnection, position: int, data: bytes) -> None:
         """Put a snapshot in; those that need not be kept go."""
         with connection.transaction():
             self._refuse_if_deposed(connection)
             self._delete_snapshots(connection, [position])
-            sql = "COPY vfb_snapshot (journal, position, part, data) FROM STDIN (FORMAT binary)"
-            with connection.cursor() as cursor, cursor.copy(sql) as copy:
-                for piece in _part_rows(self.id, position, data):
-                    copy.write(piece)
+            put_snapshot(connection, self.id, position, data)
             self._delete_snapshots(connection, superfluous(self._snapshots(connection)))
 
     def cut(self, connection: TimedConnection, *, last: int) -> int:
@@ -252,15 +255,19 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
     """Make the tables, and the log, unless they are there."""
     identity = os.urandom(IDENTITY_BYTES)
     with link.used("opened") as connection:
-        make_tables(
-            connection, _TABLES, table="vfb_lost_snapshot", lock=MAKING, version=(TABLES, STEPS)
-        )
-        refuse_other_version(version_of(connection, TABLES), STEPS, journal=link.log)
+        make_log_tables(connection, link.log)
         connection.execute(
             "INSERT INTO vfb_journal (name, identity, key_check) VALUES (%s, %s, %s) "
             "ON CONFLICT DO NOTHING",
             (name, identity, None if key is None else key.check(identity)),
         )
+
+
+def make_log_tables(connection: TimedConnection, log: str) -> None:
+    """Make the tables of all logs, unless they are there; refuses those of another version."""
+    version = (TABLES, STEPS)
+    make_tables(connection, _TABLES, table="vfb_lost_snapshot", lock=MAKING, version=version)
+    refuse_other_version(version_of(connection, TABLES), STEPS, journal=log)
 
 
 def make_tables(
@@ -294,11 +301,17 @@ def _has_table(connection: TimedConnection, table: str) -> bool:
     return connection.execute(sql, (table,)).rowcount > 0
 
 
-def _event_rows(journal: int, batch: Batch, after: int) -> bytes:
+def put_snapshot(connection: TimedConnection, journal: int, position: int, data: bytes) -> None:
+    """Put a snapshot in, in parts; there must be none of this position."""
+    with connection.cursor() as cursor, cursor.copy(_COPY_SNAPSHOT) as copy:
+        for piece in _part_rows(journal, position, data):
+            copy.write(piece)
+
+
+def event_rows(journal: int, positions: Iterable[int], batch: Batch) -> bytes:
     """Rows in the binary form of COPY."""
     pieces: list[bytes] = []
-    rows = zip(batch.names, batch.records, strict=True)
-    for position, (name, record) in enumerate(rows, start=after + 1):
+    for position, name, record in zip(positions, batch.names, batch.records, strict=True):
         if name is None:
             head = _NAMELESS_ROW.pack(4, 4, journal, 8, position, -1, len(record))
         else:
@@ -308,8 +321,8 @@ def _event_rows(journal: int, batch: Batch, after: int) -> bytes:
 
 
 def _part_rows(journal: int, position: int, data: bytes) -> Iterator[bytes]:
-    yield _COPY_HEAD
+    yield COPY_HEAD
     for part, start in enumerate(range(0, len(data), PART_BYTES)):
         piece = data[start : start + PART_BYTES]
         yield _PART_ROW.pack(4, 4, journal, 8, position, 4, part, len(piece)) + piece
-    yield _COPY_END
+    yield COPY_END

@@ -94,9 +94,13 @@ class SqliteJournal(RowsReader[SqliteRows]):
             if loss is not None and accept_loss is None:
                 raise lost(loss, log=str(self._path), advice=f"Restore {_FILES} together")
             self._n_dropped = 0 if loss is None else max(1, loss.expected - loss.found)
-            self._db = _connect(self._path)
+            self._db = connect_writer(self._path)
             stack.callback(self._db.close)
-            _prepare(self._db, self._path, key, whole(checkpoint_pages, "checkpoint_pages"))
+            is_new = is_empty(self._db, self._path)
+            prepare(self._db, self._path, whole(checkpoint_pages, "checkpoint_pages"))
+            if is_new:
+                make_tables(self._db, key)
+                sync_folder(self._path.parent)
             self._rows = SqliteRows(self._db, self._path, key)
             # Its own connection, so that events need not wait for those who look something up.
             side = connect_reader(self._path)
@@ -394,7 +398,8 @@ def _insert_of(n_rows: int) -> str:
     return f"INSERT INTO event VALUES {places}"  # noqa: S608  (places only)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """A connection that may change the file, which is made if it is not there."""
     # Made by hand: SQLite would make it readable by others.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return sqlite3.connect(
@@ -402,11 +407,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
 
 
-def _prepare(
-    db: sqlite3.Connection, path: Path, key: JournalKey | None, checkpoint_pages: int
-) -> None:
-    """Settings that hold for a connection, and the tables of a new file."""
-    is_new = is_empty(db, path)
+def prepare(db: sqlite3.Connection, path: Path, checkpoint_pages: int = CHECKPOINT_PAGES) -> None:
+    """Settings that hold for a connection."""
     mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise JournalError(f"{path} needs a disk that SQLite can share memory on, got mode {mode}")
@@ -414,6 +416,3 @@ def _prepare(
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}")
-    if is_new:
-        make_tables(db, key)
-        sync_folder(path.parent)

@@ -27,6 +27,7 @@ from vfbandits.journal.rows import ROWS_PER_BATCH, EventRows, NamedRow, Row
 from vfbandits.journal.sqlite.names import FIND, FIND_UNAIDED, WaitingNames, as_json
 
 APPLICATION = 0x76666231  # "vfb1", as `file` shows it
+UNFINISHED = 0x76666263  # "vfbc": a copy that is being made, or was interrupted
 STEPS: dict[int, Step] = {}
 BUSY_TIMEOUT_S = 5.0
 PRAGMAS = ("application_id", "user_version", "schema_version")
@@ -179,6 +180,10 @@ def refuse_other_database(path: Path, application: int, version: int) -> None:
 
 def refuse_unless_journal(path: Path, application: int) -> None:
     """Raise unless the file is marked as a journal, of whatever version."""
+    if application == UNFINISHED:
+        raise JournalError(
+            f"{path} must be a journal, got an unfinished copy of one: run `vfb journal copy` again"
+        )
     if application != APPLICATION:
         raise JournalError(
             f"{path} must be a journal, with the application_id {APPLICATION:#x}, "
@@ -186,14 +191,16 @@ def refuse_unless_journal(path: Path, application: int) -> None:
         )
 
 
-def make_tables(db: sqlite3.Connection, key: JournalKey | None) -> None:
-    """The tables of a new log."""
+def make_tables(
+    db: sqlite3.Connection, key: JournalKey | None, *, application: int = APPLICATION
+) -> None:
+    """The tables of a new log, marked as ``application``."""
     identity = os.urandom(IDENTITY_BYTES)
     check = None if key is None else key.check(identity)
     db.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA.split(";\n"):
         db.execute(statement)
-    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA application_id = {application}")
     db.execute(f"PRAGMA user_version = {newest(STEPS)}")
     db.execute("INSERT INTO log (id, identity, key_check) VALUES (1, ?, ?)", (identity, check))
     db.execute("COMMIT")

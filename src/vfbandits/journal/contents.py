@@ -1,0 +1,96 @@
+"""All that a journal holds, in an order in which another one can take it."""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import chain
+
+from vfbandits.campaign.events import Event
+from vfbandits.core.snapshot import Snapshot
+from vfbandits.journal.base import JournalReader
+from vfbandits.journal.inbox.base import Copied
+from vfbandits.journal.record import encode
+from vfbandits.journal.snapshot import seal_snapshot
+
+DIGEST_BYTES = 16
+RECORDS_PER_BATCH = 50
+_HEAD = struct.Struct("<cQQ")
+
+
+@dataclass(slots=True)
+class JournalContents:
+    """What a journal holds: its snapshots, then its records, then its inbox.
+
+    ``digest`` is of the snapshots and records that were given so far, as plain bytes with their
+    positions: the same for a plain journal and an encrypted one, in a file and in a database.
+    """
+
+    reader: JournalReader
+    arrivals: Iterable[Copied] = ()
+    on_step: Callable[[int], None] = lambda done: None
+    n_records: int = 0
+    _hash: "blake2b" = field(
+        default_factory=lambda: blake2b(digest_size=DIGEST_BYTES), init=False, repr=False
+    )
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last record."""
+        return self.reader.last_position
+
+    @property
+    def compacted_to(self) -> int:
+        """Position up to which only some records are kept."""
+        return self.reader.compacted_to
+
+    @property
+    def digest(self) -> str:
+        """In hexadecimal digits."""
+        return self._hash.hexdigest()
+
+    def snapshots(self) -> Iterator[tuple[int, Snapshot]]:
+        """Every snapshot, the first one first."""
+        for position in sorted(self.reader.snapshot_positions()):
+            snapshot = self.reader.load_snapshot(position)
+            self._add(b"s", position, seal_snapshot(snapshot))
+            yield position, snapshot
+
+    def batches(self) -> Iterator[list[tuple[int, Event, bytes]]]:
+        """Every record that is kept, some at a time: position, event, and its plain bytes."""
+        after = self.compacted_to
+        batch: list[tuple[int, Event, bytes]] = []
+        for position, event in chain(self.reader.remains(), self.reader.read(after)):
+            record = encode(event)
+            self._add(b"r", position, record)
+            batch.append((position, event, record))
+            self.n_records += 1
+            if len(batch) == RECORDS_PER_BATCH:
+                yield batch
+                self.on_step(position)
+                batch = []
+        if batch:
+            yield batch
+            self.on_step(batch[-1][0])
+        self._add(b"e", self.last_position, struct.pack("<Q", after))
+
+    def skip(self) -> None:
+        """Read all snapshots and records for the digest only."""
+        for _ in chain(self.snapshots(), self.batches()):
+            pass
+
+    def _add(self, kind: bytes, position: int, data: bytes) -> None:
+        self._hash.update(_HEAD.pack(kind, position, len(data)))
+        self._hash.update(data)
+
+
+def digest_of(reader: JournalReader, *, on_step: Callable[[int], None] = lambda done: None) -> str:
+    """The digest of all that a journal holds.
+
+    >>> from vfbandits.journal.memory import MemoryJournal
+    >>> digest_of(MemoryJournal()) == digest_of(MemoryJournal())
+    True
+    """
+    contents = JournalContents(reader, on_step=on_step)
+    contents.skip()
+    return contents.digest

@@ -1,0 +1,128 @@
+"""Copies a journal to another place: from a file to a database, the other way, or to its like.
+
+What was learnt goes along bit for bit, and so does all else that is kept: records at their
+positions, snapshots, pending decisions, known event ids, tombstones of erased users, and between
+databases the inbox.  Left behind is what was set aside as damaged, which is part of no journal.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from vfbandits.campaign.events import COPY, Administered
+from vfbandits.errors import JournalError
+from vfbandits.journal.base import Journal
+from vfbandits.journal.contents import JournalContents, digest_of
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.inbox.base import Copied, Inbox
+from vfbandits.journal.open import (
+    DEFAULT_NAME,
+    fill_journal,
+    is_database,
+    open_reader,
+    place_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What was copied: records up to a position, snapshots, and events of the inbox.
+
+    ``left_out`` counts events of the inbox that were not: they were refused, or nobody can read
+    them.  ``digest`` is
+    that of both journals.
+    """
+
+    records: int
+    last: int
+    snapshots: int
+    arrivals: int
+    left_out: int
+    digest: str
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """What an inbox holds, counted while it is read."""
+
+    found: Iterable[Copied]
+    n_copied: int = 0
+    n_left_out: int = 0
+
+    def read(self) -> Iterator[Copied]:
+        """Those that can be read."""
+        for one in self.found:
+            if one.event is None:
+                self.n_left_out += 1
+            else:
+                self.n_copied += 1
+                yield one
+
+    def leave_out(self) -> None:
+        """Copy none; refuses to, where one is not in the journal yet."""
+        n_waiting = 0
+        for one in self.found:
+            n_waiting += one.taken is None
+            self.n_left_out += one.taken == math.inf
+        if n_waiting:
+            raise JournalError(
+                f"a file has no inbox: wanted an empty one, got {n_waiting} events that wait in "
+                "it; start the leader until it has taken them in, stop it, and copy again"
+            )
+        self.found = ()
+
+
+def copy_journal(  # noqa: PLR0913  (by name)
+    source: Journal,
+    target: str,
+    *,
+    name: str = DEFAULT_NAME,
+    key: JournalKey | None = None,
+    inbox: Inbox | None = None,
+    described: str = "",
+    by: str,
+    now: float,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Copy:
+    """Make a journal at ``target`` that holds the same, and compare both.
+
+    ``source`` is open for writing here, so nobody else changes it; its last record then says who
+    copied it, and when (``described`` is where it is), and so does that of the copy.  An
+    interrupted call can be made again, and so can one that was not: it compares, and copies
+    nothing.
+    """
+    arrivals = _Arrivals(() if inbox is None else inbox.copied())
+    if not is_database(target):
+        arrivals.leave_out()
+    contents = JournalContents(source, arrivals.read(), on_step)
+    if not _is_there(target, name=name, key=key):
+        detail = f"from {described} to {place_of(target, name=name)}"
+        source.append([Administered(COPY, detail, by, now)])
+        fill_journal(target, contents, name=name, key=key)
+    else:
+        contents.skip()
+    with closing(open_reader(target, name=name, key=key)) as reader:
+        digest = digest_of(reader)
+    if digest != contents.digest:
+        raise JournalError(
+            f"a copy needs a new journal, or a copy of the same: wanted the digest "
+            f"{contents.digest}, got {digest} at {place_of(target, name=name)}"
+        )
+    return Copy(
+        records=contents.n_records,
+        last=contents.last_position,
+        snapshots=len(source.snapshot_positions()),
+        arrivals=arrivals.n_copied,
+        left_out=arrivals.n_left_out,
+        digest=digest,
+    )
+
+
+def _is_there(target: str, *, name: str, key: JournalKey | None) -> bool:
+    """Whether a whole journal is at ``target`` that opens with ``key``."""
+    try:
+        open_reader(target, name=name, key=key).close()
+    except JournalError:
+        return False
+    return True

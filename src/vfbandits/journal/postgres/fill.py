@@ -1,0 +1,71 @@
+"""Makes a journal in PostgreSQL of all that another journal holds, in one transaction."""
+
+import os
+from contextlib import closing
+from typing import cast
+
+from vfbandits.errors import JournalError
+from vfbandits.journal.codec import IDENTITY_BYTES, Codec
+from vfbandits.journal.contents import JournalContents
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.inbox.codec import InboxCodec
+from vfbandits.journal.inbox.postgres import make_inbox_tables, put_copied
+from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
+from vfbandits.journal.postgres.reader import TIMEOUT_S
+from vfbandits.journal.postgres.tables import (
+    COPY_END,
+    COPY_EVENTS,
+    COPY_HEAD,
+    Batch,
+    event_rows,
+    make_log_tables,
+    put_snapshot,
+)
+
+PATIENCE = 10_000.0  # there may be many records
+_MAKE = """
+    INSERT INTO vfb_journal (name, identity, key_check, last_position, compacted_to)
+    VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id
+"""
+
+
+def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalKey | None) -> None:
+    """Make the journal ``name``; one that is there is refused."""
+    identity = os.urandom(IDENTITY_BYTES)
+    with (
+        closing(PostgresLink.open(url, name=name, timeout_s=TIMEOUT_S)) as link,
+        link.used("made", patience=PATIENCE) as connection,
+    ):
+        make_log_tables(connection, link.log)
+        make_inbox_tables(connection, link.log)
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            connection.execute("SET LOCAL synchronous_commit = 'on'")
+            check = None if key is None else key.check(identity)
+            ends = (source.last_position, source.compacted_to)
+            made = connection.execute(_MAKE, (name, identity, check, *ends)).fetchall()
+            if not made:
+                raise JournalError(
+                    f"a copy needs a new journal, got {link.log}, which is there already"
+                )
+            number = cast("int", made[0][0])
+            codec = Codec(identity + name.encode(), key)
+            for position, snapshot in source.snapshots():
+                data = codec.seal_snapshot(position, snapshot)
+                put_snapshot(connection, number, position, data)
+            _put_records(connection, number, codec, source)
+            inbox = InboxCodec(identity + name.encode(), key)
+            put_copied(connection, number, inbox, source.arrivals)
+
+
+def _put_records(
+    connection: TimedConnection, number: int, codec: Codec, source: JournalContents
+) -> None:
+    with connection.cursor() as cursor, cursor.copy(COPY_EVENTS) as copy:
+        copy.write(COPY_HEAD)
+        for batch in source.batches():
+            positions = [position for position, _, _ in batch]
+            names = codec.names.of_events([event for _, event, _ in batch])
+            sealed = [codec.seal([record], after=at - 1)[0] for at, _, record in batch]
+            copy.write(event_rows(number, positions, Batch(names, sealed)))
+        copy.write(COPY_END)

@@ -124,6 +124,47 @@ def test_hosts_days_and_renewal_reach_the_certificate(tmp_path, ca):
     assert "wanted an IP address" in fails("approve", request, "--dir", ca, "--renew", "--ip", "x")
 
 
+def test_approvals_are_on_record_with_who_and_when(tmp_path, ca):
+    assert works("approvals", "--dir", ca)  # none so far
+    request = ask(tmp_path, "shop", "active", "--width", "3")
+    works("approve", request, "--dir", ca)
+    works("approve", request, "--dir", ca, "--renew")
+    works("approve", ask(tmp_path, "bank", "passive", "--width", "3"), "--dir", ca)
+    fails("approve", request, "--dir", ca)  # refused: not on record
+    document = json.loads(works("approvals", "--dir", ca, "--json"))
+    found = document["approvals"]
+    assert [(one["what"], one["name"], one["role"]) for one in found] == [
+        ("approved", "shop", "active"),
+        ("renewed", "shop", "active"),
+        ("approved", "bank", "passive"),
+    ]
+    assert document["problem"] == ""
+    assert len({one["serial"] for one in found}) == 3
+    assert all("@" in one["by"] for one in found)
+    assert found[0]["key"] == fingerprint(works("show", request))
+    assert "there" in fails("approvals", "--dir", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("harm", ["changed", "removed", "torn"])
+def test_an_approval_that_was_changed_or_removed_is_noticed(tmp_path, ca, harm):
+    for name in ("shop", "bank", "news"):
+        works("approve", ask(tmp_path, name, "passive", "--width", 3), "--dir", ca)
+    path = ca / "approvals.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if harm == "changed":
+        lines[1] = lines[1].replace(b'"bank"', b'"bink"')
+    elif harm == "removed":
+        del lines[1]
+    else:
+        lines[2] = lines[2][:40]
+    path.write_bytes(b"".join(lines))
+    done = run("approvals", "--dir", ca)
+    assert (done.exit_code, "problem: line" in done.stdout) == (1, True)
+    if harm == "torn":  # what comes later stands in a line of its own
+        works("approve", ask(tmp_path, "post", "passive", "--width", 3), "--dir", ca)
+        assert "post" in run("approvals", "--dir", ca).stdout
+
+
 def test_keys_are_reused_only_when_asked(tmp_path):
     before = fingerprint(works("show", ask(tmp_path, "bank", "passive", "--width", "3")))
     words = ("request", "--federation", "shops", "--name", "bank", "--role", "passive",

@@ -138,6 +138,24 @@ def test_after_the_migration_every_record_is_there_and_more_can_be_written(place
     assert place.vfb("--apply").exit_code == 0
 
 
+def test_who_migrated_is_listed_and_a_migration_that_changes_nothing_is_not(place, monkeypatch):
+    def listed():
+        words = ["journal", "audit", "env:THE_JOURNAL", "--json"]
+        done = CliRunner().invoke(app, words, env={"THE_JOURNAL": place.target})
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["changes"]
+
+    assert place.vfb("--apply").exit_code == 0
+    assert listed() == []
+    place.tomorrow(monkeypatch)
+    before = time.time()
+    assert place.vfb("--apply").exit_code == place.vfb("--apply").exit_code == 0
+    (change,) = listed()
+    assert (change["what"], change["detail"]) == ("migration", "journal, version 1 to 2")
+    assert "@" in change["by"]
+    assert before <= change["at"] <= time.time()
+
+
 def test_the_program_of_yesterday_refuses_a_migrated_journal(place, monkeypatch):
     with monkeypatch.context() as tomorrow:
         place.tomorrow(tomorrow)

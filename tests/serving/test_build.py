@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -11,6 +12,8 @@ from live_world import LiveWorld
 from msgspec.structs import replace
 
 from vfbandits.errors import ConfigError, JournalError
+from vfbandits.journal.audit import changes_in
+from vfbandits.journal.verify import verify
 from vfbandits.protocol.roster import Terms
 from vfbandits.serving.build import NoFront, build_active, open_campaigns, run_process
 from vfbandits.serving.journals import CampaignJournals
@@ -99,3 +102,56 @@ def test_a_process_that_cannot_listen_gives_its_journals_back(tmp_path):
         for _ in range(2):
             with pytest.raises(ConfigError, match="cannot listen"):
                 asyncio.run(run_process(settings, on_ready=print))
+
+
+def test_what_a_settings_file_changes_is_on_record_and_a_start_with_the_same_file_is_not(tmp_path):
+    settings, log = replace(settings_of(tmp_path), started_by="ops@shop"), logger_for("shop", "a")
+
+    def started(**tables):
+        changed = replace(settings, campaign_tables=tables)
+
+        async def start_and_stop():
+            await (await open_campaigns(changed, build_active(changed, log), log)).stop()
+
+        asyncio.run(start_and_stop())
+        journals = CampaignJournals(changed)
+        found = []
+        for campaign in ("default", "mail"):
+            with closing(journals.open(campaign)) as journal:
+                assert verify(journal).problems == ()
+                found.append([(one.by, one.what, one.detail) for one in changes_in(journal)])
+        return found
+
+    by = ("file, ops@shop", "settings file")
+    assert started(mail=CampaignTable()) == [[], []]
+    assert started(mail=CampaignTable()) == [[], []]
+    held_back = CampaignTable(holdback=0.25, retain_days=30.0)
+    kept = [(*by, '{"holdback": 0.25, "retain_days": 30.0}')]
+    assert started(mail=held_back) == [[], kept]
+    assert started(mail=held_back) == [[], kept]
+    back = [*kept, (*by, '{"holdback": 0.0, "retain_days": null}')]
+    frozen = {"mail": CampaignTable(), "default": CampaignTable(mode="frozen")}
+    assert started(**frozen) == [[(*by, '{"mode": "frozen"}')], back]
+
+
+def test_a_journal_from_before_notes_its_file_once(tmp_path):
+    settings, log = settings_of(tmp_path), logger_for("shop", "active")
+
+    async def begun():
+        place = build_active(settings, log)
+        place.durable.model.file_settings.clear()  # as the code before left it
+        await place.durable.snapshot()
+        await place.durable.close()
+
+    asyncio.run(begun())
+
+    for _ in range(2):
+
+        async def start_and_stop():
+            await (await open_campaigns(settings, build_active(settings, log), log)).stop()
+
+        asyncio.run(start_and_stop())
+    with closing(CampaignJournals(settings).open("default")) as journal:
+        (change,) = changes_in(journal)
+    assert (change.by, change.what) == ("file", "settings file")
+    assert '"mode": "learn"' in change.detail

@@ -14,6 +14,7 @@ from vfbandits.core.snapshot import Snapshot
 
 # What an ``Administered`` is about.
 SETTINGS: Final = "settings"
+SETTINGS_FILE: Final = "settings file"
 MASKS: Final = "masks"
 MEMBERS: Final = "members"
 LEADERSHIP: Final = "leadership"
@@ -306,9 +307,10 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Administered:
-    """Somebody changed something: what, who and when.  Nothing is derived from it.
+    """Somebody changed something: what, who and when.  Nothing that is learnt depends on it.
 
-    ``what`` is one of the words above, ``detail`` a text that names no user.
+    ``what`` is one of the words above, ``detail`` a text that names no user.  Of ``SETTINGS_FILE``
+    it is a JSON object: the settings that the file has from now on, as far as they are others.
     """
 
     what: str

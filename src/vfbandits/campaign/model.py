@@ -6,6 +6,7 @@ Decisions are entered, not made again: no policy is asked and nothing is drawn.
 """
 
 import base64
+import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,9 @@ import numpy as np
 from vfbandits.campaign.cold import Cold
 from vfbandits.campaign.comparison import MIN_HOLDBACK, Comparison
 from vfbandits.campaign.events import (
+    SETTINGS_FILE,
     Activated,
+    Administered,
     ArmsDropped,
     Configured,
     Decided,
@@ -63,6 +66,8 @@ class Model:
     settings, n_settings
         The settings in force in the caller's form, empty as long as none were changed; and how
         often they were.
+    file_settings
+        Those of the file that the campaign was last started with, by name; empty if not known.
     n_learnt, n_decided
         Rewards learnt, which is the model's version; and decisions since the model was loaded.
     arms_shown
@@ -81,18 +86,25 @@ class Model:
     """
 
     __slots__ = (
-        *("arms_shown", "bandit", "cold", "comparison", "epoch", "make_move", "moves"),
-        *("moves_after", "n_decided", "n_learnt", "n_retracted", "n_settings", "note", "position"),
-        *("restores", "settings", "tripped"),
+        *("arms_shown", "bandit", "cold", "comparison", "epoch", "file_settings", "make_move"),
+        *("moves", "moves_after", "n_decided", "n_learnt", "n_retracted", "n_settings", "note"),
+        *("position", "restores", "settings", "tripped"),
     )
 
     def __init__(
-        self, bandit: Bandit, *, epoch: int = 0, note: bytes = b"", make_move: MakeMove = remask
+        self,
+        bandit: Bandit,
+        *,
+        epoch: int = 0,
+        note: bytes = b"",
+        make_move: MakeMove = remask,
+        file_settings: Mapping[str, object] | None = None,
     ) -> None:
         self.bandit = bandit
         self.cold = Cold()
         self.settings = b""
         self.n_settings = 0
+        self.file_settings = dict(file_settings or {})
         self.n_learnt = 0
         self.n_decided = 0
         self.n_retracted = 0
@@ -141,9 +153,8 @@ class Model:
                 self._report(event)
             case Forgotten():
                 self._forget(event)
-            case Configured():
-                self.settings = event.settings
-                self.n_settings += 1
+            case Configured() | Administered():
+                self._configure(event)
             case Retracted():
                 self._retract(event)
             case ArmsDropped():
@@ -227,6 +238,13 @@ class Model:
         """Position of a pending decision in memory; 0 if it is not there."""
         pending = self.pending.get(decision_id)
         return 0 if pending is None else pending.position
+
+    def _configure(self, event: Configured | Administered) -> None:
+        if isinstance(event, Configured):
+            self.settings = event.settings
+            self.n_settings += 1
+        elif event.what == SETTINGS_FILE:
+            self.file_settings |= _from_json(event.detail)
 
     def _retract(self, event: Retracted) -> None:
         if event.epoch != self.epoch:
@@ -325,7 +343,8 @@ class Model:
             "moves_after": self.moves_after,
             "comparison": self.comparison.pack(),
             "tripped": None if self.tripped is None else asdict(self.tripped),
-            # Only where there are any: snapshots from before have neither.
+            # Only where there are any: snapshots from before have none.
+            **({"file_settings": self.file_settings} if self.file_settings else {}),
             **({"n_retracted": self.n_retracted} if self.n_retracted else {}),
             **({"restores": list(self.restores)} if self.restores else {}),
         }
@@ -363,6 +382,8 @@ class Model:
         if kept.has("tripped"):
             model.tripped = _tripped(kept.child("tripped"))
         model.n_retracted = kept.integer("n_retracted") if kept.has("n_retracted") else 0
+        if kept.has("file_settings"):
+            model.file_settings = kept.plain("file_settings")
         if kept.has("restores"):
             model.restores = [*map(_put_back, kept.items("restores"))]
         model.position = position
@@ -412,6 +433,16 @@ def _tripped(record: Record) -> GuardrailTripped:
         at=record.number("at"),
         by=record.text("by"),
     )
+
+
+def _from_json(detail: str) -> dict[str, object]:
+    try:
+        found = json.loads(detail)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise JournalError("settings of a file are a JSON object, got other text")
+    return found
 
 
 def _put_back(packed: object) -> tuple[int, int | None]:

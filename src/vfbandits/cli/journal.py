@@ -329,15 +329,19 @@ def audit(
     key_env: KeyVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed what, and when: settings, masks, members, erasures, repairs and the like.
+    """List who changed what, and when: settings, masks, members, erasures, repairs, migrations.
 
     A server may be running.
     """
-    from vfbandits.journal.audit import changes_in
-    from vfbandits.journal.open import open_reader
+    from vfbandits.journal.audit import Change, changes_in
+    from vfbandits.journal.open import migrations_of, open_reader
 
     with closing(open_reader(journal, name=name, key=key_of(key_file, key_env))) as reader:
         found = [*changes_in(reader), *(() if keys is None else _key_changes(keys))]
+    found += [
+        Change(0, one.at, one.by, "migration", f"{one.tables}, version {one.found} to {one.newest}")
+        for one in migrations_of(journal)
+    ]
     found.sort(key=lambda change: change.at)  # those of the same moment in their order
     Output(as_json=as_json).show({"changes": found}, lambda: [_audit_table(found)])
 
@@ -426,7 +430,8 @@ def migrate(
     from vfbandits.journal.open import migrate as migrate_tables
     from vfbandits.journal.open import plan_migration
 
-    found = migrate_tables(journal) if apply else plan_migration(journal)
+    by, now = who(), time.time()
+    found = migrate_tables(journal, by=by, now=now) if apply else plan_migration(journal)
     output = Output(as_json=as_json)
     output.show({"migrated": apply, "tables": found}, list)
     for migration in found:

@@ -10,12 +10,14 @@ import typer
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
+from vfbandits.cli.who import who
 from vfbandits.errors import IdentityError, SettingError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from vfbandits.pki import Facts
+    from vfbandits.pki.approval_record import ApprovalEntry
 
 pki_app = typer.Typer(
     name="pki",
@@ -129,7 +131,12 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
         _refuse_other(fingerprint, request)
     grant = Grant(days, tuple(dns or ()), tuple(ip or ()), renew)
     approval = approve_request(
-        request, folder, out=out, grant=grant, passphrase=passphrase_in(passphrase_env)
+        request,
+        folder,
+        out=out,
+        grant=grant,
+        passphrase=passphrase_in(passphrase_env),
+        by=who(),
     )
     to_send = (approval.certificate_path, approval.member_path, approval.authority_path)
     _show(approval.certificate_path, output, send=to_send)
@@ -151,7 +158,29 @@ def show(
     _show(file, Output(as_json=as_json))
 
 
-for command in (init, request, approve, show):
+def approvals(
+    *,
+    folder: Annotated[Path, typer.Option("--dir", help="Folder of the authority.")],
+    as_json: AsJson = False,
+) -> None:
+    """List who approved which member, and when.
+
+    The exit code is 1 if an entry was changed or removed.
+    """
+    import msgspec
+
+    from vfbandits.pki.approval_record import read_approvals
+
+    found, problem = read_approvals(folder)
+    output = Output(as_json=as_json)
+    document = {"approvals": msgspec.to_builtins(found), "problem": problem}
+    output.show(document, lambda: [_approvals_table(found)])
+    if problem:
+        output.say(f"problem: {problem}")
+        raise typer.Exit(1)
+
+
+for command in (init, request, approve, show, approvals):
     pki_app.command()(in_one_line(command))
 
 
@@ -185,6 +214,21 @@ def _show(file: Path, output: Output, *, send: tuple[Path, ...] = ()) -> None:
     facts = describe(file, datetime.now(UTC))
     document = {"file": file, "kind": facts.kind, "facts": dict(facts.rows)}
     output.show({**document, "send": send} if send else document, lambda: [_table(facts)])
+
+
+def _approvals_table(entries: "list[ApprovalEntry]") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("at", "by", "what", "name", "role", "key", "valid until"):
+        table.add_column(heading, overflow="fold")
+    for one in entries:
+        at, until = (when.isoformat(" ", "minutes") for when in (one.at, one.until))
+        key = f"{one.key[:16]}…"
+        table.add_row(*map(Text, (at, one.by, one.what, one.name, one.role, key, until)))
+    return table
 
 
 def _table(facts: "Facts") -> "Table":

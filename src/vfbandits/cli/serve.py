@@ -60,7 +60,7 @@ def active(
     from vfbandits.telemetry.log import start_logging
     from vfbandits.transport.event_loop import run
 
-    settings = load_active(config)
+    settings = replace(load_active(config), started_by=who())
     if insecure:
         http = settings.http and replace(settings.http, insecure=True)
         settings = replace(settings, insecure=True, http=http)

@@ -21,6 +21,20 @@ class Step:
     statements: tuple[LiteralString, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """Tables were migrated: from which version to which, by whom, and when in seconds since 1970.
+
+    It stands in a table of its own, which needs no key, and comes with the migration or not at all.
+    """
+
+    tables: str
+    found: int
+    newest: int
+    by: str
+    at: float
+
+
 # By the version that a step starts from.
 Steps: TypeAlias = Mapping[int, Step]
 

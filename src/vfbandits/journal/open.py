@@ -19,10 +19,10 @@ from vfbandits.extras import require
 from vfbandits.journal.base import Journal, JournalReader
 from vfbandits.journal.contents import JournalContents
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.migration import Migration
+from vfbandits.journal.migration import Migrated, Migration
 from vfbandits.journal.sqlite.fill import fill_sqlite
 from vfbandits.journal.sqlite.journal import SqliteJournal
-from vfbandits.journal.sqlite.migrate import migrate_sqlite, plan_sqlite
+from vfbandits.journal.sqlite.migrate import migrate_sqlite, migrations_of_sqlite, plan_sqlite
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.settings.address import describe_url
 
@@ -129,18 +129,29 @@ def plan_migration(target: str | os.PathLike[str]) -> list[Migration]:
     return plan_postgres(place)
 
 
-def migrate(target: str | os.PathLike[str]) -> list[Migration]:
+def migrate(target: str | os.PathLike[str], *, by: str = "", now: float = 0.0) -> list[Migration]:
     """Bring the tables of the journal at ``target`` to the newest version.
 
-    In a database these are the tables of all its journals.
+    In a database these are the tables of all its journals.  ``by`` and ``now`` are put on record.
     """
     place = _resolve(target)
     if isinstance(place, Path):
-        return migrate_sqlite(place)
+        return migrate_sqlite(place, by=by, now=now)
     _require_psycopg()
     from vfbandits.journal.postgres.migrate import migrate_postgres  # noqa: PLC0415  (an extra)
 
-    return migrate_postgres(place)
+    return migrate_postgres(place, by=by, now=now)
+
+
+def migrations_of(target: str | os.PathLike[str]) -> list[Migrated]:
+    """The migrations that the tables of the journal at ``target`` have been through."""
+    place = _resolve(target)
+    if isinstance(place, Path):
+        return migrations_of_sqlite(place)
+    _require_psycopg()
+    from vfbandits.journal.postgres.migrate import migrations_of_postgres  # noqa: PLC0415  (an extra)
+
+    return migrations_of_postgres(place)
 
 
 def is_database(target: str | os.PathLike[str]) -> bool:

@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from vfbandits.errors import IdentityError
+from vfbandits.pki.approval_record import ApprovalEntry, append_approval
 from vfbandits.pki.authority import A_YEAR, Authority, Grant
 from vfbandits.pki.documents import Approved, Request
 from vfbandits.pki.files import (
@@ -39,19 +40,22 @@ def approve(
     out: Path | None = None,
     grant: Grant = A_YEAR,
     passphrase: bytes | None = None,
+    by: str = "",
     now: datetime | None = None,
 ) -> Approval:
     """Certify the request in a file, if its name is free or, to renew, if it has the same key.
 
     ``out`` is the certificate's file, or a folder to put ``<name>.crt`` in; the request's own
     folder if None.  ``<name>.member.json`` and a copy of the authority's certificate go beside it.
+    ``by`` is who approves, for the record beside the authority.
     """
+    now = now or datetime.now(UTC)
     asked = Request.from_bytes(read_file(request, "a request"))
     authority = Authority.load(ca_dir, passphrase=passphrase)
     path = _target(request.parent if out is None else out, asked.claim.name)
     approval = Approval(
         Approved(asked.claim, asked.key_digest),
-        authority.certify(asked, grant, now or datetime.now(UTC)),
+        authority.certify(asked, grant, now),
         path,
         member_path(path.parent, asked.claim.name),
         certificate_path(path.parent, AUTHORITY),
@@ -59,6 +63,18 @@ def approve(
     authority.refuse_taken(asked, renew=grant.renew)
     if not grant.renew:
         refuse_existing([path, approval.member_path], "choose another --out")
+    claim = asked.claim
+    entry = ApprovalEntry(
+        at=now,
+        by=by,
+        what="renewed" if grant.renew else "approved",
+        name=claim.name,
+        role=claim.role,
+        key=asked.key_digest,
+        serial=f"{approval.certificate.serial_number:x}",
+        until=approval.certificate.not_valid_after_utc,
+    )
+    append_approval(authority.folder, entry)
     _write(approval, authority)
     return approval
 

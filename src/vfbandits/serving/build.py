@@ -349,7 +349,10 @@ def build_active(
     try:
         roster = open_roster(first, authority_key(identity))
         make = partial(settings.model.build, roster)
-        durable = DurableBandit.open(journal, make, epoch=FIRST_EPOCH, note=first)
+        (default, *_) = settings.campaigns
+        durable = DurableBandit.open(
+            journal, make, epoch=FIRST_EPOCH, note=first, file_settings=default.described
+        )
         _tell_of_loss(log, DEFAULT, durable)
         role, changes = _role_of(settings, identity, durable, journals)
         features = None if settings.features is None else open_features(settings.features)
@@ -400,6 +403,11 @@ def _role_of(
     return role, changes
 
 
+def _by_file(settings: ActiveSettings) -> str:
+    """Who changes settings by starting a process with another file."""
+    return f"file, {settings.started_by}" if settings.started_by else "file"
+
+
 async def open_campaigns(
     settings: ActiveSettings, active: Active, log: Logger, *, tracer: Tracer | None = None
 ) -> Campaigns:
@@ -414,7 +422,13 @@ async def open_campaigns(
                 make = partial(plan.model.build, service.role.roster)
                 journal = journals.open(plan.name)
                 opened.callback(journal.close)
-                durable = DurableBandit.open(journal, make, epoch=first.epoch, note=first.note)
+                durable = DurableBandit.open(
+                    journal,
+                    make,
+                    epoch=first.epoch,
+                    note=first.note,
+                    file_settings=plan.described,
+                )
                 await catch_up(durable, first)
                 _tell_of_loss(log, plan.name, durable)
             rules = plan.settings
@@ -426,6 +440,7 @@ async def open_campaigns(
                 leader = TracedLeader(plan.name, durable, service.rounds, rules, tracer=tracer)
             leader.arm_expiry_s, leader.log = plan.model.arm_expiry_s, log
             leader.retain_s = plan.retain_s
+            await leader.note_file(plan.described, by=_by_file(settings))
             leaders.append(leader)
             if journals.is_shared:
                 inbox = await asyncio.to_thread(journals.open_inbox, plan.name)

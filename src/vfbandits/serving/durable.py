@@ -11,7 +11,7 @@ the log or not; a reward sent again is learnt once either way.
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -131,7 +131,7 @@ class DurableBandit:
         self._older_moves = OlderMoves(0, 0, [])
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  (settings, by name)
         cls,
         journal: Journal,
         make_bandit: Callable[[], Bandit],
@@ -139,6 +139,7 @@ class DurableBandit:
         make_move: MakeMove = remask,
         epoch: int = 0,
         note: bytes = b"",
+        file_settings: Mapping[str, object] | None = None,
         log_probabilities: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> "DurableBandit":
@@ -155,6 +156,8 @@ class DurableBandit:
             Makes the move of a matrix, now and whenever the log is replayed.
         epoch, note
             What a new log begins with; ``move`` changes them.
+        file_settings
+            What a new log notes of the file that it is begun by (``Model.file_settings``).
         log_probabilities
             Whether decisions are logged with their probability: exact and cheap for most
             policies, a Monte Carlo of ``n_draws`` for LinTS.
@@ -163,7 +166,13 @@ class DurableBandit:
         """
 
         def make_model() -> Model:
-            return Model(make_bandit(), epoch=epoch, note=note, make_move=make_move)
+            return Model(
+                make_bandit(),
+                epoch=epoch,
+                note=note,
+                make_move=make_move,
+                file_settings=file_settings,
+            )
 
         recovered, recovery = recover(journal, make_model())
         return cls(

@@ -8,12 +8,19 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
-from vfbandits.campaign.events import GUARDRAIL, SETTINGS, Administered, Decided, Event
+from vfbandits.campaign.events import (
+    GUARDRAIL,
+    SETTINGS,
+    SETTINGS_FILE,
+    Administered,
+    Decided,
+    Event,
+)
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Due, Ranking, Verdict, by_end
 from vfbandits.campaign.observer import Guarded, Reconfigured
@@ -418,6 +425,18 @@ class Leader(Served):
             for observer in self.observers:
                 observer.configured(seen)
         return self.settings
+
+    async def note_file(self, described: Mapping[str, object], *, by: str) -> None:
+        """Put on record what the settings file says now and did not when it was read before."""
+        before = self.model.file_settings
+        changes = {
+            name: value
+            for name, value in described.items()
+            if name not in before or before[name] != value
+        }
+        if changes:
+            detail = json.dumps(changes, sort_keys=True)
+            await self.durable.log(Administered(SETTINGS_FILE, detail, by, self._clock()))
 
     async def _past(self, event_id: str) -> History:
         return found(await self.durable.past(event_id), event_id)

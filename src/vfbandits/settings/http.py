@@ -1,5 +1,6 @@
 """Settings of the HTTP interface and of the campaigns behind it."""
 
+import json
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -121,6 +122,16 @@ class CampaignPlan:
     model: ModelSettings
     settings: CampaignSettings
     retain_s: float | None = None
+
+    @property
+    def described(self) -> dict[str, object]:
+        """What the file says of it that may change from one start to the next, by name."""
+        return {
+            **json.loads(self.settings.pack()),
+            "arm_expiry_days": self.model.arm_expiry_days,
+            "max_pending": self.model.max_pending,
+            "retain_days": None if self.retain_s is None else self.retain_s / DAY_S,
+        }
 
 
 class CampaignTable(Settings, frozen=True, kw_only=True):

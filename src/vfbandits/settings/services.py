@@ -135,9 +135,12 @@ class ActiveSettings(ActiveConfig, frozen=True, kw_only=True):
     ----------
     accept_loss
         Who accepts that acknowledged records are lost; None for nobody.
+    started_by
+        Who starts the process, for records of changes that its file makes; empty if not known.
     """
 
     accept_loss: str | None = None
+    started_by: str = ""
 
 
 class Backoff(Settings, frozen=True, kw_only=True):

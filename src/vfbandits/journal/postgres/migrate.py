@@ -8,13 +8,19 @@ from typing import cast
 
 from vfbandits.errors import JournalError
 from vfbandits.journal.inbox import postgres as inbox
-from vfbandits.journal.migration import Migration, Steps, plan
+from vfbandits.journal.migration import Migrated, Migration, Steps, plan
 from vfbandits.journal.postgres import rows
 from vfbandits.journal.postgres.address import PostgresAddress
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.postgres.reader import TIMEOUT_S
 from vfbandits.journal.postgres.tables import MAKING
 
+_MIGRATED = """
+    CREATE TABLE IF NOT EXISTS vfb_migrated (
+        tables text NOT NULL, found integer NOT NULL, newest integer NOT NULL, by text NOT NULL,
+        at float8 NOT NULL
+    )
+"""
 PATIENCE = 1_000.0  # a table of many rows may have to be written again
 _WRITER = "SELECT pg_try_advisory_xact_lock('vfb_journal'::regclass::oid::int, %s)"
 
@@ -25,7 +31,16 @@ def plan_postgres(url: str) -> list[Migration]:
         return _plans(connection, link.log)
 
 
-def migrate_postgres(url: str) -> list[Migration]:
+def migrations_of_postgres(url: str) -> list[Migrated]:
+    """What ``migrate_postgres`` has done so far; writers may be at work."""
+    with closing(_link(url)) as link:
+        if link.rows("SELECT to_regclass('vfb_migrated') IS NOT NULL") != [(True,)]:
+            return []
+        found = link.rows("SELECT tables, found, newest, by, at FROM vfb_migrated ORDER BY at")
+    return [Migrated(*row) for row in cast("list[tuple[str, int, int, str, float]]", found)]
+
+
+def migrate_postgres(url: str, *, by: str, now: float) -> list[Migration]:
     """Do it, if no journal has a writer; nothing is changed unless all steps succeed."""
     with (
         closing(_link(url)) as link,
@@ -48,6 +63,12 @@ def migrate_postgres(url: str) -> list[Migration]:
                 "UPDATE vfb_version SET version = %s WHERE tables = %s",
                 (migration.newest, migration.tables),
             )
+            if migration.steps:
+                connection.execute(_MIGRATED)
+                connection.execute(
+                    "INSERT INTO vfb_migrated VALUES (%s, %s, %s, %s, %s)",
+                    (migration.tables, migration.found, migration.newest, by, now),
+                )
         return migrations
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from vfbandits.errors import JournalError
-from vfbandits.journal.migration import Migration, plan
+from vfbandits.journal.migration import Migrated, Migration, plan
 from vfbandits.journal.sqlite.rows import (
     BUSY_TIMEOUT_S,
     PRAGMAS,
@@ -18,6 +18,11 @@ from vfbandits.journal.sqlite.rows import (
 from vfbandits.journal.witness import Witness, lock_path
 
 TABLES = "journal"
+_MIGRATED = """
+    CREATE TABLE IF NOT EXISTS migrated (
+        found INTEGER NOT NULL, newest INTEGER NOT NULL, by TEXT NOT NULL, at REAL NOT NULL
+    ) STRICT
+"""
 
 
 def plan_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
@@ -27,7 +32,17 @@ def plan_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
         return [_plan(db, file)]
 
 
-def migrate_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
+def migrations_of_sqlite(path: str | os.PathLike[str]) -> list[Migrated]:
+    """What ``migrate_sqlite`` has done so far; a writer may be at work."""
+    file = Path(path)
+    with translated(file, "opened"), closing(connect_reader(file)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrated'").fetchall():
+            return []
+        found = db.execute("SELECT found, newest, by, at FROM migrated ORDER BY at").fetchall()
+    return [Migrated(TABLES, *row) for row in found]
+
+
+def migrate_sqlite(path: str | os.PathLike[str], *, by: str, now: float) -> list[Migration]:
     """Do it, if no writer has the journal; nothing is changed unless all steps succeed."""
     file = Path(path)
     plan_sqlite(file)  # to migrate a journal that is not there must not make one
@@ -42,6 +57,10 @@ def migrate_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
                     for statement in STEPS[version].statements:
                         db.execute(statement)
                 db.execute(f"PRAGMA user_version = {migration.newest}")
+                if migration.steps:
+                    db.execute(_MIGRATED)
+                    note = (migration.found, migration.newest, by, now)
+                    db.execute("INSERT INTO migrated VALUES (?, ?, ?, ?)", note)
                 db.execute("COMMIT")
             finally:
                 if db.in_transaction:

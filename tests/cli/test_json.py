@@ -106,6 +106,7 @@ CASES = {
         "send",
     ),
     ("pki", "show"): (["{}/members/shop/roster.signed"], 0, "facts"),
+    ("pki", "approvals"): (["--dir", "{}/authority"], 0, "approvals"),
     ("audit",): (
         ["{}/audit.csv", "--level", "statistics", "--out", "{}/audit"],
         0,
@@ -133,6 +134,7 @@ CASES = {
     ("keys", "list"): (["--file", "{}/keys.json"], 0, "keys"),
     ("journal", "verify"): (["{}/log.db"], 0, "is_whole"),
     ("journal", "repair"): (["{}/log.db"], 0, "faults"),
+    ("journal", "copy"): (["{}/log.db", "{}/copy.db"], 0, "digest"),
     ("journal", "migrate"): (["{}/log.db"], 0, "tables"),
     ("journal", "audit"): (["{}/log.db", "--keys", "{}/keys.json"], 0, "changes"),
     ("journal", "forget"): (
@@ -140,6 +142,8 @@ CASES = {
         0,
         "decisions",
     ),
+    ("model", "export"): (["{}/log.db", "--out", "{}/model.vfb"], 0, "position"),
+    ("model", "restore"): (["{}/log.db", "--at", 1, "--reason", "asked"], 0, "restored"),
     ("journal", "retract"): (["order-1", "--journal", "{}/second/log.db"], 0, "reward"),
 }
 

@@ -1,6 +1,7 @@
 """Participants that are asked by pseudonyms: their stores, their limits and their records."""
 
 import asyncio
+import json
 
 import numpy as np
 import polars as pl
@@ -8,7 +9,9 @@ import pytest
 import sqlalchemy as sa
 from live_world import LiveWorld
 from served_federation import ServedFederation
+from typer.testing import CliRunner
 
+from vfbandits.cli.main import app
 from vfbandits.participant import user_index
 from vfbandits.participant.access.chain import entries_in, user_hash
 from vfbandits.participant.access.record import read_key
@@ -49,6 +52,31 @@ def without_user(served, user, name="bank"):
     """Take the rows of a user out of a participant's file."""
     path = served.world.folder / f"{name}.parquet"
     pl.read_parquet(path).filter(pl.col("user") != user).write_parquet(path)
+
+
+def test_entries_from_a_time_when_a_user_was_unknown_are_reported_and_erased(tmp_path):
+    served = made(tmp_path, MODES[0])
+    known, unknown = served.world.users[1:3]
+    without_user(served, unknown)
+
+    async def play():
+        for user in (known, unknown, unknown):
+            await served.active.choose(served.world.request(user))
+
+    run(served, play)
+    config = ["--config", str(served.files.config("bank"))]
+
+    def vfb(*words):
+        done = CliRunner().invoke(app, ["access", *words, *config])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    (day,) = json.loads(vfb("report", "--json", "--user", unknown))["days"]
+    assert (day["answered"], day["others"]) == (0, {"unknown": 2})
+    assert "2 entries erased" in vfb("forget", "--user", unknown)
+    assert json.loads(vfb("report", "--json", "--user", unknown))["days"] == []
+    assert entries_about(served, known) == ["answered"]
+    assert json.loads(vfb("verify", "--json"))["is_whole"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,6 +10,8 @@ from vfbandits.cli.output import AsJson, Output
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
 
     from vfbandits.participant.access.report import Day, Tally
@@ -81,7 +83,7 @@ def report(config: Config, *, user: User = None, as_json: AsJson = False) -> Non
     from vfbandits.participant.noise import FOLDER, read_terms
 
     folder = _folder(config)
-    days = by_day(entries_in(folder), user=None if user is None else _hashed(folder, user))
+    days = by_day(entries_in(folder), users=None if user is None else _names(config, [user]))
     known = read_terms(folder.parent / FOLDER)
     terms = () if known is None else known.terms
     noise = [{"since": one.since, **describe_noise(one.noise.terms)} for one in terms]
@@ -107,13 +109,13 @@ def export(
     from vfbandits.participant.access.chain import Content, entries_in
 
     folder = _folder(config)
-    wanted = None if user is None else _hashed(folder, user)
+    wanted = None if user is None else _names(config, [user])
     count = 0
     with out.open("x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["at", *(field for field in Content.__struct_fields__ if field != "at")])
         for one in entries_in(folder):
-            if wanted is None or one.user == wanted:
+            if wanted is None or one.user in wanted:
                 at = datetime.fromtimestamp(one.at, UTC).isoformat()
                 writer.writerow([at, *msgspec.structs.astuple(one)[1:]])
                 count += 1
@@ -129,13 +131,14 @@ def forget(
     """Erase what the record holds about users; the chain still verifies.
 
     Salt and content of each entry are overwritten, and so are rows that are kept for changed_after.
+    Entries of a time when the user was unknown are found by its pseudonym.
     The participant may be running.
     """
     from vfbandits.participant.access.chain import forget as forget_users
     from vfbandits.participant.access.held_rows import FILE, forget_rows
 
     folder = _folder(config)
-    names = frozenset(_hashed(folder, one) for one in user)
+    names = _names(config, user)
     erased, rows = forget_users(folder, names), forget_rows(folder / FILE, names)
     output = Output(as_json=as_json)
     output.show({"erased": erased, "rows": rows}, list)
@@ -154,11 +157,11 @@ def _folder(config: Path) -> Path:
     return folder
 
 
-def _hashed(folder: Path, user: str) -> str:
-    from vfbandits.participant.access.chain import user_hash
-    from vfbandits.participant.access.record import read_key
+def _names(config: Path, users: "Iterable[str]") -> frozenset[str]:
+    from vfbandits.participant.access.names import recorded_names
+    from vfbandits.settings.services import load_passive
 
-    return user_hash(read_key(folder), user)
+    return recorded_names(load_passive(config), _folder(config), users)
 
 
 def _table(days: "list[Day]") -> "Table":

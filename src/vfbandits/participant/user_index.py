@@ -94,8 +94,13 @@ class UserIndex:
         self._has_missed = True
         # A text that no store is asked for; the access record has an entry about it all the same.
         pairs = zip(found, pseudonyms, strict=True)
-        users = [f"pseudonym {name}" if user is None else user for user, name in pairs]
+        users = [unknown_user(name) if user is None else user for user, name in pairs]
         return Resolved(tuple(users), is_known)
+
+
+def unknown_user(pseudonym: str) -> str:
+    """How a user is called that a pseudonym stands for and the store does not have."""
+    return f"pseudonym {pseudonym}"
 
 
 def _bytes(pseudonym: str) -> bytes:

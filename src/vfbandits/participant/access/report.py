@@ -1,7 +1,7 @@
 """The access record in figures: for each day and campaign, how much was answered and declined."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -58,8 +58,8 @@ class Day:
         return {"date": self.date, **self.total.document(), "campaigns": campaigns}
 
 
-def by_day(contents: Iterable[Content], *, user: str | None = None) -> list[Day]:
-    """The days, oldest first, perhaps of the entries about one user only.
+def by_day(contents: Iterable[Content], *, users: Collection[str] | None = None) -> list[Day]:
+    """The days, oldest first, perhaps of the entries about some users only.
 
     >>> entry = Content(0.0, "ab", 1, "decision", "answered", 3, "spring")
     >>> [(day.total.answered, [*day.campaigns]) for day in by_day([entry])]
@@ -67,7 +67,7 @@ def by_day(contents: Iterable[Content], *, user: str | None = None) -> list[Day]
     """
     days: dict[str, Day] = {}
     for content in contents:
-        if user is not None and content.user != user:
+        if users is not None and content.user not in users:
             continue
         date = datetime.fromtimestamp(content.at, UTC).date().isoformat()
         days.setdefault(date, Day(date)).add(content)

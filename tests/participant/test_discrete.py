@@ -45,9 +45,19 @@ def test_a_column_of_few_values_is_found_however_it_is_scaled_and_no_other(
     assert columns_on_grids(np.column_stack(table)) == [1]
 
 
-def test_few_rows_show_no_grid():
-    assert columns_on_grids(np.array([[0.0], [1.0]] * 19)) == []
-    assert columns_on_grids(np.array([[0.0], [1.0]] * 20)) == [0]
+def test_a_flag_is_found_in_a_few_rows_and_in_fewer_nothing_is_said():
+    assert columns_on_grids(np.array([[0.0], [1.0]] * 3)) == []
+    assert columns_on_grids(np.array([[0.0], [1.0]] * 4)) == [0]
+
+
+@given(n_rows=st.integers(8, 60), n_values=st.integers(2, 4), seed=st.integers(0, 2**32 - 1))
+def test_in_a_small_table_only_columns_of_few_values_are_found(n_rows, n_values, seed):
+    rng = np.random.default_rng(seed)
+    counts = np.append(np.arange(n_values), rng.integers(0, n_values, n_rows - n_values))
+    # Three users with the same number in each of their rows: it repeats, and is on no grid.
+    repeated = rng.standard_normal(3)[np.arange(n_rows) % 3]
+    table = np.column_stack([rng.standard_normal(n_rows), counts / 7.0, repeated])
+    assert columns_on_grids(table) == [1]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 from vfbandits.audit.components import CONTRASTS, independent_components
 from vfbandits.audit.result import Result
 from vfbandits.audit.returning import shared_directions
-from vfbandits.audit.view import MIN_ROWS, View, centred
+from vfbandits.audit.view import View, centred
 from vfbandits.core.arrays import Matrix, Vector
 
 MAX_ICA_ROWS = 20_000
@@ -21,6 +21,7 @@ MAX_SHORT = 2000
 MAX_LINES = 200
 SAMPLE = 500
 MAX_VALUES = 64
+MIN_TABLE_ROWS = 8
 STEPS = 12
 TOLERANCE = 1e-6  # largest distance to the grid, in steps of the grid
 SAME = 1.0 - 1e-9
@@ -69,15 +70,16 @@ def columns_on_grids(values: Matrix) -> list[int]:
     """Which columns of a table (n, width) are flags or counts: few values, on a grid.
 
     These are the directions that ``find_grids`` looks for behind a mask; how many of them it finds
-    depends on the rows that it has.  Looking at the table itself takes no time.  Columns that are
-    the same in all rows tell nothing, and fewer than 40 rows show no grid.
+    depends on the rows that it has.  Looking at the table itself takes no time.  Values of a
+    continuous column do not repeat, so a few rows are enough to tell; fewer than ``MIN_TABLE_ROWS``
+    are not.  Columns that are the same in all rows tell nothing.
 
     >>> rng = np.random.default_rng(0)
     >>> flags, counts = rng.random(100) < 0.3, rng.poisson(2.0, 100)
     >>> columns_on_grids(np.column_stack([rng.random(100), (flags - 0.3) / 0.46, counts]))
     [1, 2]
     """
-    if len(values) < MIN_ROWS:
+    if len(values) < MIN_TABLE_ROWS:
         return []
     return [place for place, column in enumerate(values.T) if _is_on_grid(column)]
 

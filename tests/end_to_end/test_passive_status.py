@@ -6,7 +6,10 @@ import time
 import httpx2
 import pytest
 from live_world import LiveWorld, Session
+from typer.testing import CliRunner
 
+from vfbandits import extras
+from vfbandits.cli.main import app
 from vfbandits.protocol.roster import Terms
 
 PATIENCE_S = 60.0
@@ -104,3 +107,19 @@ def test_readiness_follows_the_link_and_the_access_record(world, federation):
     assert federation.stop("bank") == 0
     told = [line["reason"] for line in federation.events("bank") if "reason" in line]
     assert AWAY[0] in told
+
+
+@pytest.mark.parametrize("missing", ["httptools", "starlette", "prometheus_client"])
+def test_without_the_extra_the_table_is_one_clear_error_and_nothing_is_started(
+    world, monkeypatch, missing
+):
+    config = world.federation(journal=False).config("bank")
+    config.write_text(config.read_text() + '\n[status]\naddress = "127.0.0.1:0"\n')
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != missing)
+    done = CliRunner().invoke(app, ["serve", "passive", "--config", str(config)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: [status] needs {missing}, which is not installed; it comes with the extra 'http': "
+        "pip install 'vfbandits[http]'\n"
+    )
+    assert not (config.parent / "state").exists()

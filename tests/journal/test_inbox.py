@@ -33,8 +33,8 @@ def decided(event_id, value=1.0):
     return Decided(event_id, "tea", 0, np.array([value, 2.0]), user="ann", note=b"answer")
 
 
-def reward(event_id, value, reward_id=""):
-    return Reported(event_id, value, reward_id, QUEUED, 5.0)
+def reward(event_id, value, reward_id="", at=5.0):
+    return Reported(event_id, value, reward_id, QUEUED, float(at))
 
 
 def same(events, others):
@@ -113,6 +113,33 @@ def test_what_was_taken_is_pruned_and_what_was_set_aside_never(inbox):
     assert put[0] is fresh
     assert same(put[1:], [decided("b")])
     assert [one.event.decision_id for one in inbox.waiting(10)] == ["c", "a"]
+
+
+def test_what_was_set_aside_goes_when_it_is_old_and_nothing_else_does(inbox):
+    events = [reward(name, 1.0, "r", at) for name, at in zip("abcdef", range(1, 7), strict=True)]
+    inbox.put(events)
+    ids = [one.id for one in inbox.waiting(10)]
+    inbox.take(ids[:1])
+    inbox.set_aside(ids[1:5])
+    assert inbox.retire(before=2.0, most=10) == 0
+    assert inbox.retire(before=4.0, most=1) == 1
+    assert inbox.retire(before=4.0, most=10) == 1
+    left = [event.decision_id for event, _ in inbox.copied()]
+    assert left == ["a", "d", "e", "f"]
+    assert inbox.retire(before=9.0, most=10) == 2
+    assert [one.event.decision_id for one in inbox.waiting(10)] == ["f"]
+
+
+def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, drawer):
+    inbox.put([reward("a", 1.0, "r", 1.0)])
+    (record,) = drawer.records()
+    drawer.put_record(flip(record))
+    inbox.set_aside([one.id for one in inbox.waiting(10)])
+    assert inbox.retire(before=9.0, most=10) == 0  # nobody can tell
+    inbox.put([reward("b", 1.0, "r", 5.0)])
+    assert inbox.retire(before=5.0, most=10) == 0
+    assert inbox.retire(before=9.0, most=10) == 1
+    assert [one.event.decision_id for one in inbox.waiting(10)] == ["b"]
 
 
 def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, drawer):

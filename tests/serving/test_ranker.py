@@ -26,6 +26,7 @@ from vfbandits.errors import (
 )
 from vfbandits.journal.compact import compact
 from vfbandits.journal.inbox.memory import MemoryInbox
+from vfbandits.journal.models import export_model, restore_model
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.serving.event_ids import EventIds
@@ -413,6 +414,45 @@ def test_what_cannot_be_taken_is_set_aside_and_the_rest_goes_on(tmp_path):
             assert (await leader.history("a")).learnt == 1.0
         assert len(world.refused) == 2
         assert sum(slip.is_aside for slip in world.drawer.slips.values()) == 2
+
+    run(main())
+
+
+def test_a_ranker_follows_a_model_that_is_restored_while_nobody_leads(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader, world.ranking() as ranker:
+            await leader.rank(asked("a"))
+            await leader.reward("a", 1.0)
+            early = await asyncio.to_thread(export_model, SqliteReader(world.path))
+            await leader.rank(asked("b"))
+            await leader.reward("b", 1.0)
+            assert await world.same(ranker)
+            learnt = leader.model.bandit.estimate_norm()
+            await leader.durable.close()
+            with closing(SqliteJournal(world.path)) as journal:
+                asked_by = {"by": "ops", "reason": "a bad feed", "now": world.clock.now}
+                assert restore_model(journal, early, **asked_by).of == early.position
+            async with world.leading() as next_leader:
+                assert await world.same(ranker)
+                assert next_leader.model.bandit.estimate_norm() != learnt
+                assert next_leader.model.n_learnt == 3
+
+    run(main())
+
+
+def test_what_was_set_aside_is_kept_no_longer_than_records_of_the_journal(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path)
+        async with world.leading() as leader:
+            leader.retain_s = 3_600.0
+            inbox = MemoryInbox(world.drawer, clock=world.clock)
+            inbox.put([Reported("nobody", 1.0, "", "queued", world.clock.now)])
+            await soon(lambda: world.refused)
+            assert len(world.drawer.slips) == 1
+            world.clock.now += 7_300.0
+            await soon(lambda: not world.drawer.slips)
+        assert world.failed == []
 
     run(main())
 

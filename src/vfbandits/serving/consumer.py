@@ -23,6 +23,7 @@ LOOK_SELDOM_S = 0.5  # as long as no ranker was ever seen
 RETRY_S = 0.5
 GRACE_S = 1.0
 PRUNE_EVERY_S = 60.0
+RETIRE_EVERY_S = 3_600.0
 PRUNE_PER_BATCH = 5_000
 
 
@@ -58,7 +59,7 @@ class Consumer:
         self._told = ""
         self._supervisor = Supervisor() if supervisor is None else supervisor
         self._task: Supervised | None = None
-        self._pruned_at = 0.0
+        self._pruned_at = self._retired_at = 0.0
 
     @property
     def complete_to(self) -> float:
@@ -238,6 +239,12 @@ class Consumer:
             prune = partial(self._inbox.prune, older_s=KEPT_S, most=PRUNE_PER_BATCH)
             if await asyncio.to_thread(prune) < PRUNE_PER_BATCH:  # otherwise there may be more
                 self._pruned_at = self._clock()
+        retain_s = self._campaign.retain_s
+        if retain_s is not None and self._clock() - self._retired_at >= RETIRE_EVERY_S:
+            before = self._clock() - retain_s
+            retire = partial(self._inbox.retire, before=before, most=PRUNE_PER_BATCH)
+            if await asyncio.to_thread(retire) < PRUNE_PER_BATCH:
+                self._retired_at = self._clock()
 
 
 def _nobody(campaign: str, entered: Sequence[Decided]) -> None:

@@ -14,7 +14,7 @@ What every inbox promises, and ``tests/journal/test_inbox.py`` checks:
 An inbox may be used from several threads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -65,6 +65,24 @@ class Waiting:
     reason: str = ""
 
 
+def older_than(before: float, found: Iterable[tuple[int, Arrival | None]]) -> Iterator[int]:
+    """Numbers of the events, in their order, that came before a time.
+
+    One that cannot be read is as old as the next that can.
+
+    >>> one, two = (Reported(name, 1.0, "", QUEUED, at) for name, at in (("a", 1.0), ("b", 9.0)))
+    >>> list(older_than(5.0, [(1, None), (2, one), (3, None), (4, two)]))
+    [1, 2]
+    """
+    unread: list[int] = []
+    for number, event in found:
+        unread.append(number)
+        if event is not None:
+            if event.at < before:
+                yield from unread
+            unread.clear()
+
+
 class Copied(NamedTuple):
     """An event for another inbox; None if it cannot be read.
 
@@ -105,6 +123,13 @@ class Inbox(Protocol):
 
     def prune(self, *, older_s: float, most: int) -> int:
         """Drop what was taken so long ago; returns how many were dropped, at most ``most``."""
+        ...
+
+    def retire(self, *, before: float, most: int) -> int:
+        """Drop what was set aside and came before a time; returns how many, at most ``most``.
+
+        One that cannot be read is as old as the next that can.
+        """
         ...
 
     def decisions_of(self, user: str) -> list[DecisionId]:

@@ -10,7 +10,7 @@ from vfbandits.campaign.events import Decided
 from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.inbox.base import Arrival, Copied, Waiting
+from vfbandits.journal.inbox.base import Arrival, Copied, Waiting, older_than
 from vfbandits.journal.inbox.codec import PART_BYTES, InboxCodec
 from vfbandits.journal.lookup import decision_of
 
@@ -110,6 +110,18 @@ class MemoryInbox:
             for key in old:
                 del slips[key]
         return len(old)
+
+    def retire(self, *, before: float, most: int) -> int:
+        """Drop what was set aside before a time."""
+        slips = self._all()
+        found = [(slip.id, self._open(slip).event) for slip in slips]
+        aside = {slip.id for slip in slips if slip.is_aside}
+        old = {*older_than(before, found)} & aside
+        gone = [slip.key for slip in slips if slip.id in old][:most]
+        with self._drawer.guard:
+            for key in gone:
+                self._drawer.slips.pop(key, None)
+        return len(gone)
 
     def decisions_of(self, user: str) -> list[DecisionId]:
         """Ids of all decisions for a user."""

@@ -18,7 +18,7 @@ from vfbandits.core.decision import DecisionId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import refuse_other_key
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.inbox.base import Arrival, Copied, Waiting
+from vfbandits.journal.inbox.base import Arrival, Copied, Waiting, older_than
 from vfbandits.journal.inbox.codec import InboxCodec
 from vfbandits.journal.lookup import decision_of
 from vfbandits.journal.migration import Step, refuse_other_version
@@ -42,6 +42,7 @@ _TABLES: tuple[LiteralString, ...] = (
         UNIQUE (journal, key)
     )""",
     "CREATE INDEX vfb_inbox_waiting ON vfb_inbox (journal, id) WHERE taken IS NULL",
+    "CREATE INDEX vfb_inbox_aside ON vfb_inbox (journal, id) WHERE taken = 'infinity'",
     "ALTER TABLE vfb_inbox ALTER COLUMN record SET STORAGE EXTERNAL",
 )
 # A server that does not wait for its disk is told to, for this statement.
@@ -93,6 +94,19 @@ _PRUNE = """
 """
 
 
+# The oldest that were set aside, and the first row behind them, which tells how old the last is.
+_ASIDE = """
+    WITH aside AS MATERIALIZED (
+        SELECT id, key, record FROM vfb_inbox WHERE journal = %s AND taken = 'infinity'
+        ORDER BY id LIMIT %s
+    )
+    SELECT id, key, record, true FROM aside
+    UNION ALL (
+        SELECT id, key, record, false FROM vfb_inbox
+        WHERE journal = %s AND id > (SELECT max(id) FROM aside) ORDER BY id LIMIT 1
+    )
+    ORDER BY id
+"""
 _COPIED = """
     SELECT id, key, record, extract(epoch FROM taken)::float8 FROM vfb_inbox
     WHERE journal = %s AND id > %s ORDER BY id LIMIT %s
@@ -184,6 +198,20 @@ class PostgresInbox:
         """Drop the oldest rows."""
         with self._link.used("pruned") as connection:
             return connection.execute(_PRUNE, (older_s, self._journal, most)).rowcount
+
+    def retire(self, *, before: float, most: int) -> int:
+        """Delete the oldest rows that were set aside."""
+        rows = cast(
+            "list[tuple[int, bytes, bytes, bool]]",
+            self._link.rows(_ASIDE, self._journal, most, self._journal),
+        )
+        found = [(number, self._open(number, key, record).event) for number, key, record, _ in rows]
+        aside = {number for number, _, _, is_aside in rows if is_aside}
+        old = [number for number in older_than(before, found) if number in aside]
+        if old:
+            with self._link.used("pruned") as connection:
+                connection.execute("DELETE FROM vfb_inbox WHERE id = ANY(%s)", (old,))
+        return len(old)
 
     def decisions_of(self, user: str) -> list[DecisionId]:
         """Ids of all decisions for a user, some thousand rows at a time."""

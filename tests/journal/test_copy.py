@@ -195,6 +195,17 @@ def test_a_whole_copy_is_compared_and_left_alone(places):
     same_journals(source, to)
 
 
+@pytest.mark.parametrize("target", ["none/to.db", "postgresql://ann:word@127.0.0.1:1/none"])
+def test_a_place_that_cannot_be_written_is_told_and_the_source_notes_nothing(tmp_path, target):
+    source = place_in(tmp_path / "from", "OnSqlite")
+    Run(source).visit(3)
+    with closing(source.open()) as journal:
+        before = journal.last_position
+        with pytest.raises(JournalError, match="cannot be"):
+            copy_journal(journal, target, by="ops", now=1.0)
+        assert journal.last_position == before
+
+
 # --- interruptions --------------------------------------------------------------------------------
 
 KILLED = """

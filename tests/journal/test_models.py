@@ -430,6 +430,7 @@ def test_a_command_with_wrong_words_says_so_and_makes_no_journal(tmp_path):
     Run(place).visit(2)
     reason = ["--reason", "r"]
     for words, said in (
+        (["export", place.target, "--out", str(tmp_path / "no" / "m.vfb")], "cannot be written to"),
         (["restore", place.target, *reason], "either a FILE or --at, got both or none"),
         (["restore", place.target, "m.vfb", "--at", "1", *reason], "got both or none"),
         (["restore", place.target, "--at", "noon", *reason], "or a time such as"),

@@ -79,7 +79,7 @@ def restore(  # noqa: PLR0913  (one argument for each flag)
     journal: Target,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A model that was exported; or give --at."),
+        typer.Argument(metavar="FILE", help="A model that was exported; or give --at."),
     ] = None,
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stays in the journal.")],

@@ -22,13 +22,15 @@ _HEAD = struct.Struct("<cQQ")
 class JournalContents:
     """What a journal holds: its snapshots, then its records, then its inbox.
 
-    ``digest`` is of the snapshots and records that were given so far, as plain bytes with their
+    ``on_begin`` is called before the first of it is read, once there is a place for it.  ``digest``
+    is of the snapshots and records that were given so far, as plain bytes with their
     positions: the same for a plain journal and an encrypted one, in a file and in a database.
     """
 
     reader: JournalReader
     arrivals: Iterable[Copied] = ()
     on_step: Callable[[int], None] = lambda done: None
+    on_begin: Callable[[], None] = lambda: None
     n_records: int = 0
     _hash: "blake2b" = field(
         default_factory=lambda: blake2b(digest_size=DIGEST_BYTES), init=False, repr=False

@@ -95,10 +95,14 @@ def copy_journal(  # noqa: PLR0913  (by name)
     arrivals = _Arrivals(() if inbox is None else inbox.copied())
     if not is_database(target):
         arrivals.leave_out()
-    contents = JournalContents(source, arrivals.read(), on_step)
+    detail = f"from {described} to {place_of(target, name=name)}"
+    contents = JournalContents(
+        source,
+        arrivals.read(),
+        on_step,
+        on_begin=lambda: _note(source, Administered(COPY, detail, by, now)),
+    )
     if not _is_there(target, name=name, key=key):
-        detail = f"from {described} to {place_of(target, name=name)}"
-        source.append([Administered(COPY, detail, by, now)])
         fill_journal(target, contents, name=name, key=key)
     else:
         contents.skip()
@@ -117,6 +121,10 @@ def copy_journal(  # noqa: PLR0913  (by name)
         left_out=arrivals.n_left_out,
         digest=digest,
     )
+
+
+def _note(journal: Journal, note: Administered) -> None:
+    journal.append([note])
 
 
 def _is_there(target: str, *, name: str, key: JournalKey | None) -> bool:

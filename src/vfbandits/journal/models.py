@@ -104,7 +104,10 @@ def export_model(
 def write_model(path: Path, exported: ExportedModel) -> None:
     """Write a model to a file that is for its owner only; an older one is replaced in one step."""
     data = seal_snapshot(exported.pack())
-    write_whole(path, lambda file: file.write(data), mode=0o600)
+    try:
+        write_whole(path, lambda file: file.write(data), mode=0o600)
+    except OSError as error:
+        raise SnapshotError(f"the model cannot be written to {path}: {error.strerror}") from error
 
 
 def read_model(path: Path) -> ExportedModel:

@@ -24,9 +24,10 @@ from vfbandits.journal.postgres.tables import (
 
 PATIENCE = 10_000.0  # there may be many records
 _MAKE = """
-    INSERT INTO vfb_journal (name, identity, key_check, last_position, compacted_to)
-    VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id
+    INSERT INTO vfb_journal (name, identity, key_check) VALUES (%s, %s, %s)
+    ON CONFLICT DO NOTHING RETURNING id
 """
+_ENDS = "UPDATE vfb_journal SET last_position = %s, compacted_to = %s WHERE id = %s"
 
 
 def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalKey | None) -> None:
@@ -42,13 +43,14 @@ def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalK
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("SET LOCAL synchronous_commit = 'on'")
             check = None if key is None else key.check(identity)
-            ends = (source.last_position, source.compacted_to)
-            made = connection.execute(_MAKE, (name, identity, check, *ends)).fetchall()
+            made = connection.execute(_MAKE, (name, identity, check)).fetchall()
             if not made:
                 raise JournalError(
                     f"a copy needs a new journal, got {link.log}, which is there already"
                 )
             number = cast("int", made[0][0])
+            source.on_begin()
+            connection.execute(_ENDS, (source.last_position, source.compacted_to, number))
             codec = Codec(identity + name.encode(), key)
             for position, snapshot in source.snapshots():
                 data = codec.seal_snapshot(position, snapshot)

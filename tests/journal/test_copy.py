@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import secrets
 import signal
 import subprocess
@@ -308,11 +307,11 @@ def test_an_inbox_with_events_that_wait_is_not_left_behind(tmp_path):
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_copies_there_and_back(tmp_path):
+def test_the_command_copies_there_and_back(tmp_path, monkeypatch):
     source = place_in(tmp_path / "from", "OnSqlite", KEY)
     Run(source).visit(8, "save", 2)
     url, name = target_of(make_place("OnPostgres", tmp_path))
-    os.environ["VFB_COPY_URL"] = url
+    monkeypatch.setenv("VFB_COPY_URL", url)
     key_file = tmp_path / "journal.key"
     key_file.write_text(KEY.secret.hex())
     key_file.chmod(0o600)
@@ -343,6 +342,14 @@ def test_the_command_makes_no_source(tmp_path):
     words = ["journal", "copy", str(tmp_path / "none.db"), str(tmp_path / "to.db")]
     assert CliRunner().invoke(app, words).exit_code == 2
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_journal_is_not_copied_onto_itself(tmp_path, monkeypatch):
+    source = place_in(tmp_path / "from", "OnSqlite")
+    Run(source).visit(1)
+    monkeypatch.chdir(source.path.parent)
+    done = CliRunner().invoke(app, ["journal", "copy", source.target, "log.db"])
+    assert (done.exit_code, "a place of its own" in done.stderr) == (2, True)
 
 
 def test_a_name_for_a_file_is_refused(tmp_path):

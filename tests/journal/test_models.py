@@ -339,6 +339,19 @@ def test_a_time_stands_for_the_last_record_before_it():
     assert [position_at(journal, time) for time in (0.5, 2.0, 4.9, 9.0)] == [0, 3, 3, 4]
 
 
+def test_a_time_from_before_a_compaction_is_refused(memory):
+    run = Run(memory)
+    run.visit(4, "save", 4)
+    with closing(memory.open()) as journal:
+        before = max(e.at for _, e in journal.read() if isinstance(e, Rewarded))
+    run.visit("save", 4, "save", 2)
+    with closing(memory.open()) as journal:
+        compact(journal)
+        assert position_at(journal, before + 1e9) == journal.last_position
+        with pytest.raises(JournalError, match="up to which the journal was compacted"):
+            position_at(journal, before)
+
+
 def test_a_position_that_no_snapshot_leads_to_is_refused_with_the_first_that_one_does(memory):
     run = Run(memory)
     run.visit(4, "save", 4, "save")

@@ -137,10 +137,10 @@ def put_back(
             "the others; nothing was changed"
         )
     if n_retracted != model.n_retracted:
-        missing, at = model.n_retracted - n_retracted, exported.position
         raise ConflictError(
-            f"{missing} rewards were retracted or unlearnt since position {at} whose records the "
-            "journal no longer has: the model would bring them back; nothing was changed"
+            f"{model.n_retracted - n_retracted} rewards were retracted or unlearnt since position "
+            f"{exported.position} whose records the journal no longer has: the model would bring "
+            "them back; nothing was changed"
         )
     return Restored(learnt_by(bandit), epoch, exported.position, at)
 

@@ -30,8 +30,7 @@ class Copy:
     """What was copied: records up to a position, snapshots, and events of the inbox.
 
     ``left_out`` counts events of the inbox that were not: they were refused, or nobody can read
-    them.  ``digest`` is
-    that of both journals.
+    them.  ``digest`` is that of both journals.
     """
 
     records: int
@@ -92,10 +91,13 @@ def copy_journal(  # noqa: PLR0913  (by name)
     interrupted call can be made again, and so can one that was not: it compares, and copies
     nothing.
     """
+    place = place_of(target, name=name)
+    if place == described:
+        raise JournalError(f"a copy needs a place of its own, got that of the journal, {place}")
     arrivals = _Arrivals(() if inbox is None else inbox.copied())
     if not is_database(target):
         arrivals.leave_out()
-    detail = f"from {described} to {place_of(target, name=name)}"
+    detail = f"from {described} to {place}"
     contents = JournalContents(
         source,
         arrivals.read(),
@@ -111,7 +113,7 @@ def copy_journal(  # noqa: PLR0913  (by name)
     if digest != contents.digest:
         raise JournalError(
             f"a copy needs a new journal, or a copy of the same: wanted the digest "
-            f"{contents.digest}, got {digest} at {place_of(target, name=name)}"
+            f"{contents.digest}, got {digest} at {place}"
         )
     return Copy(
         records=contents.n_records,

@@ -71,13 +71,23 @@ def model_at(
 
 
 def position_at(reader: JournalReader, time: float) -> int:
-    """Position of the last record that is not from after a time, in seconds since 1970."""
-    found = reader.compacted_to
-    for position, event in reader.read(after=found):
+    """Position of the last record that is not from after a time, in seconds since 1970.
+
+    Refused if that may be gone: then it is not known what the journal had come to.
+    """
+    compacted_to = reader.compacted_to
+    found = None if compacted_to else 0
+    for position, event in reader.read(after=compacted_to):
         at = time_of(event)
         if at is not None and at > time:
             break
-        found = position
+        if at is not None or found is not None:
+            found = position
+    if found is None:
+        raise JournalError(
+            f"wanted a time behind position {compacted_to}, up to which the journal was compacted, "
+            "got one before all records since"
+        )
     return found
 
 

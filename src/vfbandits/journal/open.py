@@ -111,7 +111,7 @@ def place_of(target: str | os.PathLike[str], *, name: str = DEFAULT_NAME) -> str
     """
     place = _resolve(target)
     if isinstance(place, Path):
-        return str(place)
+        return str(place.resolve())
     _require_psycopg()
     from vfbandits.journal.postgres.address import PostgresAddress  # noqa: PLC0415  (an extra)
 

@@ -23,6 +23,11 @@ from vfbandits.journal.postgres.tables import (
 )
 
 PATIENCE = 10_000.0  # there may be many records
+# A server that does not wait for its disk is told to.
+_DURABLE = """
+    SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+"""
 _MAKE = """
     INSERT INTO vfb_journal (name, identity, key_check) VALUES (%s, %s, %s)
     ON CONFLICT DO NOTHING RETURNING id
@@ -41,7 +46,7 @@ def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalK
         make_inbox_tables(connection, link.log)
         with connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
-            connection.execute("SET LOCAL synchronous_commit = 'on'")
+            connection.execute(_DURABLE)
             check = None if key is None else key.check(identity)
             made = connection.execute(_MAKE, (name, identity, check)).fetchall()
             if not made:

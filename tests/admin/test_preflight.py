@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from members import join
 from preflights import (
+    WIDTHS,
     check,
     copied,
     edit,
@@ -26,6 +27,7 @@ from preflights import (
 
 from vfbandits.admin.federation_files import with_member, write_roster
 from vfbandits.admin.preflight import preflight
+from vfbandits.features.fit import hash_scaling
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.pki import Grant, approve, create_authority
 
@@ -289,3 +291,14 @@ def test_a_participant_that_is_asked_by_pseudonyms_must_be_able_to_read_its_user
     report = check(federation, "bank")
     assert says(report, "users", "ok") == "2 can be read, to be found by their pseudonyms"
     assert states(check(federation, "shop"), "users") == []  # it asks, and looks nobody up
+
+
+def test_features_that_come_by_name_are_compared_with_the_roster(federation):
+    path = federation.config("shop")
+    before, _, after = path.read_text().partition("[features]")
+    rest = after[after.find("\n[") :] if "\n[" in after else ""
+    for width, state in ((WIDTHS["shop"], "ok"), (WIDTHS["shop"] + 1, "problem")):
+        hash_scaling(rest=width).save(path.with_name("scaling.json"))
+        text = '[features]\nkind = "request"\nscaling = "scaling.json"\n'
+        path.write_text(f"{before}{text}{rest}")
+        assert states(check(federation), "names") == [state]

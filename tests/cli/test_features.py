@@ -58,7 +58,7 @@ def test_json_has_the_same_facts(source):
     ("flags", "says"),
     [
         (["--key", "user", "--columns", "age"], "each key of 'user' once, got 1 row with"),
-        (["--key", "user,arm"], "wanted --columns, --one-hot or both, got neither"),
+        (["--key", "user,arm"], "--hash or --hash-rest, got none of them"),
         (["--key", ",", "--columns", "age"], "by a key column at least, got none"),
         (["--key", "user,arm", "--columns", "age,height"], "got none called height"),
         (["--key", "user,arm", "--columns", "city"], "must hold finite numbers, got 3 rows"),
@@ -80,3 +80,38 @@ def test_a_refused_fit_leaves_the_older_file_alone(source):
     before = out.read_bytes()
     assert run(source, "--key", "user", "--columns", "age")[0].exit_code == 2
     assert out.read_bytes() == before
+
+
+def test_open_vocabularies_are_hashed_to_the_widths_that_are_declared(source):
+    done, out = run(source, "--key", "user,arm", "--columns", "age", "--hash", "city:8",
+                    "--hash-rest", "16")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    scaling = Scaling.load(out)
+    assert (scaling.hashed, scaling.rest, scaling.width) == ({"city": 8}, 16, 25)
+    store = open_file(source, key=("user", "arm"), scaling=scaling)
+    assert abs(store.rows([("b", "t")]).values[0, 1:9]).sum() == 1.0
+
+
+def test_hashing_alone_needs_no_data(tmp_path):
+    out = tmp_path / "scaling.json"
+    words = ["fit", "--hash", "page:4", "--hash-rest", "8", "--out", str(out)]
+    done = CliRunner().invoke(features_app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert Scaling.load(out).width == 12
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--hash", "page"], "--hash must be NAME:WIDTH with distinct names, got 'page'"),
+        (["--hash", "a:1,a:2"], "with distinct names, got 'a:2'"),
+        (["--hash", "page:0"], "'page' needs a width from 1 to 65536, got 0"),
+        (["--columns", "age"], "--columns and --one-hot are fitted on --source, got none"),
+    ],
+)
+def test_what_cannot_be_hashed_is_one_line(tmp_path, flags, says):
+    words = ["fit", *flags, "--out", str(tmp_path / "scaling.json")]
+    done = CliRunner().invoke(features_app, words, env={"COLUMNS": "200"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert not [*tmp_path.iterdir()]

@@ -3,6 +3,7 @@
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -17,8 +18,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.features import FeatureSettings, Lookup, Scaling, open_features
-from vfbandits.features.fit import fit_scaling
-from vfbandits.features.open import clip
+from vfbandits.features.fit import fit_scaling, hash_scaling
+from vfbandits.features.open import clip, open_names
 from vfbandits.features.scaling import RawRows
 from vfbandits.features.table_file import read_table
 from vfbandits.settings.decode import decode
@@ -137,7 +138,7 @@ def test_other_columns_than_the_scalings_are_refused(folder):
         ('kind = "file"', "^key is missing, wanted a list"),
         (
             'kind = "oracle"\nkey = ["user"]\ncolumns = ["a"]',
-            "kind must be one of file, redis, sql, got 'oracle'",
+            "kind must be one of file, redis, request, sql, got 'oracle'",
         ),
         (FILE, "columns or a scaling, got neither"),
         (FILE.replace('["user"]', "[]") + 'columns = ["a"]', "one or two columns, each once"),
@@ -211,3 +212,51 @@ def test_no_row_is_longer_than_the_longest_and_short_ones_are_not_touched(X, lon
                     rtol=1e-12, atol=1e-300)  # fmt: skip
     assert answer.missing == 2
     assert answer.values.flags.c_contiguous
+
+
+REQUEST = 'kind = "request"\nscaling = "scaling.json"\n'
+
+
+def roster_of(folder, *, layout="disjoint", arm_dim=0, width=4, digest=""):
+    active = SimpleNamespace(width=width, scaling=digest)
+    return SimpleNamespace(active=active, terms=SimpleNamespace(layout=layout, arm_dim=arm_dim))
+
+
+def test_features_of_requests_have_scalings_and_no_store(folder):
+    scaling = Scaling.load(fit_bank(folder))
+    hash_scaling(rest=3).save(folder / "arms.json")
+    settings = settings_of(folder, REQUEST + 'arm_scaling = "arms.json"')
+    roster = roster_of(folder, layout="outer", arm_dim=3, digest=scaling.digest)
+    names = open_names(settings, roster)
+    assert (names.own.scaling.digest, names.arms.scaling.width) == (scaling.digest, 3)
+    assert open_names(None, roster).own is None
+
+
+@pytest.mark.parametrize(
+    ("terms", "says"),
+    [
+        ({"layout": "per_arm"}, "arm_scaling under .features. goes with layout 'outer'"),
+        ({"layout": "outer", "arm_dim": 2}, "have arm_dim 2, arms.json gives 3"),
+        ({"layout": "outer", "arm_dim": 3, "width": 5}, "the roster has 5, .features. give 4"),
+        ({"layout": "outer", "arm_dim": 3, "digest": "0"}, "scaling: the roster has '0'"),
+    ],
+)
+def test_scalings_of_requests_that_are_not_the_rosters_are_refused(folder, terms, says):
+    fit_bank(folder)
+    hash_scaling(rest=3).save(folder / "arms.json")
+    settings = settings_of(folder, REQUEST + 'arm_scaling = "arms.json"')
+    with pytest.raises(ConfigError, match=says):
+        open_names(settings, roster_of(folder, **terms))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (REQUEST + 'key = ["user"]', "so key must be left out, got 1 columns"),
+        (REQUEST + 'path = "x.csv"', "kind request are found by nothing, got path"),
+        ('kind = "request"', "features need columns or a scaling, got neither"),
+    ],
+)
+def test_settings_of_requests_are_checked(text, says):
+    with pytest.raises(ConfigError, match=says):
+        decode(tomllib.loads(text), FeatureSettings)

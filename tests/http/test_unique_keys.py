@@ -24,7 +24,8 @@ IDS = st.text(
     min_size=1,
     max_size=8,
 ) | st.sampled_from(["user", "id", "arms", "features", '"', "a\\b", '"user": "x"'])
-FLOATS = st.lists(st.floats(-1e6, 1e6), max_size=3)
+NAMED = st.dictionaries(IDS, IDS | st.integers(-9, 9) | st.booleans() | st.none(), max_size=3)
+FLOATS = st.lists(st.floats(-1e6, 1e6), max_size=3) | NAMED
 ARMS = st.lists(
     IDS | st.fixed_dictionaries({"id": IDS}, optional={"features": FLOATS | st.none()}),
     min_size=1,

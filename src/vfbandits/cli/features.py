@@ -32,13 +32,33 @@ def features() -> None:
     """Fit the scaling of a participant's own features."""
 
 
-def fit(
+def fit(  # noqa: PLR0913  (one argument for each flag)
     *,
-    source: Annotated[Path, typer.Option(help="The participant's data: CSV, CSV.gz or Parquet.")],
-    key: Annotated[str, typer.Option(help="Key columns: user, or user,arm.")],
     out: Annotated[Path, typer.Option(help="Output file (mode 0600).")],
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            help="The participant's data: CSV, CSV.gz or Parquet. Not needed to hash only."
+        ),
+    ] = None,
+    key: Annotated[str, typer.Option(help="Key columns: user, or user,arm.")] = "",
     columns: Annotated[str, typer.Option(help="Numeric columns, such as a,b,c.")] = "",
     one_hot: Annotated[str, typer.Option(help="Categorical columns, such as d,e.")] = "",
+    hashed: Annotated[
+        str,
+        typer.Option(
+            "--hash", help="Columns of open vocabularies, each with its width: page:64,query:256."
+        ),
+    ] = "",
+    rest: Annotated[
+        int,
+        typer.Option(
+            "--hash-rest",
+            metavar="WIDTH",
+            min=0,
+            help="Hash features that are in no column to this many columns.",
+        ),
+    ] = 0,
     scale: Annotated[
         ScaleName,
         typer.Option(
@@ -53,22 +73,43 @@ def fit(
     The file contains means and scales, or ranges, and the names of categories. These are facts
     about private data: keep the file here. The federation learns only its digest and width.
     """
+    from vfbandits.features.fit import hash_scaling
+
+    numbers, categories, widths = _names(columns), _names(one_hot), _widths(hashed)
+    if not (numbers or categories or widths or rest):
+        raise FeatureError("wanted --columns, --one-hot, --hash or --hash-rest, got none of them")
+    if source is not None:
+        scaling = _fitted(source, _names(key), numbers, categories, widths, rest, scale.value)
+    elif numbers or categories:
+        raise FeatureError("--columns and --one-hot are fitted on --source, got none")
+    else:
+        scaling = hash_scaling(widths, rest=rest)
+    scaling.save(out)
+    _show(scaling, out, as_json=as_json)
+
+
+features_app.command()(in_one_line(fit))
+
+
+def _fitted(
+    source: Path,
+    key: tuple[str, ...],
+    numbers: tuple[str, ...],
+    categories: tuple[str, ...],
+    widths: dict[str, int],
+    rest: int,
+    method: str,
+) -> "Scaling":
     from vfbandits.extras import require_extras
     from vfbandits.features.fit import fit_scaling
 
     require_extras("experiments", to="fitting a scaling")
     from vfbandits.features.table_file import read_table
 
-    numbers, categories = _names(columns), _names(one_hot)
-    if not numbers and not categories:
-        raise FeatureError("wanted --columns, --one-hot or both, got neither")
-    table = read_table(source, key=_names(key), numbers=numbers, categories=categories)
-    scaling = fit_scaling(table.raw, numbers=numbers, categories=categories, method=scale.value)
-    scaling.save(out)
-    _show(scaling, out, as_json=as_json)
-
-
-features_app.command()(in_one_line(fit))
+    table = read_table(source, key=key, numbers=numbers, categories=(*categories, *widths))
+    return fit_scaling(
+        table.raw, numbers=numbers, categories=categories, hashed=widths, rest=rest, method=method
+    )
 
 
 def _show(scaling: "Scaling", out: Path, *, as_json: bool) -> None:
@@ -91,3 +132,13 @@ def _show(scaling: "Scaling", out: Path, *, as_json: bool) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _widths(text: str) -> dict[str, int]:
+    widths: dict[str, int] = {}
+    for item in _names(text):
+        name, _, width = item.rpartition(":")
+        if not name or not width.isdecimal() or name in widths:
+            raise FeatureError(f"--hash must be NAME:WIDTH with distinct names, got {item!r}")
+        widths[name] = int(width)
+    return widths

@@ -8,7 +8,15 @@ from typing import Self, TypeVar, Unpack
 import httpx2
 
 from vfbandits.client import schemas
-from vfbandits.client.calls import ArmLike, Call, Calls, Changes, RewardLike, rank_request
+from vfbandits.client.calls import (
+    ArmLike,
+    Call,
+    Calls,
+    Changes,
+    FeaturesLike,
+    RewardLike,
+    rank_request,
+)
 from vfbandits.client.connection import Certificate, Connection, Verify
 from vfbandits.client.retry import Tries, retry_after_s
 
@@ -54,13 +62,14 @@ class AsyncClient:
         event_id: str | None = None,
         exclude: Iterable[str] = (),
         baseline: str | None = None,
-        features: Iterable[float] | None = None,
+        features: FeaturesLike | None = None,
         activate: bool = True,
     ) -> schemas.RankResponse:
         """Choose an arm; ``schemas.RankRequest`` describes the parameters.
 
-        An arm is an id, a pair of id and features, or a ``schemas.Arm``.  The same ``event_id``
-        gets the same answer; by default the client makes one.
+        An arm is an id, a pair of id and features, or a ``schemas.Arm``.  Features are numbers as
+        the model sees them, or names with raw values, such as ``{"age": 31}``.  The same
+        ``event_id`` gets the same answer; by default the client makes one.
         """
         request = rank_request(
             user,

@@ -6,7 +6,7 @@ it is sent again.
 
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
@@ -18,7 +18,8 @@ from vfbandits.client import schemas
 from vfbandits.errors import ContextError, RewardError, VFBanditsError, WireError
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-ArmLike: TypeAlias = str | schemas.Arm | tuple[str, Iterable[float]]
+FeaturesLike: TypeAlias = Iterable[float] | Mapping[str, schemas.FeatureValue]
+ArmLike: TypeAlias = str | schemas.Arm | tuple[str, FeaturesLike]
 RewardLike: TypeAlias = schemas.EventReward | tuple[str, float]
 DEFAULT_CAMPAIGN = "default"
 _JSON = {"content-type": "application/json"}
@@ -205,7 +206,7 @@ def rank_request(
     event_id: str | None,
     exclude: Iterable[str],
     baseline: str | None,
-    features: Iterable[float] | None,
+    features: FeaturesLike | None,
     activate: bool,
 ) -> schemas.RankRequest:
     """A request to rank, from what the clients' ``rank`` takes."""
@@ -232,14 +233,30 @@ def to_arms(arms: Iterable[ArmLike]) -> list[schemas.Id | schemas.Arm]:
     ]
 
 
-def to_features(features: Iterable[float]) -> list[float]:
-    """Features as they go over HTTP, from anything that holds finite numbers."""
+def to_features(features: FeaturesLike) -> list[float] | dict[str, schemas.FeatureValue]:
+    """Features as they go over HTTP, from names with values, or from finite numbers.
+
+    >>> to_features({"age": 31, "device": "mobile"}), to_features((0.5, 2))
+    ({'age': 31, 'device': 'mobile'}, [0.5, 2.0])
+    """
+    if isinstance(features, Mapping):
+        return {name: _feature(value, name) for name, value in features.items()}
     made = list(map(float, features))
     # JSON has no word for these, and null would be refused with a sentence about null.
     for place, value in enumerate(made):
         if not math.isfinite(value):
             raise ContextError(f"features must be finite numbers, got {value} at feature {place}")
     return made
+
+
+def _feature(value: schemas.FeatureValue, name: str) -> schemas.FeatureValue:
+    """A value that JSON has a word for; numbers of NumPy become plain ones."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, float) and not math.isfinite(plain):
+        raise ContextError(f"features must be finite numbers, got {plain} of {name!r}")
+    return plain
 
 
 def _named(request: schemas.RankRequest) -> schemas.RankRequest:

@@ -19,14 +19,18 @@ Id: TypeAlias = Annotated[
     Meta(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),
 ]
 Number: TypeAlias = Annotated[float, Meta(ge=-1e100, le=1e100)]
-Features: TypeAlias = Annotated[list[Number], Meta(max_length=MAX_FEATURES)]
+FeatureName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID_LENGTH)]
+FeatureValue: TypeAlias = int | float | str | bool | None
+NamedFeatures: TypeAlias = Annotated[dict[FeatureName, FeatureValue], Meta(max_length=MAX_FEATURES)]
+Features: TypeAlias = Annotated[list[Number], Meta(max_length=MAX_FEATURES)] | NamedFeatures
 
 
 class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An arm with its features.
 
     ``features`` is its row of the active participant's block (layout "per_arm"), or the arm's
-    features (layout "outer").
+    features (layout "outer"): numbers as the model sees them, or names with raw values, which the
+    active participant's scaling turns into these numbers.
     """
 
     id: Id
@@ -49,7 +53,10 @@ class RankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     baseline
         The arm that is shown without a policy; by default the first one.
     features
-        Features of the user at the active participant (layouts "outer" and "disjoint").
+        Features of the user at the active participant: numbers as the model sees them (layouts
+        "outer" and "disjoint"), or names with raw values, which its scaling turns into these
+        numbers (in layout "per_arm" they count for every arm).  A name that is left out counts as
+        the mean.
     activate
         False if it is not certain that the arm will be shown: the event is held until ``activate``.
     """

@@ -66,7 +66,7 @@ class CellReader:
 
     def _texts(self, cells: Sequence[Sequence[object]]) -> list[list[str]]:
         columns = []
-        for place, name in enumerate(self.scaling.one_hot, start=len(self.scaling.numbers)):
+        for place, name in enumerate(self.scaling.text_columns, start=len(self.scaling.numbers)):
             texts = [self.text(row[place]) for row in cells]
             known = [text for text in texts if text is not None]
             if len(known) < len(texts):

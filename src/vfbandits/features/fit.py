@@ -1,7 +1,7 @@
 """Fitting a scaling to a participant's own rows, with scikit-learn; nothing leaves the process."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,13 +20,15 @@ def fit_scaling(
     *,
     numbers: Sequence[str],
     categories: Sequence[str] = (),
+    hashed: Mapping[str, int] | None = None,
+    rest: int = 0,
     method: str = "standard",
     entropy: Entropy = os.urandom,
 ) -> Scaling:
     """The scaling of these rows, which scales as scikit-learn's own transformers would.
 
-    ``numbers`` and ``categories`` name the columns of ``raw``.  Two fits of the same rows scale
-    alike and have different digests, since each draws a salt.
+    ``numbers``, ``categories`` and ``hashed`` name the columns of ``raw``.  Two fits of the same
+    rows scale alike and have different digests, since each draws a salt.
 
     >>> scaling = fit_scaling(RawRows(np.array([[1.0], [3.0]])), numbers=["age"])
     >>> scaling.apply(RawRows(np.array([[1.0], [2.0], [3.0]]))).ravel()
@@ -49,10 +51,24 @@ def fit_scaling(
         tuple(numbers),
         centres,
         spreads,
-        {name: _fit_categories(texts) for name, texts in zip(categories, raw.texts, strict=True)},
+        {name: _fit_categories(texts) for name, texts in zip(categories, raw.texts, strict=False)},
         len(raw.numbers),
         entropy(SALT_BYTES).hex(),
+        hashed or {},
+        rest,
     )
+
+
+def hash_scaling(
+    hashed: Mapping[str, int] | None = None, *, rest: int = 0, entropy: Entropy = os.urandom
+) -> Scaling:
+    """A scaling that hashes only, so that there is nothing to fit.
+
+    >>> hash_scaling({"page": 64}, rest=128).width
+    192
+    """
+    salt = entropy(SALT_BYTES).hex()
+    return Scaling("none", (), np.zeros(0), np.ones(0), {}, 0, salt, hashed or {}, rest)
 
 
 def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:
@@ -70,7 +86,7 @@ def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:
     return -np.asarray(minmax.min_) / minmax.scale_, 1.0 / np.asarray(minmax.scale_)
 
 
-def _fit_categories(texts: Sequence[str]) -> tuple[str, ...]:
+def _fit_categories(texts: Sequence[str | None]) -> tuple[str, ...]:
     from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
 
     column = np.array(texts, dtype=object).reshape(-1, 1)

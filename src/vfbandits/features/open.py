@@ -10,8 +10,9 @@ from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.extras import require
 from vfbandits.features.base import FeatureStore, Key, Lookup
 from vfbandits.features.consent import refuse_as_feature
+from vfbandits.features.named import FeatureNames, NamedRows
 from vfbandits.features.scaling import Scaling
-from vfbandits.protocol.roster import Member
+from vfbandits.protocol.roster import Member, Roster
 from vfbandits.settings.features import FeatureSettings
 
 
@@ -166,7 +167,32 @@ def _store(settings: FeatureSettings, scaling: Scaling, consent: str | None) -> 
     )
 
 
-def refuse_other_features(features: Features, member: Member) -> None:
+def open_names(settings: FeatureSettings | None, roster: Roster) -> FeatureNames:
+    """Features by name, as the active participant's settings have them.
+
+    Refuses scalings that do not give what the roster says.
+    """
+    if settings is None:
+        return FeatureNames()
+    scaling, terms = scaling_of(settings), roster.terms
+    refuse_other_features(scaling, roster.active)
+    own = NamedRows(scaling, clip_norm=settings.clip_norm)
+    if settings.arm_scaling is None:
+        return FeatureNames(own)
+    if terms.layout != "outer":
+        raise ConfigError(
+            f"arm_scaling under [features] goes with layout 'outer', got {terms.layout!r}"
+        )
+    arms = Scaling.load(settings.arm_scaling)
+    if arms.width != terms.arm_dim:
+        raise ConfigError(
+            f"arm_scaling: the roster's terms have arm_dim {terms.arm_dim}, "
+            f"{settings.arm_scaling.name} gives {arms.width}"
+        )
+    return FeatureNames(own, NamedRows(arms))
+
+
+def refuse_other_features(features: Features | Scaling, member: Member) -> None:
     """Refuse features whose width or scaling is not the one in the roster."""
     if features.width != member.width:
         raise ConfigError(f"width: the roster has {member.width}, [features] give {features.width}")

@@ -14,6 +14,13 @@ A user who is not in the store gets zeros, whatever the method.  Categories beco
 and 1 for each category seen when fitting; an unknown category becomes zeros, as a missing user
 does.  One-hot columns and flags are what an attacker reads back first from masked data.
 
+Columns of open vocabularies are *hashed*: each has a width of its own, and a text adds +1 or -1 at
+one place of it.  Place and sign come from BLAKE2b, keyed by the column's name, so that they are the
+same in every process and version.  Two texts may share a place; their signs make such collisions
+cancel on average.  ``rest`` is the width of one more such part, for features that are in no column:
+there the name is hashed too, and a number x adds ±sign(x)·ln(1 + |x|), since nothing is known of
+its range.
+
 A fitted scaling tells facts about private data, so its file is its owner's alone.  Others are told
 its digest; a random salt keeps them from guessing at what it covers.
 """
@@ -31,22 +38,27 @@ import numpy as np
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.errors import FeatureError
 from vfbandits.settings.decode import decode
-from vfbandits.settings.values import Settings, Text
+from vfbandits.settings.values import AtLeastOne, Count, Settings, Text
 
 FORMAT = "vfbandits scaling"
 VERSION = 1
 METHODS = ("standard", "unit", "minmax", "none")
+MAX_HASHED = 65_536  # places of one hashed part; a model of as many columns fits no memory
+_NUMBER = "\0number"  # is hashed where a feature in no column has a number: no text is like it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawRows:
     """Rows before scaling, as private as the store that they come from.
 
-    ``numbers`` has shape (n, number columns); ``texts`` has n texts for each category column.
+    ``numbers`` has shape (n, number columns); ``texts`` has n texts for each column of text, with
+    None where there is none.  ``others`` has the features of each row that are in no column, or is
+    empty where no row has any.
     """
 
     numbers: Matrix = field(repr=False)
-    texts: tuple[Sequence[str], ...] = field(default=(), repr=False)
+    texts: tuple[Sequence[str | None], ...] = field(default=(), repr=False)
+    others: Sequence[Sequence[tuple[str, float | str]]] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +79,10 @@ class Scaling:
         How many rows it was fitted on; 0 if it was not fitted.
     salt
         Random text, so that the digest of a fitted scaling tells nothing.
+    hashed
+        Names of the hashed columns, each with its width; they follow the categories.
+    rest
+        Width of the part that all other features are hashed to, the last; 0 for none.
     width
         How many numbers a scaled row has.
     digest
@@ -80,9 +96,12 @@ class Scaling:
     one_hot: Mapping[str, tuple[str, ...]] = field(repr=False)
     fitted_rows: int = 0
     salt: str = field(default="", repr=False)
+    hashed: Mapping[str, int] = field(default_factory=dict)
+    rest: int = 0
     width: int = field(init=False)
     digest: str = field(init=False)
-    _places: tuple[dict[str, int], ...] = field(init=False, repr=False)
+    _places: tuple[Mapping[str, int], ...] = field(init=False, repr=False)
+    _hashes: tuple["_Hash", ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what could not scale; keep at hand what each row needs."""
@@ -91,8 +110,13 @@ class Scaling:
         for categories in self.one_hot.values():
             places.append({category: start + i for i, category in enumerate(categories)})
             start += len(categories)
+        hashes = []
+        for name, width in self.hashed.items():
+            hashes.append(_Hash(_key_of(name), start, width))
+            start += width
         object.__setattr__(self, "_places", tuple(places))
-        object.__setattr__(self, "width", start)
+        object.__setattr__(self, "_hashes", tuple(hashes))
+        object.__setattr__(self, "width", start + self.rest)
         object.__setattr__(self, "digest", _digest(_as_document(self)))
 
     @classmethod
@@ -118,20 +142,28 @@ class Scaling:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the raw columns: numbers first, then categories."""
-        return (*self.numbers, *self.one_hot)
+        """Names of the raw columns: numbers first, then categories, then hashed columns."""
+        return (*self.numbers, *self.one_hot, *self.hashed)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the raw columns that hold text, in the order of ``RawRows.texts``."""
+        return (*self.one_hot, *self.hashed)
 
     @property
     def scaled_columns(self) -> tuple[str, ...]:
-        """Names of the columns of a scaled row; a category's is ``column=category``.
+        """Names of the columns of a scaled row: ``column=category``, or ``column#place``.
 
         >>> cities = {"city": ("Bern", "Rome")}
-        >>> scaling = Scaling("none", ("age",), np.zeros(1), np.ones(1), cities)
+        >>> scaling = Scaling(
+        ...     "none", ("age",), np.zeros(1), np.ones(1), cities, hashed={"page": 2}, rest=1
+        ... )
         >>> scaling.scaled_columns
-        ('age', 'city=Bern', 'city=Rome')
+        ('age', 'city=Bern', 'city=Rome', 'page#0', 'page#1', '#0')
         """
         flags = (f"{name}={kind}" for name, kinds in self.one_hot.items() for kind in kinds)
-        return (*self.numbers, *flags)
+        hashed = (f"{name}#{i}" for name, n in self.hashed.items() for i in range(n))
+        return (*self.numbers, *flags, *hashed, *(f"#{i}" for i in range(self.rest)))
 
     @property
     def column_of_each(self) -> tuple[str, ...]:
@@ -141,7 +173,9 @@ class Scaling:
         >>> Scaling("none", ("age",), np.zeros(1), np.ones(1), cities).column_of_each
         ('age', 'city', 'city')
         """
-        return (*self.numbers, *(name for name, kinds in self.one_hot.items() for _ in kinds))
+        flags = (name for name, kinds in self.one_hot.items() for _ in kinds)
+        hashed = (name for name, n in self.hashed.items() for _ in range(n))
+        return (*self.numbers, *flags, *hashed, *("#" for _ in range(self.rest)))
 
     @property
     def fitted_variances(self) -> Vector:
@@ -168,16 +202,41 @@ class Scaling:
         scaled = np.zeros((len(raw.numbers), self.width))
         with np.errstate(over="ignore", invalid="ignore"):
             scaled[:, : len(self.numbers)] = (raw.numbers - self.centres) / self.spreads
-        for places, texts in zip(self._places, raw.texts, strict=True):
-            found = np.array([places.get(text, -1) for text in texts], dtype=np.intp)
+        n_categories = len(self._places)
+        for places, texts in zip(self._places, raw.texts[:n_categories], strict=True):
+            found = np.array(
+                [-1 if text is None else places.get(text, -1) for text in texts], dtype=np.intp
+            )
             known = np.flatnonzero(found >= 0)
             scaled[known, found[known]] = 1.0
+        for hashing, texts in zip(self._hashes, raw.texts[n_categories:], strict=True):
+            for row, text in enumerate(texts):
+                if text is not None:
+                    place, sign = hashing.of(text)
+                    scaled[row, place] = sign
+        if self.rest:
+            self._add_others(scaled, raw.others)
         if self.method == "unit":
-            scaled /= math.sqrt(len(self.columns))
+            scaled /= math.sqrt(len(self.columns) + bool(self.rest))
         if not np.isfinite(scaled).all():
             bad = int((~np.isfinite(scaled)).any(axis=1).sum())
             raise FeatureError(f"scaled rows must be finite, got {bad} that are not")
         return PlainBlock(scaled)
+
+    def _add_others(
+        self, scaled: Matrix, others: Sequence[Sequence[tuple[str, float | str]]]
+    ) -> None:
+        """Hash features that are in no column, (name, value), into the last part of each row."""
+        start = self.width - self.rest
+        for row, pairs in zip(scaled, others, strict=False):
+            for name, value in pairs:
+                hashing = _Hash(_key_of(name), start, self.rest)
+                if isinstance(value, str):
+                    place, sign = hashing.of(value)
+                    row[place] += sign
+                else:
+                    place, sign = hashing.of(_NUMBER)
+                    row[place] += sign * math.copysign(math.log1p(abs(value)), value)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it for its owner only; an older file is replaced in one step."""
@@ -202,7 +261,7 @@ def _refuse_faults(scaling: Scaling) -> None:
     if scaling.method not in METHODS:
         raise FeatureError(f"scaling is one of {', '.join(METHODS)}, got {scaling.method!r}")
     names = scaling.columns
-    if not names or len(set(names)) != len(names):
+    if not (names or scaling.rest) or len(set(names)) != len(names):
         raise FeatureError(f"a scaling needs columns, each once, got {', '.join(names) or 'none'}")
     shape = (len(scaling.numbers),)
     if scaling.centres.shape != shape or scaling.spreads.shape != shape:
@@ -223,10 +282,37 @@ def _refuse_faults(scaling: Scaling) -> None:
                 f"column {name!r} needs categories, each once, got "
                 f"{len(categories)}, of which {len(set(categories))} differ"
             )
+    for name, width in scaling.hashed.items():
+        if not 1 <= width <= MAX_HASHED:
+            raise FeatureError(
+                f"the hashed column {name!r} needs a width from 1 to {MAX_HASHED}, got {width}"
+            )
+    if not 0 <= scaling.rest <= MAX_HASHED:
+        raise FeatureError(f"rest needs a width from 0 to {MAX_HASHED}, got {scaling.rest}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Hash:
+    """Where the texts of one name go: ``width`` places from ``start`` on."""
+
+    key: bytes
+    start: int
+    width: int
+
+    def of(self, text: str) -> tuple[int, float]:
+        """Place and sign of a text."""
+        data = text.encode(errors="surrogatepass")
+        number = int.from_bytes(hashlib.blake2b(data, digest_size=8, key=self.key).digest())
+        return self.start + (number >> 1) % self.width, 1.0 if number & 1 else -1.0
+
+
+def _key_of(name: str) -> bytes:
+    """A name of any length as a key of BLAKE2b, which has 64 bytes at most."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=32).digest()
 
 
 def _as_document(scaling: Scaling) -> dict[str, object]:
-    return {
+    document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
         "method": scaling.method,
@@ -243,6 +329,14 @@ def _as_document(scaling: Scaling) -> dict[str, object]:
             for name, categories in scaling.one_hot.items()
         ],
     }
+    # Left out where there is nothing, so that a scaling without hashing keeps its digest.
+    if scaling.hashed:
+        document["hashed"] = [
+            {"name": name, "width": width} for name, width in scaling.hashed.items()
+        ]
+    if scaling.rest:
+        document["rest"] = scaling.rest
+    return document
 
 
 class NumberColumn(Settings, frozen=True):
@@ -260,6 +354,13 @@ class CategoryColumn(Settings, frozen=True):
     categories: tuple[str, ...]
 
 
+class HashedColumn(Settings, frozen=True):
+    """A hashed column, as a file has it."""
+
+    name: Text
+    width: AtLeastOne
+
+
 class ScalingFile(Settings, frozen=True, kw_only=True):
     """What ``save`` writes."""
 
@@ -271,6 +372,8 @@ class ScalingFile(Settings, frozen=True, kw_only=True):
     numbers: tuple[NumberColumn, ...]
     one_hot: tuple[CategoryColumn, ...]
     digest: str
+    hashed: tuple[HashedColumn, ...] = ()
+    rest: Count = 0
 
 
 def _from_document(document: object, where: str) -> Scaling:
@@ -290,6 +393,8 @@ def _from_document(document: object, where: str) -> Scaling:
         {column.name: column.categories for column in file.one_hot},
         file.fitted_rows,
         file.salt,
+        {column.name: column.width for column in file.hashed},
+        file.rest,
     )
     if scaling.digest != file.digest:
         raise FeatureError(f"{where} must have the digest of what it says: it was changed")

@@ -34,9 +34,12 @@ def open_file(
     path: Path, *, key: Sequence[str], scaling: Scaling, consent: str | None = None
 ) -> MemoryStore:
     """A store of what is in the file now; later changes of the file are not seen."""
-    categories = tuple(scaling.one_hot)
     table = read_table(
-        path, key=key, numbers=scaling.numbers, categories=categories, consent=consent
+        path,
+        key=key,
+        numbers=scaling.numbers,
+        categories=scaling.text_columns,
+        consent=consent,
     )
     return MemoryStore(
         table.keys,

@@ -4,48 +4,51 @@ import struct
 from collections import Counter
 
 from vfbandits.campaign.query import Query
-from vfbandits.client.schemas import Arm, RankRequest
+from vfbandits.client.schemas import Arm, NamedFeatures, RankRequest
 from vfbandits.errors import ArmError, ContextError
+from vfbandits.features.named import FeatureNames, NamedRows
 
 _ONLY_IDS = {str}
+_NO_NAMES = FeatureNames()
 
 
-def query_of(request: RankRequest, *, layout: str) -> Query:
+def query_of(request: RankRequest, *, layout: str, names: FeatureNames = _NO_NAMES) -> Query:
     """What the campaign is asked: arms that are not excluded, their features as bytes.
+
+    Features by name become what numbers would have been; ``names`` says how.
 
     >>> query_of(RankRequest("ann", ["tea", "milk"], exclude=["tea"]), layout="disjoint").arms
     ('milk',)
     """
-    ids, of_arms = _arms(request)
+    ids, arms = _arms(request)
     if len(set(ids)) < len(ids):
         twice = Counter(ids).most_common(1)[0][0]
         raise ArmError(f"each arm comes once, got {twice[:100]!r} twice")
-    own = b"" if request.features is None else _floats(request.features)
-    if of_arms and layout == "disjoint":
+    if layout == "per_arm":
+        own, of_arms = _own_of_arms(request, ids, arms, names.own), b""
+    elif arms and layout == "disjoint" and any(arm.features is not None for arm in arms):
         raise ContextError("features of arms go with layouts 'per_arm' and 'outer', got 'disjoint'")
-    if own and layout == "per_arm":
-        raise ContextError(
-            f"layout 'per_arm' takes features of arms, got {len(own) // 8} features of the user"
-        )
+    else:
+        own, of_arms = _own(request, names.own), _rows(arms, names.arms, "arm_scaling")
     return Query(
         request.user,
         ids,
         request.event_id,
-        of_arms if layout == "per_arm" else own,
-        b"" if layout == "per_arm" else of_arms,
+        own,
+        of_arms,
         _baseline(request, ids),
         request.activate,
     )
 
 
-def _arms(request: RankRequest) -> tuple[tuple[str, ...], bytes]:
-    """The ids of the arms that may be shown, and their features, if they came with some."""
+def _arms(request: RankRequest) -> tuple[tuple[str, ...], list[Arm]]:
+    """The ids of the arms that may be shown, and the arms themselves, if they have features."""
     if not request.exclude and {*map(type, request.arms)} == _ONLY_IDS:
-        return tuple(request.arms), b""  # type: ignore[arg-type]  # all of them are text
+        return tuple(request.arms), []  # type: ignore[arg-type]  # all of them are text
     excluded = frozenset(request.exclude)
     arms = [arm if isinstance(arm, Arm) else Arm(arm) for arm in request.arms]
     arms = [arm for arm in arms if arm.id not in excluded]
-    return tuple([arm.id for arm in arms]), _rows(arms)
+    return tuple([arm.id for arm in arms]), arms
 
 
 def _baseline(request: RankRequest, ids: tuple[str, ...]) -> int:
@@ -56,17 +59,74 @@ def _baseline(request: RankRequest, ids: tuple[str, ...]) -> int:
     return ids.index(request.baseline)
 
 
-def _rows(arms: list[Arm]) -> bytes:
-    """The features of all arms, or of none."""
+def _own(request: RankRequest, names: NamedRows | None) -> bytes:
+    """The user's features, one row."""
+    features = request.features
+    if features is None:
+        return b""
+    if isinstance(features, list):
+        return _floats(features)
+    return _known(names, "the user").rows([features], of="the user").tobytes()
+
+
+def _own_of_arms(
+    request: RankRequest, ids: tuple[str, ...], arms: list[Arm], names: NamedRows | None
+) -> bytes:
+    """One row for each arm (layout "per_arm"); the user's features by name count for every arm."""
+    of_user = request.features
+    if of_user is None:
+        return _rows(arms, names, "a scaling")
+    if isinstance(of_user, list):
+        raise ContextError(
+            f"layout 'per_arm' takes features of arms, got {len(of_user)} features of the user"
+        )
+    each = [arm.features for arm in arms] or [None] * len(ids)
+    objects = [_both(of_user, of_arm, arm) for arm, of_arm in zip(ids, each, strict=True)]
+    return _known(names, "the user").rows(objects, of="the user and an arm").tobytes()
+
+
+def _both(of_user: NamedFeatures, of_arm: object, arm: str) -> NamedFeatures:
+    """The features of a user and of an arm in one object."""
+    if of_arm is None:
+        return of_user
+    if not isinstance(of_arm, dict):
+        raise ContextError(
+            f"features of the user came by name, so those of arms must, got numbers of {arm!r}"
+        )
+    twice = of_user.keys() & of_arm.keys()
+    if twice:
+        raise ContextError(
+            f"a feature belongs to the user or to an arm, got {min(twice)!r} of the user and "
+            f"of {arm!r}"
+        )
+    return {**of_user, **of_arm}
+
+
+def _rows(arms: list[Arm], names: NamedRows | None, setting: str) -> bytes:
+    """The features of all arms, or of none; by name they need ``setting``."""
     rows = [arm.features for arm in arms if arm.features is not None]
     if not rows:
         return b""
+    kinds = {*map(type, rows)}
+    if len(kinds) > 1:
+        raise ContextError("features of arms come all by name, or all as numbers, got both")
+    if len(rows) == len(arms) and dict in kinds:
+        return _known(names, "an arm", setting).rows(rows, of="an arm").tobytes()  # type: ignore[arg-type]  # all of them are objects
     if len(rows) < len(arms) or len({len(row) for row in rows}) > 1:
         widths = sorted({0 if arm.features is None else len(arm.features) for arm in arms})
         raise ContextError(
             f"every arm needs as many features, or none any, got {', '.join(map(str, widths))}"
         )
-    return b"".join(map(_floats, rows))
+    return b"".join(map(_floats, rows))  # type: ignore[arg-type]  # all of them are lists
+
+
+def _known(names: NamedRows | None, whose: str, setting: str = "a scaling") -> NamedRows:
+    if names is None:
+        raise ContextError(
+            f"features of {whose} by name need {setting} under [features] of the active "
+            "participant, got none; send numbers"
+        )
+    return names
 
 
 def _floats(values: list[float]) -> bytes:

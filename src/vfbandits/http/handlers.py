@@ -14,6 +14,7 @@ from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT, CampaignSettings
 from vfbandits.client import schemas
 from vfbandits.errors import VFBanditsError
+from vfbandits.features.named import FeatureNames
 from vfbandits.http.access.caller import CALLER, Caller, Right
 from vfbandits.http.access.guard import caller_of, require
 from vfbandits.http.access.limits import Limits
@@ -50,8 +51,9 @@ _answer = msgspec.json.Decoder(schemas.RankResponse).decode
 class Handlers:
     """Handlers of one server.
 
-    One that does not ``decide`` sends those who rank and reward to others.  ``problems`` are the
-    reasons for which no traffic should come; those of the campaigns unless they are given.
+    One that does not ``decide`` sends those who rank and reward to others.  ``names`` says how
+    features by name become numbers.  ``problems`` are the reasons for which no traffic should come;
+    those of the campaigns unless they are given.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class Handlers:
         model_facts: Callable[[], "ModelFacts"],
         limits: Limits,
         decides: bool = True,
+        names: FeatureNames | None = None,
         problems: Callable[[], list[str]] | None = None,
     ) -> None:
         self._problems = campaigns.problems if problems is None else problems
         self._logged_problems: list[str] = []
         self._campaigns = campaigns
         self._decides = decides
+        self._names = FeatureNames() if names is None else names
         self._limits = limits
         self._model_facts = model_facts
 
@@ -76,7 +80,8 @@ class Handlers:
         body = request.json()
         asked = _rank(body)
         refuse_repeated_keys(body, texts_of_rank(asked), count_again=count_rank)
-        answer = await campaign.rank(query_of(asked, layout=campaign.layout))
+        query = query_of(asked, layout=campaign.layout, names=self._names)
+        answer = await campaign.rank(query)
         return Response(answer, media_type=JSON)
 
     async def rank_batch(self, request: BufferedRequest) -> Response:
@@ -86,7 +91,7 @@ class Handlers:
         batch = _ranks(body)
         refuse_repeated_keys(body, texts_of_ranks(batch.requests), count_again=count_ranks)
         self._charge(request, len(batch.requests))
-        read = [_read(one, campaign.layout) for one in batch.requests]
+        read = [_read(one, campaign.layout, self._names) for one in batch.requests]
         ranked = iter(await campaign.rank_many([one for one in read if isinstance(one, Query)]))
         answers = [next(ranked) if isinstance(one, Query) else one for one in read]
         return _json(schemas.BatchRankResponse([_rank_result(answer) for answer in answers]))
@@ -283,9 +288,9 @@ def guardrail_of(campaign: Served, settings: CampaignSettings) -> schemas.Guardr
     )
 
 
-def _read(one: schemas.RankRequest, layout: str) -> Query | VFBanditsError:
+def _read(one: schemas.RankRequest, layout: str, names: FeatureNames) -> Query | VFBanditsError:
     try:
-        return query_of(one, layout=layout)
+        return query_of(one, layout=layout, names=names)
     except VFBanditsError as error:
         return error
 

@@ -87,6 +87,7 @@ class HttpFront:
             model_facts=partial(_model_facts, process),
             limits=self._limits,
             decides=process.kind != "trainer",
+            names=process.names,
         )
         pages = dashboard_routes(dashboard, require=require)
         app = build_app(handlers, Parts(metrics, process.tracer, pages))

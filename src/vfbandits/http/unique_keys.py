@@ -10,11 +10,18 @@ as a body with escapes, is read key by key.
 
 import json
 from collections.abc import Callable, Sequence
+from types import NoneType
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from vfbandits.client.schemas import Arm, EventReward, RankRequest, RewardRequest
+from vfbandits.client.schemas import (
+    Arm,
+    EventReward,
+    NamedFeatures,
+    RankRequest,
+    RewardRequest,
+)
 
 _ONLY_IDS = {str}
 
@@ -50,8 +57,11 @@ def texts_of_rank(request: RankRequest) -> int:
     arms = request.arms
     count = 3 + len(arms)
     if {*map(type, arms)} != _ONLY_IDS:
-        own = [arm for arm in arms if isinstance(arm, Arm)]
-        count += len(own) + sum(arm.features is not None for arm in own)
+        features = [arm.features for arm in arms if isinstance(arm, Arm)]
+        kinds = [*map(type, features)]
+        count += 2 * len(kinds) - kinds.count(NoneType)
+        if dict in kinds:
+            count += sum(_texts_of(each) for each in features if isinstance(each, dict))
     if request.event_id is not None:
         count += 2
     if request.exclude:
@@ -60,7 +70,14 @@ def texts_of_rank(request: RankRequest) -> int:
         count += 2
     if request.features is not None:
         count += 1
+        if isinstance(request.features, dict):
+            count += _texts_of(request.features)
     return count if request.activate else count + 1
+
+
+def _texts_of(features: NamedFeatures) -> int:
+    """Keys and texts of features by name."""
+    return len(features) + sum(isinstance(value, str) for value in features.values())
 
 
 class _SentArm(Struct):
@@ -84,6 +101,7 @@ class _SentRanks(Struct):
     requests: list[_SentRank]
 
 
+_named_features = msgspec.json.Decoder(NamedFeatures).decode
 _sent_rank = msgspec.json.Decoder(_SentRank).decode
 _sent_ranks = msgspec.json.Decoder(_SentRanks).decode
 
@@ -107,13 +125,21 @@ def _count(sent: _SentRank) -> int:
     count = 3 + len(arms)
     if {*map(type, arms)} != _ONLY_IDS:
         own = [arm for arm in arms if isinstance(arm, _SentArm)]
-        count += len(own) + sum(arm.features is not UNSET for arm in own)
+        count += len(own) + sum(map(_count_features, [arm.features for arm in own]))
     for text in (sent.event_id, sent.baseline):
         if text is not UNSET:
             count += 1 if text is None else 2
     if sent.exclude is not UNSET:
         count += 1 + len(sent.exclude)
-    return count + (sent.features is not UNSET) + (sent.activate is not UNSET)
+    return count + _count_features(sent.features) + (sent.activate is not UNSET)
+
+
+def _count_features(sent: Raw | UnsetType) -> int:
+    """The key, and what features by name add to it."""
+    if sent is UNSET:
+        return 0
+    is_object = bytes(sent)[:1] == b"{"
+    return 1 + (_texts_of(_named_features(sent)) if is_object else 0)
 
 
 def texts_of_reward(reward: RewardRequest) -> int:

@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -24,7 +24,8 @@ from typing import Literal, Protocol, TypeAlias
 from vfbandits.campaign.events import LEADERSHIP, Administered
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError, JournalError
-from vfbandits.features.open import open_features, refuse_other_features
+from vfbandits.features.named import FeatureNames
+from vfbandits.features.open import open_features, open_names
 from vfbandits.files import write_whole
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.pki import Identity
@@ -84,6 +85,8 @@ class Process:
         What is known of each participant, and who came and went, oldest first.
     tracer
         Of the requests.
+    names
+        How features by name become the active participant's block.
     """
 
     kind: Kind
@@ -92,6 +95,7 @@ class Process:
     participants: Callable[[], Mapping[str, Mapping[str, object]]]
     link_changes: Callable[[], list[tuple[float, str, str]]]
     tracer: Tracer | None = None
+    names: FeatureNames = field(default_factory=FeatureNames)
 
 
 Serve: TypeAlias = Callable[[], Awaitable[int | None]]
@@ -243,7 +247,12 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
         return
     leader = replicas.leader
     process = Process(
-        "ranker", replicas, lambda: replicas.roster, leader.participants, leader.link_changes
+        "ranker",
+        replicas,
+        lambda: replicas.roster,
+        leader.participants,
+        leader.link_changes,
+        names=open_names(base.settings.features, replicas.roster),
     )
     serve = await base.front.prepare(process)  # before what follows in the journal
     replicas.start()
@@ -268,6 +277,7 @@ class Leading:
     campaigns: Campaigns
     tracer: Tracer | None
     kind: Kind
+    names: FeatureNames
 
     async def start(self) -> tuple[int, int | None]:
         """Listen for participants, and serve applications; returns the ports of gRPC and HTTP."""
@@ -279,6 +289,7 @@ class Leading:
             service.participants,
             service.presence.changes,
             self.tracer,
+            self.names,
         )
         await warm_up_all([leader.model.bandit for leader in self.campaigns], base.log)
         serve = await base.front.prepare(process)
@@ -313,7 +324,7 @@ async def _take_over(base: _Base, *, kind: Kind) -> Leading:
         if tracer is not None:
             tracer.close()
         raise
-    leading = Leading(base, active.service, campaigns, tracer, kind)
+    leading = Leading(base, active.service, campaigns, tracer, kind, active.names)
     if kind == "trainer":  # one of several processes that may lead
         host = f"{settings.name}@{socket.gethostname()}"
         asked = Administered(LEADERSHIP, "a trainer took over", host, time.time())
@@ -333,6 +344,7 @@ class Active:
     service: ActiveService
     durable: DurableBandit
     journals: CampaignJournals
+    names: FeatureNames
 
 
 def build_active(
@@ -355,16 +367,17 @@ def build_active(
         )
         _tell_of_loss(log, DEFAULT, durable)
         role, changes = _role_of(settings, identity, durable, journals)
-        features = None if settings.features is None else open_features(settings.features)
-        if features is not None:
-            refuse_other_features(features, role.roster.active)
+        names = open_names(settings.features, role.roster)
+        features = None
+        if settings.features is not None and not settings.features.is_request:
+            features = open_features(settings.features)
     except BaseException:
         journal.close()  # so that the next one can open it, with what was amiss put right
         raise
     service = ActiveService(role, settings.model, changes, features=features, log=log)
     if supervisor is not None:
         service.supervisor = supervisor
-    return Active(service, durable, journals)
+    return Active(service, durable, journals, names)
 
 
 def _role_of(

@@ -147,7 +147,7 @@ class Rounds:
         if self._features is None:
             raise ContextError(
                 f"wanted the own block of {name!r} with the request, got none, "
-                "and no [features] are configured"
+                "and no store is configured under [features]"
             )
         return self._features.block(keys).values
 

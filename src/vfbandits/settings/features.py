@@ -11,7 +11,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "file": ("path",),
     "sql": ("url", "table"),
     "redis": ("url", "prefix"),
+    "request": (),
 }
+REQUEST = "request"
 
 
 class FeatureSettings(Settings, frozen=True, kw_only=True):
@@ -20,9 +22,10 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     Attributes
     ----------
     kind
-        "file", "sql" or "redis".
+        "file", "sql" or "redis"; at the active participant also "request", if features come with
+        each request and only their scaling is configured.
     key
-        Names of the key columns: the user, and in layout per_arm also the arm.
+        Names of the key columns: the user, and in layout per_arm also the arm; none for requests.
     columns
         Names of number columns that are used as they are; with ``scaling`` they may be left out,
         or must be the scaling's.
@@ -39,6 +42,8 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
         Of the names of the hashes (kind redis).
     scaling
         The file that ``vfb features fit`` wrote; without it columns are taken as they are.
+    arm_scaling
+        The scaling of arm features that come by name (active participant, layout outer).
     width
         How many numbers the federation expects of this participant; without it none is checked.
     clip_norm
@@ -47,8 +52,8 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
         Timeout of a lookup.
     """
 
-    kind: Literal["file", "sql", "redis"]
-    key: tuple[Text, ...]
+    kind: Literal["file", "sql", "redis", "request"]
+    key: tuple[Text, ...] = ()
     columns: tuple[Text, ...] = ()
     path: Path | None = None
     url: Secret | None = None
@@ -56,17 +61,31 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     table: Text | None = None
     prefix: Text | None = None
     scaling: Path | None = None
+    arm_scaling: Path | None = None
     width: AtLeastOne | None = None
     clip_norm: Positive | None = None
     timeout_s: Positive = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what no store could be opened from."""
-        if len(self.key) not in (1, 2) or len(set(self.key)) != len(self.key):
+        if self.is_request:
+            if self.key:
+                raise ConfigError(
+                    "features of kind request are not looked up, so key must be left out, "
+                    f"got {len(self.key)} columns"
+                )
+        elif not self.key:
+            raise ConfigError("key is missing, wanted a list of one or two columns, each once")
+        elif len(self.key) not in (1, 2) or len(set(self.key)) != len(self.key):
             raise ConfigError(f"a key has one or two columns, each once, got {len(self.key)}")
         if not self.columns and self.scaling is None:
             raise ConfigError("features need columns or a scaling, got neither")
         self._refuse_wrong_place()
+
+    @property
+    def is_request(self) -> bool:
+        """Whether features come with each request, so that there is no store."""
+        return self.kind == REQUEST
 
     def _refuse_wrong_place(self) -> None:
         given = {
@@ -79,7 +98,7 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
         wanted = NEEDS[self.kind]
         if set(came) != set(wanted):
             raise ConfigError(
-                f"features of kind {self.kind} are found by {' and '.join(wanted)}, "
+                f"features of kind {self.kind} are found by {' and '.join(wanted) or 'nothing'}, "
                 f"got {' and '.join(came) or 'nothing'}"
             )
         if self.url is not None and self.url_env is not None:

@@ -191,6 +191,12 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
+        if self.features.is_request or self.features.arm_scaling is not None:
+            came = 'kind = "request"' if self.features.is_request else "arm_scaling"
+            raise ConfigError(
+                f"features: {came} is for the active participant, which applications call; a "
+                "passive participant needs a store"
+            )
         if self.noise is not None and self.features.clip_norm is not None:
             raise ConfigError(
                 "[noise] clips rows at its own clip, so clip_norm under [features] must be left "

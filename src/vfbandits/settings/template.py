@@ -14,7 +14,7 @@ def config_text(member: Member, roster: Roster, *, address: str, roster_file: st
     if member.role == ACTIVE:
         if roster.terms.mask == "dense":
             parts.append(_line('envelopes = "envelopes"', "written by vfb masks deal"))
-        parts += [_ACTIVE, _commented(_features(member, roster))]
+        parts += [_ACTIVE, _commented(_features(member, roster) + _NAMES)]
     if member.role == PASSIVE:
         parts += [_PASSIVE, _features(member, roster)]
     return "".join(parts)
@@ -75,6 +75,10 @@ _ADDRESS = {
     OPERATOR: "of the active participant",
     GENERATOR: "of the active participant",
 }
+
+_NAMES = """\
+# Without a store, features come with each request: kind = "request" and their scaling, if by name.
+"""
 
 _ACTIVE = """\
 journal = true                   # decisions and rewards survive a restart

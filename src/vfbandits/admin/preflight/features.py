@@ -1,7 +1,7 @@
 """Preflight: the feature store, and whether it gives what the roster says."""
 
 from vfbandits.admin.preflight.report import Report
-from vfbandits.features.open import Features, open_features
+from vfbandits.features.open import Features, open_features, open_names
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
 from vfbandits.settings.access import AccessSettings
@@ -26,6 +26,10 @@ def check_features(
     if settings is None:
         report.ok("features", "none configured: features must come with each request")
         return
+    if roster is not None and (settings.is_request or settings.arm_scaling is not None):
+        _check_names(report, settings, roster)
+    if settings.is_request:
+        return
     if roster is not None:
         _check_key(report, settings, roster)
     with (
@@ -43,6 +47,15 @@ def check_features(
                 _check_users(report, features, roster)
         if of_passive is not None:
             _check_columns(report, features, of_passive)
+
+
+def _check_names(report: Report, settings: FeatureSettings, roster: Roster) -> None:
+    """Load the scalings by which features of requests are read."""
+    with report.blaming("names", "Correct 'scaling' or 'arm_scaling' under [features]"):
+        names = open_names(settings, roster)
+        known = [names.own, names.arms]
+        columns = [name for one in known if one is not None for name in one.scaling.columns]
+        report.ok("names", f"{len(columns)} features may come by name with a request")
 
 
 def _check_users(report: Report, features: Features, roster: Roster) -> None:

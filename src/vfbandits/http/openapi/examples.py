@@ -32,6 +32,11 @@ _RANK_WITH_FEATURES = schemas.RankRequest(
     baseline="coffee",
     activate=False,
 )
+_RANK_BY_NAME = schemas.RankRequest(
+    user="u-19",
+    arms=[schemas.Arm("tea", {"price": 2.5}), schemas.Arm("coffee", {"price": 3})],
+    features={"age": 31, "device": "mobile"},
+)
 _RANKED = schemas.RankResponse(
     event_id=EVENT_ID,
     arm="coffee",
@@ -51,7 +56,7 @@ _REWARDED = schemas.RewardResponse(EVENT_ID, "learnt")
 EXAMPLES: tuple[msgspec.Struct, ...] = (
     _RANK,
     _RANKED,
-    schemas.BatchRankRequest([_RANK, _RANK_WITH_FEATURES]),
+    schemas.BatchRankRequest([_RANK, _RANK_WITH_FEATURES, _RANK_BY_NAME]),
     schemas.BatchRankResponse(
         [
             schemas.RankResult(answer=_RANKED),

@@ -18,6 +18,7 @@ Table: TypeAlias = dict[str, Json]
 
 REF = "#/components/schemas/{name}"
 ARM_OR_ID = "ArmOrId"
+FEATURES = "Features"
 _FORMATS = {"number": "double", "integer": "int64"}
 _VERY_END = r"(?!\n)"
 
@@ -33,7 +34,8 @@ def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Tabl
     _, raw = msgspec.json.schema_components(listed, ref_template=REF, schema_hook=_anything)
     made = {name: _struct_schema(name, schema) for name, schema in sorted(raw.items())}
     if "RankRequest" in made:
-        _name_the_union(made)
+        _name_the_arms(made)
+        _name_the_features(made)
     return made
 
 
@@ -84,15 +86,21 @@ def _friendly(value: Json) -> Json:
         schema["pattern"] = pattern.removesuffix(_VERY_END)
     if isinstance(kind, str) and kind in _FORMATS:
         schema["format"] = _FORMATS[kind]
-    return _without_null_union(schema)
+    return _without_union(schema)
 
 
-def _without_null_union(schema: Table) -> Table:
-    """``anyOf`` of a plain type and null, as one schema with two types."""
+def _without_union(schema: Table) -> Table:
+    """``anyOf`` of plain types, as one schema with several types."""
     match schema.get("anyOf"):
         case [dict(plain), {"type": "null"}] if "enum" not in plain and "type" in plain:
             rest = {key: each for key, each in schema.items() if key != "anyOf"}
             return {**plain, "type": [plain["type"], "null"], **rest}
+        case [*kinds] if all(isinstance(k, dict) and {*k} <= {"type", "format"} for k in kinds):
+            names = [cast(Table, kind)["type"] for kind in kinds]
+            if "number" in names:  # which whole numbers are too
+                names.remove("integer")
+            rest = {key: each for key, each in schema.items() if key != "anyOf"}
+            return {"type": names, **rest}
     return schema
 
 
@@ -106,7 +114,7 @@ def _never_null(prop: Table) -> None:
             prop.update(only)
 
 
-def _name_the_union(schemas: dict[str, Table]) -> None:
+def _name_the_arms(schemas: dict[str, Table]) -> None:
     arms = cast(dict[str, Table], schemas["RankRequest"]["properties"])["arms"]
     union = cast(Table, arms["items"])
     schemas[ARM_OR_ID] = {
@@ -117,3 +125,15 @@ def _name_the_union(schemas: dict[str, Table]) -> None:
         "oneOf": union["anyOf"],
     }
     arms["items"] = {"$ref": REF.format(name=ARM_OR_ID)}
+
+
+def _name_the_features(schemas: dict[str, Table]) -> None:
+    for owner in ("Arm", "RankRequest"):
+        prop = cast(dict[str, Table], schemas[owner]["properties"])["features"]
+        numbers, named, null = cast(list[Json], prop["anyOf"])
+        schemas[FEATURES] = {
+            "title": FEATURES,
+            "description": "Numbers as the model sees them, or names with raw values.",
+            "oneOf": [numbers, named],
+        }
+        prop["anyOf"] = [{"$ref": REF.format(name=FEATURES)}, null]

@@ -68,15 +68,44 @@ def test_a_request_about_an_event_that_is_not_in_memory_asks_for_its_history():
     assert (verdict.status, verdict.event.recalled.opened) == ("learnt", 1)
 
 
-def test_an_event_that_is_held_takes_no_reward_before_it_is_activated():
+def test_a_reward_before_the_activation_is_learnt_at_the_end_of_the_wait_that_follows():
     world = World(POLICIES[0])
     world.step("hold", 0)
-    with pytest.raises(ConflictError, match="is held; activate it"):
-        world.campaign.reward("event 1", 1.0, now=world.now)
+    early = world.campaign.reward("event 1", 1.0, now=world.now)
+    assert early.status == "counted"
+    world.apply(early.event)
+    assert world.campaign.reward("event 1", 1.0, now=world.now).status == "repeated"
     world.apply(world.campaign.activate("event 1", now=world.now).event)
-    assert world.campaign.reward("event 1", 1.0, now=world.now).status == "learnt"
     again = world.campaign.activate("event 1", now=world.now)
     assert (again.status, again.event) == ("repeated", None)
+    past = world.past("event 1")
+    later = world.campaign.reward("event 1", 0.5, reward_id="b", now=world.now, past=past)
+    assert later.status == "ignored"  # the earliest counts
+    world.apply(later.event)
+    world.now += 61.0
+    end = world.campaign.end("event 1", now=world.now)
+    assert (end.status, end.value) == ("summed", 1.0)
+
+
+def test_a_reward_before_the_activation_adds_to_a_sum():
+    world = World(POLICIES[0])
+    world.step("hold", 0)
+    world.apply(world.campaign.configure({"aggregation": "sum"}, now=world.now))
+    for reward_id, value in (("a", 1.0), ("b", 0.5)):
+        verdict = world.campaign.reward("event 1", value, reward_id=reward_id, now=world.now)
+        assert verdict.status == "counted"
+        world.apply(verdict.event)
+        if reward_id == "a":
+            world.apply(world.campaign.activate("event 1", now=world.now).event)
+    assert world.campaign.end("event 1", now=world.now + 61.0).value == 1.5
+
+
+def test_a_reward_without_an_activation_is_never_learnt():
+    world = World(POLICIES[0])
+    world.step("hold", 0)
+    world.apply(world.campaign.reward("event 1", 1.0, now=world.now).event)
+    end = world.campaign.end("event 1", now=world.now + 1e6)
+    assert end.status == "forgotten"
 
 
 @settings(max_examples=80)

@@ -270,13 +270,30 @@ def test_what_a_killed_leader_had_logged_but_not_marked_is_not_counted_twice(tmp
     run(main())
 
 
+def test_a_reward_at_a_ranker_may_come_before_the_activation(tmp_path):
+    async def main():
+        world = RankerWorld(tmp_path, activation_wait_s=100.0, reward_wait_s=50.0)
+        async with world.leading() as leader, world.ranking() as one, world.ranking() as two:
+            await one.rank(asked("a", activate=False))
+            assert await two.reward("a", 1.0) == "queued"
+            assert await two.reward("a", 1.0) == "repeated"
+            assert await one.activate("a")
+            await world.level(two)
+            world.clock.now += 60.0
+            await soon(lambda: world.consumer.complete_to > 1_055.0)
+            await leader.settle()
+            past = await leader.history("a")
+            assert (past.status, past.learnt) == ("learnt", 1.0)
+        assert world.refused == []
+
+    run(main())
+
+
 def test_an_event_that_is_held_waits_to_be_activated_at_any_ranker(tmp_path):
     async def main():
         world = RankerWorld(tmp_path, activation_wait_s=100.0)
         async with world.leading() as leader, world.ranking() as one, world.ranking() as two:
             await one.rank(asked("a", activate=False))
-            with pytest.raises(ConflictError, match="is held"):
-                await two.reward("a", 1.0)
             assert await two.activate("a")
             assert not await one.activate("a")
             assert await one.reward("a", 1.0) == "queued"

@@ -38,7 +38,7 @@ from vfbandits.campaign.model import COUNTED, LOGGED, Model, misfit, total
 from vfbandits.campaign.observer import Ranked
 from vfbandits.campaign.parts import parts_of
 from vfbandits.campaign.query import Contexts, Query
-from vfbandits.campaign.settings import FROZEN, SHADOW, SUM, CampaignSettings
+from vfbandits.campaign.settings import EARLIEST, FROZEN, SHADOW, SUM, CampaignSettings
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.move import Move
@@ -278,8 +278,6 @@ class Campaign:
         pending = past.pending()
         if past.has(reward_id, value):
             return Verdict(REPEATED, None, pending, value)
-        if past.held:
-            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
         return Verdict(QUEUED, Reported(event_id, value, reward_id, QUEUED, now), pending, value)
 
     def _reward_open(
@@ -291,24 +289,34 @@ class Campaign:
         now: float,
         past: History | None,
     ) -> Verdict | None:
-        """Take a reward that is waited for."""
-        if pending.held:
-            raise ConflictError(f"event {event_id!r} is held; activate it before its reward")
+        """Take a reward that is waited for.
+
+        Before the activation it is counted: it is learnt when the wait ends that the activation
+        begins, and never if there is none.
+        """
         if self.settings.mode == FROZEN or pending.logged:
-            if past is None:
-                return None
-            if past.has(reward_id, value):
-                return Verdict(REPEATED, None, pending, value)
             why = LOGGED if self.settings.mode == FROZEN else IGNORED
-            return Verdict(why, Reported(event_id, value, reward_id, why, now), pending, value)
-        if self.settings.aggregation == SUM or pending.reports:
+            report = Reported(event_id, value, reward_id, why, now)
+            return self._record(report, pending, past)
+        if self.settings.aggregation == SUM or pending.held or pending.reports:
             if reward_id in pending.reports:
                 refuse_other_value(event_id, pending.reports[reward_id], value, reward_id)
                 return Verdict(REPEATED, None, pending, value)
+            if pending.reports and self.settings.aggregation == EARLIEST:
+                report = Reported(event_id, value, reward_id, IGNORED, now)
+                return self._record(report, pending, past)
             event = Reported(event_id, value, reward_id, COUNTED, now)
             return Verdict(COUNTED, event, pending, value)
         learnt = self.learn(event_id, value, reward_id, now, past)
         return None if learnt is None else Verdict(LEARNT, learnt, pending, value)
+
+    def _record(self, report: Reported, pending: Pending, past: History | None) -> Verdict | None:
+        """Record a reward that is not learnt; None where ``past`` is needed for it."""
+        if past is None:
+            return None
+        if past.has(report.reward_id, report.value):
+            return Verdict(REPEATED, None, pending, report.value)
+        return Verdict(report.why, report, pending, report.value)
 
     def learn(
         self,

@@ -130,11 +130,12 @@ RewardStatus: TypeAlias = Literal[
 class RewardResponse(msgspec.Struct, frozen=True):
     """The status of a reward.
 
-    "learnt": the model has learnt it.  "counted": it is learnt as part of the sum when the wait
-    ends (aggregation "sum").  "repeated": it was received before.  "late": the wait has ended; it
-    is recorded but not learnt.  "ignored": an earlier one was learnt (aggregation "earliest").
-    "logged": it is recorded but not learnt, because the model is frozen.  "queued": it is durable
-    in the inbox, and the leader gives it one of the other statuses.
+    "learnt": the model has learnt it.  "counted": it is learnt when the wait ends, as part of a sum
+    (aggregation "sum"), or because the event was not activated yet.  "repeated": it was received
+    before.  "late": the wait has ended; it is recorded but not learnt.  "ignored": an earlier one
+    was learnt (aggregation "earliest").  "logged": it is recorded but not learnt, because the model
+    is frozen.  "queued": it is durable in the inbox, and the leader gives it one of the other
+    statuses.
     """
 
     event_id: str

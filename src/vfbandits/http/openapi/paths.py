@@ -98,8 +98,8 @@ _OF_A_CAMPAIGN = (
         "decisions",
         "Send the reward of an event",
         "The reward is durable before it is acknowledged. Sending it again changes nothing. A "
-        "different value with the same reward id, or a reward of an event that is not activated "
-        "yet, is refused with 409.",
+        "different value with the same reward id is refused with 409. A reward of an event that is "
+        "not activated yet counts once it is.",
         scope="reward",
         request=schemas.RewardRequest,
         response=schemas.RewardResponse,

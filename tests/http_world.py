@@ -25,8 +25,9 @@ class HttpWorld:
     """``with HttpWorld(tmp_path) as world`` starts shop (active, HTTP) and bank (passive)."""
 
     def __init__(
-        self, folder, *, terms=None, tables="", http="insecure = true\n", top="", widths=None
-    ):
+        self, folder, *, terms=None, tables="", http="insecure = true\n", top="", widths=None,
+        own="",
+    ):  # fmt: skip
         widths = widths or WIDTHS
         self.widths = widths
         self.http_port = free_port()
@@ -38,6 +39,7 @@ class HttpWorld:
             name: self.town.write_features(name, folder / f"{name}.parquet", per_arm=per_arm)
             for name in widths
         }
+        features["shop"] = own or features["shop"]
         served = f'[http]\naddress = "127.0.0.1:{self.http_port}"\n{http}\n{tables}'
         home = folder / "federation"
         home.mkdir()

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx2
 import numpy as np
@@ -11,9 +13,11 @@ import structlog
 import vfbandits as vfb
 from vfbandits.campaign.query import Contexts
 from vfbandits.campaign.settings import CampaignSettings
+from vfbandits.core.context import Split
 from vfbandits.http.access.gate import guarded, limits_of
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.handlers import Handlers
+from vfbandits.http.personalizer import build_personalizer
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.serving.campaigns import Campaigns
 from vfbandits.serving.durable import DurableBandit
@@ -51,7 +55,7 @@ class RequestSource:
 
 
 class RequestWorld:
-    """``handlers`` are added to those of the server, as ``build_app`` takes them."""
+    """A campaign on a journal in memory; ``run`` talks to it over HTTP."""
 
     def __init__(self, *, layout, dim, arm_dim=None, names=None, personalizer=None, keys=None,
                  decides=True, **settings):  # fmt: skip
@@ -77,14 +81,22 @@ class RequestWorld:
             decides=self.decides,
         )  # fmt: skip
         parts = Parts(Metrics(Readings(list, list, lambda: 1, lambda: True)))
-        app = guarded(self.app(handlers, campaigns, parts), http, limits)
+        app = guarded(self.app(handlers, parts), http, limits)
         transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
         await model.close()
 
-    def app(self, handlers, campaigns, parts):
-        return build_app(handlers, parts)
+    def app(self, handlers, parts):
+        if self.personalizer is None:
+            return build_app(handlers, parts)
+        dim, arm_dim = self.bandit["dim"], self.bandit["arm_dim"]
+        terms = SimpleNamespace(layout=self.layout, arm_dim=arm_dim, bound=64.0)
+        roster = SimpleNamespace(terms=terms, split=Split.of({"shop": dim, "bank": 1}))
+        facade = build_personalizer(
+            self.personalizer, find_campaign=handlers.campaign, names=self.names, roster=roster
+        )
+        return build_app(handlers, replace(parts, personalizer=facade))
 
     def run(self, talk):
         """``await talk(client)`` in a loop of its own."""

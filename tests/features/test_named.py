@@ -163,9 +163,9 @@ def test_free_form_features_become_dotted_names():
         "loose",
     ]
     assert [*flatten(features)] == [
-        ("age", 31.0),
+        ("age", 31),
         ("device.os", "iOS"),
-        ("device.sizes.0", 3.0),
+        ("device.sizes.0", 3),
         ("device.sizes.1", 4.5),
         ("vip", 1.0),
         ("tags", "a"),
@@ -194,6 +194,13 @@ def test_deep_nesting_is_walked_without_recursion():
     for _ in range(100_000):
         tree = [tree]
     assert [*flatten(tree)] == [("", "leaf")]
+
+
+def test_long_names_are_kept_apart_and_short():
+    tree = {"x" * 100_000: {str(i): i for i in range(1_000)}, "x" * 100_001: 1}
+    names = [name for name, _ in flatten(tree)]
+    assert len(set(names)) == 1_001
+    assert max(map(len, names)) <= 256
 
 
 def test_a_free_form_feature_that_fits_a_column_is_scaled_as_that_column():

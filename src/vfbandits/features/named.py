@@ -9,7 +9,7 @@ Features without any schema are flattened first: ``{"device": {"os": "iOS"}}`` i
 """
 
 import difflib
-import math
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -26,6 +26,7 @@ Pair: TypeAlias = tuple[str, float | str]
 
 LARGEST: Final = 1e100
 MAX_LISTED: Final = 30
+MAX_NAME_LENGTH: Final = 256
 MAX_SPREADS: Final = 1e6  # a free-form number that is further from the centre is hashed
 
 
@@ -153,14 +154,14 @@ def flatten(features: object) -> Iterator[Pair]:
     ``_`` are left out, as the services do that take such features, and so is null.
 
     >>> [*flatten([{"age": 3, "device": {"os": "iOS", "_id": 7}}, {"tags": ["a", "b"]}])]
-    [('age', 3.0), ('device.os', 'iOS'), ('tags', 'a'), ('tags', 'b')]
+    [('age', 3), ('device.os', 'iOS'), ('tags', 'a'), ('tags', 'b')]
     """
     waiting: list[tuple[str, object]] = [("", features)]  # no recursion: JSON may be deep
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, Mapping):
-            items = [(f"{name}.{key}" if name else str(key), each) for key, each in value.items()
-                     if not str(key).startswith("_")]  # fmt: skip
+            named = [(str(key), each) for key, each in value.items()]
+            items = [(_joined(name, key), each) for key, each in named if key[:1] != "_"]
             waiting.extend(reversed(items))
         elif isinstance(value, list | tuple):
             waiting.extend(reversed([*_items(name, value)]))
@@ -172,15 +173,26 @@ def flatten(features: object) -> Iterator[Pair]:
 
 def _items(name: str, values: Sequence[object]) -> Iterator[tuple[str, object]]:
     for place, each in enumerate(values):
-        is_number = isinstance(each, int | float)
-        yield (f"{name}.{place}" if name else str(place)) if is_number else name, each
+        yield _joined(name, str(place)) if isinstance(each, int | float) else name, each
+
+
+def _joined(name: str, key: str) -> str:
+    """The name of what is within ``name``.
+
+    A long one becomes its digest: a name of a million characters, once for each of ten thousand
+    features below it, would be a small request that fills the memory.
+    """
+    joined = f"{name}.{key}" if name else key
+    if len(joined) <= MAX_NAME_LENGTH:
+        return joined
+    return hashlib.blake2b(joined.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def _within(value: float) -> float:
-    """A finite number; JSON may have integers that no float holds."""
-    if isinstance(value, float) and math.isnan(value):
-        return 0.0
-    return float(max(-LARGEST, min(LARGEST, value)))
+    """A finite number; JSON may have integers that no float holds.  Whole numbers stay whole."""
+    if isinstance(value, bool) or value != value:  # noqa: PLR0124  (NaN)
+        return 1.0 if value is True else 0.0
+    return max(-LARGEST, min(LARGEST, value))
 
 
 def _number(value: float | str, name: str, of: str) -> float:

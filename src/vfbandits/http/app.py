@@ -18,10 +18,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from vfbandits.http import personalizer
 from vfbandits.http.access.guard import require
 from vfbandits.http.handlers import Handlers
 from vfbandits.http.openapi.document import openapi_document
 from vfbandits.http.openapi.paths import OPERATIONS, Operation
+from vfbandits.http.personalizer import Personalizer
 from vfbandits.http.refuse import ERROR_HANDLERS, problem_for
 from vfbandits.http.request import JSON, BufferedRequest, read_body
 from vfbandits.http.router import Match, Router
@@ -33,11 +35,12 @@ Handler: TypeAlias = Callable[[BufferedRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the application is made of beside its handlers."""
+    """What the application is made of beside its handlers; ``personalizer`` is a facade."""
 
     metrics: Metrics
     tracer: Tracer | None = None
     pages: Iterable[BaseRoute] = ()
+    personalizer: Personalizer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,24 @@ def build_app(handlers: Handlers, parts: Parts) -> Application:
     """All operations and pages, without a guard before them."""
     by_name = _handlers(handlers, parts)
     table = [(each.method, each.path, Endpoint(each, by_name[each.handler])) for each in OPERATIONS]
+    facade = _facade(parts.personalizer)
+    table += [
+        (each.method, each.path, Endpoint(each, facade.get(each.handler, facade["other"])))
+        for each in personalizer.OPERATIONS
+    ]
     pages = Starlette(routes=[*parts.pages], exception_handlers=ERROR_HANDLERS)
     return Application(Router(table), pages, parts.metrics, parts.tracer)
+
+
+def _facade(found: Personalizer | None) -> Mapping[str, Handler]:
+    if found is None:
+        return {"other": personalizer.refuse_all}
+    return {
+        "rank": found.rank,
+        "reward": found.reward,
+        "activate": found.activate,
+        "other": personalizer.refuse_call,
+    }
 
 
 def _handlers(handlers: Handlers, parts: Parts) -> Mapping[str, Handler]:

@@ -190,8 +190,11 @@ class Handlers:
         self._limits.callers.owe(caller_of(request.scope).name, n_requests - 1)
 
     def _campaign(self, request: BufferedRequest, right: Right) -> Served:
-        """The campaign that the path names, for a caller that has ``right`` in it."""
-        name = request.params.get("campaign", DEFAULT)
+        """The campaign that the path names."""
+        return self.campaign(request, right, request.params.get("campaign", DEFAULT))
+
+    def campaign(self, request: BufferedRequest, right: Right, name: str) -> Served:
+        """A campaign, for a caller that has ``right`` in it."""
         require(request.scope, right, name)
         if right in _DECIDING and not self._decides:
             raise Unavailable("this process trains and does not decide: ask a ranker")

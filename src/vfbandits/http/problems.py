@@ -30,7 +30,9 @@ from vfbandits.http.refusals import Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
 MAX_DETAIL_LENGTH: Final = 1_000
+PERSONALIZER: Final = "/personalizer/"  # below it errors have the format of that service
 _TYPES: Final = "/problems/"
+_CODES: Final = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,23 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
         status_code=problem.status,
         headers={"cache-control": "no-store", **(headers or {})},
         media_type=MEDIA_TYPE,
+    )
+
+
+def personalizer_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem in the format of Azure Personalizer, whose clients know no status 422.
+
+    >>> personalizer_response(problem_of(RewardError("wanted a number"))).body
+    b'{"error":{"code":"BadRequest","message":"wanted a number"}}'
+    """
+    status = 400 if problem.status == 422 else problem.status
+    code = _CODES.get(status) or HTTPStatus(status).phrase.replace(" ", "")
+    error = {"code": code, "message": problem.detail or problem.title}
+    return Response(
+        msgspec.json.encode({"error": error}),
+        status_code=status,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
     )
 
 

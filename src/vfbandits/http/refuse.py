@@ -11,7 +11,13 @@ from starlette.types import Scope
 
 from vfbandits.errors import VFBanditsError
 from vfbandits.http.access.caller import CALLER, Caller
-from vfbandits.http.problems import headers_of, problem_of, problem_response
+from vfbandits.http.problems import (
+    PERSONALIZER,
+    headers_of,
+    personalizer_response,
+    problem_of,
+    problem_response,
+)
 from vfbandits.http.refusals import Refusal
 
 MAX_PATH_LENGTH: Final = 200
@@ -56,7 +62,10 @@ ERROR_HANDLERS: Final = dict.fromkeys(
 
 def response_to(scope: Scope, error: Exception) -> Response:
     """The problem document of an error."""
-    return problem_response(problem_of(error, instance=scope.get("path", "")), headers_of(error))
+    path = scope.get("path", "")
+    if path.startswith(PERSONALIZER):
+        return personalizer_response(problem_of(error), headers_of(error))
+    return problem_response(problem_of(error, instance=path), headers_of(error))
 
 
 def log_refusal(scope: Scope, refusal: Refusal, *, unlogged: int = 0) -> None:

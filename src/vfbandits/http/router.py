@@ -14,7 +14,7 @@ T = TypeVar("T")
 _NOTHING: Final[Mapping[str, str]] = {}
 _PARAMETER: Final = re.compile(r"\\\{(\w+)\\\}")
 # An event id may hold slashes; a campaign's name holds none.
-_PATTERNS: Final = {"event_id": ".*"}
+_PATTERNS: Final = {"event_id": ".*", "other_call": ".*"}
 
 
 class Match(NamedTuple, Generic[T]):

@@ -14,6 +14,7 @@ from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
 from vfbandits.http.dashboard import PAGE, dashboard_routes
 from vfbandits.http.handlers import Handlers, ModelFacts, guardrail_of
+from vfbandits.http.personalizer import Personalizer, build_personalizer
 from vfbandits.http.refusals import Unavailable
 from vfbandits.http.server import HttpServer
 from vfbandits.serving.build import Process, Serve
@@ -90,7 +91,8 @@ class HttpFront:
             names=process.names,
         )
         pages = dashboard_routes(dashboard, require=require)
-        app = build_app(handlers, Parts(metrics, process.tracer, pages))
+        facade = self._personalizer(handlers, process)
+        app = build_app(handlers, Parts(metrics, process.tracer, pages, facade))
         guard = guarded(app, self._http, self._limits, public=PUBLIC | PAGE.keys())
 
         async def serve() -> int:
@@ -100,6 +102,17 @@ class HttpFront:
             return port
 
         return serve
+
+    def _personalizer(self, handlers: Handlers, process: Process) -> Personalizer | None:
+        settings = self._http.personalizer
+        if settings is None:
+            return None
+        return build_personalizer(
+            settings,
+            find_campaign=handlers.campaign,
+            names=process.names,
+            roster=process.roster(),
+        )
 
     def _readings(self, process: Process) -> Readings:
         campaigns = process.campaigns

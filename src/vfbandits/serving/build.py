@@ -23,7 +23,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from vfbandits.campaign.events import LEADERSHIP, Administered
 from vfbandits.campaign.settings import DEFAULT
-from vfbandits.errors import ConfigError, JournalError
+from vfbandits.errors import ConfigError, FeatureError, JournalError
 from vfbandits.features.named import FeatureNames
 from vfbandits.features.open import open_features, open_names
 from vfbandits.files import write_whole
@@ -252,7 +252,7 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
         lambda: replicas.roster,
         leader.participants,
         leader.link_changes,
-        names=open_names(base.settings.features, replicas.roster),
+        names=_names_of_ranker(base, replicas.roster),
     )
     serve = await base.front.prepare(process)  # before what follows in the journal
     replicas.start()
@@ -263,6 +263,15 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
     replicas.is_stopping = True
     await base.front.stop()
     await replicas.stop()
+
+
+def _names_of_ranker(base: _Base, roster: Roster) -> FeatureNames:
+    """Features by name; none on a machine without the scaling, which only a leader must have."""
+    try:
+        return open_names(base.settings.features, roster)
+    except FeatureError as error:
+        base.log.warning("names_unavailable", reason=str(error))
+        return FeatureNames()
 
 
 # --- a process that leads -------------------------------------------------------------------------

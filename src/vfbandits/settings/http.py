@@ -9,13 +9,38 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from vfbandits.campaign.settings import EARLIEST, LEARN, REWARD_BOUND, CampaignSettings, Guardrail
+from vfbandits.campaign.settings import (
+    DEFAULT,
+    EARLIEST,
+    LEARN,
+    REWARD_BOUND,
+    CampaignSettings,
+    Guardrail,
+)
 from vfbandits.errors import ConfigError
 from vfbandits.settings.address import is_loopback
 from vfbandits.settings.model import DAY_S, ModelSettings
 from vfbandits.settings.values import AtLeastOne, Count, Fraction, Positive, Settings, Text
 
 Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class PersonalizerSettings(Settings, frozen=True, kw_only=True):
+    """The paths of Azure Personalizer, API v1.0, for applications that were written for it.
+
+    It needs layout outer or disjoint, and scalings that hash features without a schema.
+
+    Attributes
+    ----------
+    campaign
+        The campaign behind these paths.
+    user
+        Name of the context feature that has the user's id, such as "user.id"; without it the event
+        id stands for the user.
+    """
+
+    campaign: Text = DEFAULT
+    user: str = ""
 
 
 class HttpSettings(Settings, frozen=True):
@@ -54,6 +79,8 @@ class HttpSettings(Settings, frozen=True):
     hosts
         Names by which the server may be called, beside those of loopback on loopback; empty for any
         elsewhere.
+    personalizer
+        Serve the paths of Azure Personalizer as well; an empty table will do.
     """
 
     address: Text
@@ -71,6 +98,7 @@ class HttpSettings(Settings, frozen=True):
     tls: Literal["server", "proxy"] = "server"
     trusted_proxies: tuple[Text, ...] = ()
     hosts: tuple[Text, ...] = ()
+    personalizer: PersonalizerSettings | None = None
 
     def __post_init__(self) -> None:
         """Refuse proxies that are no networks, or everyone."""

@@ -101,6 +101,7 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
         """Refuse what does not go together."""
         if self.http is not None and not self.journal:
             raise ConfigError("[http] answers from the journal, so journal must be true, got false")
+        self._refuse_unknown_campaign()
         for name, table in self.campaign_tables.items():
             if table.retain_days is not None and not self.journal:
                 raise ConfigError(
@@ -117,6 +118,15 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
                     "campaigns must have names of letters, digits, '-', '_' or '.', "
                     f"got {name[:40]!r}"
                 )
+
+    def _refuse_unknown_campaign(self) -> None:
+        facade = None if self.http is None else self.http.personalizer
+        known = {DEFAULT: None, **self.campaign_tables}
+        if facade is not None and facade.campaign not in known:
+            raise ConfigError(
+                f"http.personalizer.campaign must be one of {', '.join(known)}, "
+                f"got {facade.campaign[:40]!r}"
+            )
 
     @property
     def campaigns(self) -> tuple[CampaignPlan, ...]:

@@ -111,6 +111,11 @@ change_s = 30.0                  # timeout of a mask change
 # tls = "proxy"                  # instead of a certificate, if an ingress terminates TLS
 # trusted_proxies = ["10.0.0.0/8"]
 #
+# The paths of Azure Personalizer: docs/personalizer.md.
+#
+# [http.personalizer]
+# user = "user.id"               # the context feature that has the user's id
+#
 # [campaigns.default]
 # mode = "learn"                 # or shadow, frozen
 # holdback = 0.0                 # fraction of events that get the baseline

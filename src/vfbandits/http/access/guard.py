@@ -16,6 +16,7 @@ from vfbandits.telemetry.log_throttle import LogThrottle
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 _BEARER: Final = "bearer "
+_KEY_HEADERS: Final = frozenset({b"x-api-key", b"ocp-apim-subscription-key"})
 _POLICY_VIOLATION: Final = 1008
 
 
@@ -29,10 +30,10 @@ class Ring(Protocol):
 class Guard:
     """Wraps an application: knows who asks, and refuses those who may not, or ask too much.
 
-    A key comes as ``Authorization: Bearer <key>`` or as ``X-API-Key``; never in the address, which
-    ends up in logs.  Whoever asks stands in the request's scope afterwards; what they may do is
-    for each route to ``require``.  A caller whom something before us put there, such as the owner
-    of a client certificate, stays.
+    A key comes as ``Authorization: Bearer <key>`` or as ``X-API-Key``, or in the header of Azure's
+    clients; never in the address, which ends up in logs.  Whoever asks stands in the request's
+    scope afterwards; what they may do is for each route to ``require``.  A caller whom something
+    before us put there, such as the owner of a client certificate, stays.
 
     Attributes
     ----------
@@ -162,6 +163,6 @@ def _presented(scope: Scope) -> str:
             text: str = value.decode("latin-1")
             if text[: len(_BEARER)].lower() == _BEARER:
                 return text[len(_BEARER) :].strip()
-        elif name == b"x-api-key":
+        elif name in _KEY_HEADERS:
             plain = value.decode("latin-1").strip()
     return plain

@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 journal_app = typer.Typer(
     name="journal",
-    help="The journal of a model: verify, export, compact, repair, copy, migrate, erase from it.",
+    help="The journal of a model: verify, export, import, compact, repair, copy, migrate, erase.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -46,7 +47,7 @@ journal_app = typer.Typer(
 
 @journal_app.callback()
 def journal() -> None:
-    """The journal of a model: verify, export, compact, repair, copy, migrate, erase from it."""
+    """The journal of a model: verify, export, import, compact, repair, copy, migrate, erase."""
 
 
 def verify(
@@ -116,6 +117,80 @@ def export(
     say(f"wrote {made.rows} decisions to {out}")
     for line in _remarks(made, is_filled=unrewarded is not None):
         say(line)
+
+
+class LogFormatName(StrEnum):
+    """Formats of other services' logs."""
+
+    dsjson = "dsjson"
+
+
+def import_log(  # noqa: PLR0913  (one argument for each flag)
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="The log to read; may end in .gz.")],
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
+    log_format: Annotated[
+        LogFormatName,
+        typer.Option("--format", help="dsjson: Azure Personalizer and Vowpal Wabbit."),
+    ] = LogFormatName.dsjson,
+    scaling: Annotated[
+        Path | None,
+        typer.Option(help="Scaling of contexts, as the server has it.", show_default="--width"),
+    ] = None,
+    arm_scaling: Annotated[
+        Path | None,
+        typer.Option(help="Layout outer: scaling of actions.", show_default="--arm-width"),
+    ] = None,
+    width: Annotated[int, typer.Option(min=1, help="Hash contexts to this many columns.")] = 64,
+    arm_width: Annotated[
+        int,
+        typer.Option(min=0, help="Layout outer: hash actions to this many columns."),
+    ] = 0,
+    unrewarded: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Reward of events that have none.",
+            show_default="they are left out",
+        ),
+    ] = None,
+) -> None:
+    """Turn another service's log of events into a table that `vfb evaluate` reads.
+
+    The table has the columns of `vfb journal export`.  Features are flattened and hashed as
+    `[http.personalizer]` does it: with the server's own scalings a policy is judged on the very
+    numbers that it would see.  No journal is changed.
+    """
+    from vfbandits.evaluate.dsjson import import_dsjson
+    from vfbandits.extras import require
+    from vfbandits.features.fit import hash_scaling
+    from vfbandits.features.named import NamedRows
+    from vfbandits.features.scaling import Scaling
+
+    del log_format  # there is one
+    require("polars", extra="experiments", to="writing Parquet")
+    own = hash_scaling(rest=width) if scaling is None else Scaling.load(scaling)
+    arms = hash_scaling(rest=arm_width) if arm_width else None
+    arms = arms if arm_scaling is None else Scaling.load(arm_scaling)
+    with progress("lines read") as tell:
+        made = import_dsjson(
+            log,
+            out,
+            own=NamedRows(own),
+            arms=None if arms is None else NamedRows(arms),
+            unrewarded=unrewarded,
+            on_line=tell,
+        )
+    say(f"wrote {made.rows} decisions to {out}")
+    left_out = {
+        "events that were not activated were left out": made.inactive,
+        "events have no reward and were left out; --unrewarded 0 writes them": made.without_reward,
+        "rewards without their event were left out": made.without_event,
+        "events were thinned out, since the log dropped others more often": made.thinned,
+    }
+    for what, count in left_out.items():
+        if count:
+            say(f"{count} {what}")
 
 
 def compact(
@@ -463,6 +538,7 @@ def keygen(
 
 for command in (verify, export, compact, repair, copy, migrate, retract, forget, audit, keygen):
     journal_app.command()(in_one_line(command))
+journal_app.command("import")(in_one_line(import_log))
 
 
 def _key_changes(path: Path) -> "Iterator[Change]":

@@ -293,12 +293,36 @@ def test_a_participant_that_is_asked_by_pseudonyms_must_be_able_to_read_its_user
     assert states(check(federation, "shop"), "users") == []  # it asks, and looks nobody up
 
 
-def test_features_that_come_by_name_are_compared_with_the_roster(federation):
+def with_requests(federation, width, *, tables=""):
+    """The shop's features come with requests, hashed to this many columns."""
     path = federation.config("shop")
     before, _, after = path.read_text().partition("[features]")
     rest = after[after.find("\n[") :] if "\n[" in after else ""
-    for width, state in ((WIDTHS["shop"], "ok"), (WIDTHS["shop"] + 1, "problem")):
-        hash_scaling(rest=width).save(path.with_name("scaling.json"))
-        text = '[features]\nkind = "request"\nscaling = "scaling.json"\n'
-        path.write_text(f"{before}{text}{rest}")
-        assert states(check(federation), "names") == [state]
+    hash_scaling(rest=width).save(path.with_name("scaling.json"))
+    text = '[features]\nkind = "request"\nscaling = "scaling.json"\n'
+    path.write_text(f"{before}{text}{rest}\n{tables}")
+    return federation
+
+
+@pytest.mark.parametrize(("more", "state"), [(0, "ok"), (1, "problem")])
+def test_features_that_come_by_name_are_compared_with_the_roster(federation, more, state):
+    width = WIDTHS["shop"] + more
+    assert states(check(with_requests(federation, width)), "names") == [state]
+
+
+@pytest.mark.parametrize(
+    ("layout", "table", "said"),
+    [
+        ("disjoint", 'user = "u"', "layout disjoint, hashed to scaling 3 columns"),
+        ("disjoint", "", "needs user, the name of the context feature"),
+        ("per_arm", 'user = "u"', "needs layout 'outer'"),
+    ],
+)
+def test_what_the_facade_of_personalizer_needs_is_looked_at(tmp_path, layout, table, said):
+    http = '[http]\naddress = "127.0.0.1:0"\ninsecure = true\n[http.personalizer]\n'
+    federation = with_requests(
+        made(tmp_path, layout=layout), WIDTHS["shop"], tables=f"{http}{table}\n"
+    )
+    (found,) = [one for one in check(federation).findings if one.what == "personalizer"]
+    assert said in found.says
+    assert found.state == ("ok" if said.startswith("layout") else "problem")

@@ -14,6 +14,9 @@ from vfbandits.features.named import FeatureNames, NamedRows
 from vfbandits.features.scaling import Scaling
 from vfbandits.protocol.roster import Member, Roster
 from vfbandits.settings.features import FeatureSettings
+from vfbandits.settings.http import PersonalizerSettings
+
+PERSONALIZER_LAYOUTS = ("outer", "disjoint")
 
 
 class Features:
@@ -200,3 +203,33 @@ def refuse_other_features(features: Features | Scaling, member: Member) -> None:
         raise ConfigError(
             f"scaling: the roster has {member.scaling!r}, [features] have {features.digest!r}"
         )
+
+
+def refuse_without_hashing(
+    settings: PersonalizerSettings, names: FeatureNames, roster: Roster
+) -> dict[str, int]:
+    """Refuse the facade of Azure Personalizer where features without a schema have no place.
+
+    Returns the widths that they are hashed to, by the key of the scaling.
+    """
+    layout, wanted = roster.terms.layout, [("scaling", names.own)]
+    if layout not in PERSONALIZER_LAYOUTS:
+        raise ConfigError(
+            "[http.personalizer] needs layout 'outer', where features of actions meet those of the "
+            f"context, or 'disjoint', where each action has its own model, got layout {layout!r}"
+        )
+    if layout == "outer":
+        wanted.append(("arm_scaling", names.arms))
+    lacking = [key for key, one in wanted if one is None or not one.scaling.rest]
+    if lacking:
+        raise ConfigError(
+            f"[http.personalizer] hashes features without a schema, so in layout {layout!r} "
+            f"{' and '.join(key for key, _ in wanted)} under [features] must have a part for them, "
+            f"made by vfb features fit --hash-rest WIDTH, got none in {' and '.join(lacking)}"
+        )
+    if len(roster.split.names) > 1 and not settings.user:
+        raise ConfigError(
+            "[http.personalizer] needs user, the name of the context feature that has the user's "
+            f"id, since users are looked up at {', '.join(roster.split.names[1:])}, got none"
+        )
+    return {key: one.scaling.rest for key, one in wanted if one is not None}

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import SUM
 from vfbandits.client.schemas import MAX_ARMS, MAX_ID_LENGTH, Id, Number, RankResponse
-from vfbandits.errors import ArmError, ConfigError
+from vfbandits.errors import ArmError
 from vfbandits.features.named import FeatureNames, NamedRows, Pair, flatten
+from vfbandits.features.open import refuse_without_hashing
 from vfbandits.http.access.caller import Right
 from vfbandits.http.openapi.paths import Operation
 from vfbandits.http.problems import PERSONALIZER
@@ -32,7 +33,6 @@ from vfbandits.serving.event_ids import EventIds
 from vfbandits.serving.served import Served
 from vfbandits.settings.http import PersonalizerSettings
 
-LAYOUTS: Final = ("outer", "disjoint")
 ACTION_ID: Final = "id"  # an action's id is one of its features, as it was for the service
 
 _log = structlog.get_logger(__name__)
@@ -201,27 +201,8 @@ def build_personalizer(
 
     The log has its layout and its widths.
     """
-    layout, wanted = roster.terms.layout, [("scaling", names.own)]
-    if layout not in LAYOUTS:
-        raise ConfigError(
-            "[http.personalizer] needs layout 'outer', where features of actions meet those of the "
-            f"context, or 'disjoint', where each action has its own model, got layout {layout!r}"
-        )
-    if layout == "outer":
-        wanted.append(("arm_scaling", names.arms))
-    lacking = [key for key, one in wanted if one is None or not one.scaling.rest]
-    if lacking:
-        raise ConfigError(
-            f"[http.personalizer] hashes features without a schema, so in layout {layout!r} "
-            f"{' and '.join(key for key, _ in wanted)} under [features] must have a part for them, "
-            f"made by vfb features fit --hash-rest WIDTH, got none in {' and '.join(lacking)}"
-        )
-    if len(roster.split.names) > 1 and not settings.user:
-        raise ConfigError(
-            "[http.personalizer] needs user, the name of the context feature that has the user's "
-            f"id, since users are looked up at {', '.join(roster.split.names[1:])}, got none"
-        )
-    widths = {key: one.scaling.rest for key, one in wanted if one is not None}
+    widths = refuse_without_hashing(settings, names, roster)
+    layout = roster.terms.layout
     _log.info("personalizer_ready", campaign=settings.campaign, layout=layout, hashed=widths)
     return Personalizer(find_campaign, settings, names, bound=roster.terms.bound)
 

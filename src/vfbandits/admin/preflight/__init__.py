@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vfbandits.admin.preflight.features import check_features
+from vfbandits.admin.preflight.features import check_features, check_personalizer
 from vfbandits.admin.preflight.http import check_http, check_status
 from vfbandits.admin.preflight.identity import check_clock, check_identity
 from vfbandits.admin.preflight.network import check_answer, check_port, check_reach
@@ -61,6 +61,7 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
         check_own_share(report, settings)
         if settings.http is not None:
             check_http(report, settings.http, now)
+            check_personalizer(report, settings.http, settings.features, roster)
     if isinstance(settings, PassiveSettings):
         check_noise(report, settings, roster)
         if roster is not None:

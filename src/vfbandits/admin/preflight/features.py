@@ -1,12 +1,19 @@
 """Preflight: the feature store, and whether it gives what the roster says."""
 
 from vfbandits.admin.preflight.report import Report
-from vfbandits.features.open import Features, open_features, open_names
+from vfbandits.features.open import (
+    Features,
+    open_features,
+    open_names,
+    refuse_without_hashing,
+)
+from vfbandits.features.scaling import Scaling
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
 from vfbandits.settings.access import AccessSettings
 from vfbandits.settings.address import is_loopback
 from vfbandits.settings.features import FeatureSettings
+from vfbandits.settings.http import HttpSettings
 from vfbandits.settings.services import PassiveSettings
 
 
@@ -53,9 +60,29 @@ def _check_names(report: Report, settings: FeatureSettings, roster: Roster) -> N
     """Load the scalings by which features of requests are read."""
     with report.blaming("names", "Correct 'scaling' or 'arm_scaling' under [features]"):
         names = open_names(settings, roster)
-        known = [names.own, names.arms]
-        columns = [name for one in known if one is not None for name in one.scaling.columns]
-        report.ok("names", f"{len(columns)} features may come by name with a request")
+        scalings = [one.scaling for one in (names.own, names.arms) if one is not None]
+        count = sum(len(scaling.columns) for scaling in scalings)
+        hashed = sum(scaling.rest for scaling in scalings)
+        others = f", and any other, hashed to {hashed} columns" if hashed else ""
+        report.ok("names", f"{count} features may come by name with a request{others}")
+        if settings.is_request:
+            _check_scaling(report, scalings[0], settings, roster.active)
+
+
+def check_personalizer(
+    report: Report,
+    http: HttpSettings,
+    settings: FeatureSettings | None,
+    roster: Roster | None,
+) -> None:
+    """Whether the paths of Azure Personalizer can be served, if they are asked for."""
+    if http.personalizer is None or roster is None:
+        return
+    with report.blaming("personalizer", "Correct [http.personalizer]; docs/personalizer.md"):
+        names = open_names(settings, roster)
+        widths = refuse_without_hashing(http.personalizer, names, roster)
+        hashed = ", ".join(f"{key} {width}" for key, width in widths.items())
+        report.ok("personalizer", f"layout {roster.terms.layout}, hashed to {hashed} columns")
 
 
 def _check_users(report: Report, features: Features, roster: Roster) -> None:
@@ -109,7 +136,7 @@ def _check_width(report: Report, features: Features, member: Member) -> None:
 
 
 def _check_scaling(
-    report: Report, features: Features, settings: FeatureSettings, member: Member
+    report: Report, features: Features | Scaling, settings: FeatureSettings, member: Member
 ) -> None:
     if not member.scaling:
         if settings.scaling is not None:

@@ -82,8 +82,10 @@ class RequestWorld:
         )  # fmt: skip
         parts = Parts(Metrics(Readings(list, list, lambda: 1, lambda: True)))
         app = guarded(self.app(handlers, parts), http, limits)
-        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        self.transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(
+            transport=self.transport, base_url="http://localhost"
+        ) as client:
             yield client
         await model.close()
 

@@ -1,19 +1,26 @@
 """Features by name over HTTP: the answers that their numbers get, bit for bit, or one problem."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_world import RequestWorld
+from structlog.testing import capture_logs
 from worlds import MORE
 
+from vfbandits.client.async_client import AsyncClient
+from vfbandits.client.calls import to_features
 from vfbandits.client.schemas import Arm, RankRequest
 from vfbandits.errors import ContextError
 from vfbandits.features.named import FeatureNames, NamedRows
 from vfbandits.features.scaling import Scaling
 from vfbandits.http.asking import query_of
+from vfbandits.serving.build import names_of_ranker
+from vfbandits.settings.features import FeatureSettings
 
 OWN = NamedRows(
     Scaling(
@@ -170,6 +177,35 @@ def test_the_users_features_count_for_arms_that_have_none_in_layout_per_arm():
     query = query_of(asked, layout="per_arm", names=NAMES)
     rows = np.frombuffer(query.own).reshape(2, -1)
     assert rows[0].tobytes() == rows[1].tobytes() == OWN.rows([{"age": 3}], of="").tobytes()
+
+
+def test_the_python_client_sends_names():
+    asked = world("outer")
+
+    async def talk(_):
+        async with AsyncClient("http://localhost", transport=asked.transport) as client:
+            features = {"age": np.float64(31.0), "device": "mobile", "page": None}
+            return await client.rank("ann", [("a", {"price": np.int64(2)}), ("b", {})],
+                                     features=features)  # fmt: skip
+
+    assert {one.id for one in asked.run(talk).ranking} == {"a", "b"}
+    (query,) = asked.source.queries
+    assert query.own == OWN.rows([{"age": 31, "device": "mobile"}], of="").tobytes()
+    assert query.arm_features == OF_ARMS.rows([{"price": 2}, {}], of="").tobytes()
+
+
+def test_the_python_client_refuses_numbers_that_json_cannot_hold():
+    with pytest.raises(ContextError, match="finite numbers, got nan of 'age'"):
+        to_features({"age": float("nan")})
+
+
+def test_a_ranker_without_the_scaling_starts_and_refuses_names(tmp_path):
+    features = FeatureSettings(kind="request", scaling=tmp_path / "none.json")
+    settings = SimpleNamespace(features=features)
+    with capture_logs() as logs:
+        names = names_of_ranker(settings, SimpleNamespace(terms=None), structlog.get_logger())
+    assert names.own is None
+    assert [(one["event"], one["log_level"]) for one in logs] == [("names_unavailable", "warning")]
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
         lambda: replicas.roster,
         leader.participants,
         leader.link_changes,
-        names=_names_of_ranker(base, replicas.roster),
+        names=names_of_ranker(base.settings, replicas.roster, base.log),
     )
     serve = await base.front.prepare(process)  # before what follows in the journal
     replicas.start()
@@ -265,12 +265,12 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
     await replicas.stop()
 
 
-def _names_of_ranker(base: _Base, roster: Roster) -> FeatureNames:
+def names_of_ranker(settings: ActiveSettings, roster: Roster, log: Logger) -> FeatureNames:
     """Features by name; none on a machine without the scaling, which only a leader must have."""
     try:
-        return open_names(base.settings.features, roster)
+        return open_names(settings.features, roster)
     except FeatureError as error:
-        base.log.warning("names_unavailable", reason=str(error))
+        log.warning("names_unavailable", reason=str(error))
         return FeatureNames()
 
 

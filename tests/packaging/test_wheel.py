@@ -17,7 +17,7 @@ NEEDS = {
     ("audit",): "experiments",
     ("demo",): "rpc,experiments",
     ("evaluate",): "experiments",
-    ("features", "fit", "--source"): "experiments",
+    ("features", "fit", "--source"): "rpc",
     ("federation", "add"): "rpc",
     ("federation", "remove"): "rpc",
     ("federation", "status"): "rpc",

@@ -100,10 +100,10 @@ def _fitted(
     rest: int,
     method: str,
 ) -> "Scaling":
-    from vfbandits.extras import require_extras
+    from vfbandits.extras import require
     from vfbandits.features.fit import fit_scaling
 
-    require_extras("experiments", to="fitting a scaling")
+    require("polars", extra="rpc", to="fitting a scaling")
     from vfbandits.features.table_file import read_table
 
     table = read_table(source, key=key, numbers=numbers, categories=(*categories, *widths))

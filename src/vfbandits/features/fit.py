@@ -1,4 +1,4 @@
-"""Fitting a scaling to a participant's own rows, with scikit-learn; nothing leaves the process."""
+"""Fitting a scaling to a participant's own rows; nothing leaves the process."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,6 @@ import numpy as np
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.mask import Entropy
 from vfbandits.errors import FeatureError
-from vfbandits.extras import require
 from vfbandits.features.scaling import METHODS, RawRows, Scaling
 
 SALT_BYTES = 16
@@ -44,7 +43,6 @@ def fit_scaling(
             f"a scaling is fitted on numbers below {LARGEST:g}, which can be squared, "
             f"got {bad} rows with others"
         )
-    require("sklearn", extra="experiments", to="fitting a scaling")
     centres, spreads = _fit_numbers(raw.numbers, method)
     return Scaling(
         method,
@@ -72,23 +70,34 @@ def hash_scaling(
 
 
 def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:
-    """Centre and spread of each column."""
-    from sklearn.preprocessing import MinMaxScaler, StandardScaler  # noqa: PLC0415  (an extra)
-
+    """Centre and spread of each column; those of scikit-learn's scalers, without the package."""
     n_columns = values.shape[1]
     if method == "none" or not n_columns:
         return np.zeros(n_columns), np.ones(n_columns)
     if method in ("standard", "unit"):
-        standard = StandardScaler().fit(values)
-        return np.asarray(standard.mean_), np.asarray(standard.scale_)
-    minmax = MinMaxScaler(feature_range=(-1.0, 1.0)).fit(values)
+        return _standard(values)
+    low = values.min(axis=0)
+    scale = 2.0 / _or_one(np.ptp(values, axis=0))
     # scikit-learn multiplies and adds; the same line, written with the point that becomes 0.
-    return -np.asarray(minmax.min_) / minmax.scale_, 1.0 / np.asarray(minmax.scale_)
+    return (1.0 + low * scale) / scale, 1.0 / scale
+
+
+def _standard(values: Matrix) -> tuple[Vector, Vector]:
+    """Mean and standard deviation, to the last bit those of ``StandardScaler``."""
+    n = float(len(values))
+    means = values.sum(axis=0) / n
+    rest = values - means
+    correction = rest.sum(axis=0)  # zero but for rounding
+    variances = ((rest**2).sum(axis=0) - correction**2 / n) / n
+    eps = float(np.finfo(np.float64).eps)
+    is_constant = variances <= n * eps * variances + (n * means * eps) ** 2
+    return means, np.where(is_constant, 1.0, np.sqrt(variances))
+
+
+def _or_one(ranges: Vector) -> Vector:
+    """Ranges to divide by; a constant column has 1."""
+    return np.where(ranges < 10.0 * np.finfo(np.float64).eps, 1.0, ranges)
 
 
 def _fit_categories(texts: Sequence[str | None]) -> tuple[str, ...]:
-    from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
-
-    column = np.array(texts, dtype=object).reshape(-1, 1)
-    encoder = OneHotEncoder(handle_unknown="ignore").fit(column)
-    return tuple(str(category) for category in encoder.categories_[0])
+    return tuple(sorted({text for text in texts if text is not None}))

@@ -35,7 +35,7 @@ def few_descriptors():
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    monkeypatch.setattr("vfbandits.demo.local.READY_S", 4.0 * LATE_S)
+    monkeypatch.setattr("vfbandits.demo.processes.READY_S", 4.0 * LATE_S)
     add_key(tmp_path / "keys.json", KEY.record)
     world = HttpWorld(tmp_path, http=f'keys = "{tmp_path / "keys.json"}"\n')
     with few_descriptors():

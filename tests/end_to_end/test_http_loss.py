@@ -19,7 +19,7 @@ def flip_a_bit_of_the_wal(journal):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """A busy machine takes its time to start a process."""
-    monkeypatch.setattr("vfbandits.demo.local.READY_S", 240.0)
+    monkeypatch.setattr("vfbandits.demo.processes.READY_S", 240.0)
 
 
 @pytest.mark.timeout(600)

@@ -12,7 +12,7 @@ READY_S = 240.0
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vfbandits.demo.local.READY_S", READY_S)
+        patch.setattr("vfbandits.demo.processes.READY_S", READY_S)
         patch.setattr("http_world.READY_S", READY_S)
         terms = Terms("blockwise", "plain", "outer", arm_dim=2, bound=BOUND)
         with HttpWorld(tmp_path_factory.mktemp("overflow"), terms=terms) as world:

@@ -1,7 +1,6 @@
 """``vfb demo``: a complete federation on this machine, as real processes, in a minute."""
 
 import json
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -61,6 +60,7 @@ def demo(
     """
     import asyncio
 
+    from vfbandits.demo.processes import free_port
     from vfbandits.extras import require_extras
 
     if keep and as_json:
@@ -71,7 +71,7 @@ def demo(
         aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
         started = time.monotonic()
-        page = _free_port() if keep else None
+        page = free_port() if keep else None
         federation, rehearsal = _build(Path(folder), mask.value, aggregation.value, page)
         with federation:
             typer.echo(f"5 processes ready after {time.monotonic() - started:.1f} s", err=True)
@@ -91,6 +91,7 @@ def _build(
     folder: Path, mask: str, aggregation: str, page: int | None
 ) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.demo.local import LocalFederation, Plan
+    from vfbandits.demo.processes import free_port
     from vfbandits.demo.rehearsal import Rehearsal, Town
     from vfbandits.protocol.roster import PSEUDONYMS, Terms
     from vfbandits.settings.model import ModelSettings
@@ -101,7 +102,7 @@ def _build(
     tables = "" if page is None else HTTP.format(port=page)
     plan = Plan(WIDTHS, terms, features, federation="demo", tables=tables)
     model = ModelSettings(beta=0.5, seed=0)
-    federation = LocalFederation(folder, plan, port=_free_port())
+    federation = LocalFederation(folder, plan, port=free_port())
     return federation, Rehearsal(town, model, seed=1)
 
 
@@ -241,6 +242,7 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
     processes = federation.processes.values()
     try:
         visit(town, url, while_true=lambda: all(p.poll() is None for p in processes))
+        federation.refuse_ended()
     except KeyboardInterrupt:
         typer.echo("stopping")
 
@@ -261,10 +263,3 @@ def commands_to_type(federation: "LocalFederation") -> list[str]:
         )
         rotate += f" --envelopes {folder / 'envelopes'}"
     return [*lines, rotate]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

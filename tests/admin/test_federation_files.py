@@ -9,7 +9,7 @@ from vfbandits.admin.federation_files import (
     put_roster,
     with_member,
     without_member,
-    write_config,
+    write_folder,
 )
 from vfbandits.errors import ConfigError, IdentityError
 from vfbandits.pki import Authority, create_authority
@@ -84,18 +84,16 @@ def test_a_member_counts_only_as_the_authority_recorded_it(authority, tmp_path):
         find_approved(authority, [copy])
 
 
-def test_a_place_that_cannot_be_written_is_told(roster, tmp_path):
+def test_a_place_that_cannot_be_written_is_told(authority, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="wanted a file to write"):
         put_roster(b"", tmp_path / "file" / "roster.signed")
     with pytest.raises(ConfigError, match="wanted a file to write"):
-        write_config(roster.active, roster, "a:1", tmp_path / "file" / "shop.toml")
+        write_folder("shop", "", b"", authority, tmp_path / "file")
 
 
-def test_a_configuration_is_never_overwritten(roster, tmp_path):
-    path = tmp_path / "shop" / "shop.toml"
-    write_config(roster.active, roster, "a:1", path)
-    before = path.read_text()
+def test_a_configuration_is_never_overwritten(authority, tmp_path):
+    write_folder("shop", "before", b"roster", authority, tmp_path)
     with pytest.raises(ConfigError, match="is there already"):
-        write_config(roster.active, roster, "b:2", path)
-    assert path.read_text() == before
+        write_folder("shop", "after", b"roster", authority, tmp_path)
+    assert (tmp_path / "shop" / "shop.toml").read_text() == "before"

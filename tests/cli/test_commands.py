@@ -8,7 +8,7 @@ from vfbandits.cli.main import app
 COMMANDS = {
     "pki": ("init", "request", "approve", "show"),
     "features": ("fit",),
-    "federation": ("init", "add", "remove", "status"),
+    "federation": ("init", "join", "add", "remove", "status"),
     "masks": ("deal", "rotate"),
     "serve": ("active", "passive"),
     "preflight": (),

@@ -47,6 +47,7 @@ def test_json_has_the_same_facts(source):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {
         "scaling": str(out),
+        "features": str(out.with_name("features.toml")),
         "rows": 3,
         "columns": ["city"],
         "width": 2,

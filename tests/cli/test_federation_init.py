@@ -1,13 +1,14 @@
 """``vfb federation init``: from approved members to folders, each with a file that loads."""
 
 import json
+from zipfile import ZipFile
 
 import pytest
 from members import GENERATOR, join
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
-from vfbandits.pki import approve, create_authority, create_request, load_roster
+from vfbandits.pki import Identity, approve, create_authority, create_request, load_roster
 from vfbandits.protocol.roster import Terms
 from vfbandits.settings.services import load_active, load_client, load_passive
 
@@ -136,7 +137,8 @@ def test_named_members_only_are_taken(ca):
     files = [ca.parent / name / f"{name}.member.json" for name in ("bank", "shop", "web")]
     flags = [word for path in files for word in ("--member", path)]
     assert init(ca, *flags).exit_code == 0
-    assert sorted(path.name for path in (ca.parent / "out").iterdir()) == ["bank", "shop", "web"]
+    folders = [path.name for path in (ca.parent / "out").iterdir() if path.is_dir()]
+    assert sorted(folders) == ["bank", "shop", "web"]
 
 
 def test_a_key_with_a_passphrase_signs_when_the_environment_has_it(tmp_path):
@@ -208,6 +210,37 @@ def test_nothing_is_overwritten(ca):
     refused(init(ca, "--layout", "disjoint"), "wanted no folder there yet, got")
     assert text_of(ca, "shop") == before
     assert roster_of(ca, "bank").terms.layout == "per_arm"
+
+
+def test_each_folder_has_the_certificates_and_a_kit_has_the_same_files(ca):
+    assert init(ca).exit_code == 0
+    for name in ("shop", "bank", "news", "web", "chief"):
+        folder = ca.parent / "out" / name
+        with ZipFile(folder.with_suffix(".zip")) as kit:
+            packed = {place: kit.read(place) for place in kit.namelist()}
+        there = {path.relative_to(folder).as_posix(): path.read_bytes()
+                 for path in folder.rglob("*") if path.is_file()}  # fmt: skip
+        assert packed == there
+        assert packed[f"identity/{name}.crt"] == (ca / "issued" / f"{name}.crt").read_bytes()
+        assert packed["identity/authority.crt"] == (ca / "authority.crt").read_bytes()
+
+
+def test_the_organisers_operator_has_its_keys_in_its_folder_and_no_kit(ca):
+    done = init(ca, "--operator", "ops")
+    assert done.exit_code == 0, done.output
+    folder = ca.parent / "out" / "ops"
+    assert f"stays here: {folder}" in done.stdout
+    assert Identity.load(folder / "identity", "ops").subject.role == "operator"
+    assert roster_of(ca, "bank").find("ops").role == "operator"
+    assert not folder.with_suffix(".zip").exists()
+    assert list((ca.parent / "out").rglob("*.key")) == [folder / "identity" / "ops.key"]
+
+
+def test_an_operator_is_not_made_where_something_else_is_wrong(ca):
+    refused(init(ca, "--operator", "ops", "--mask", "dense"), "dense masks need a mask generator")
+    refused(init(ca, "--operator", "bank"), "must be a new one, got 'bank', which was approved")
+    assert not (ca.parent / "out").exists()
+    assert not (ca / "issued" / "ops.crt").exists()
 
 
 def test_no_active_participant_is_refused(ca):

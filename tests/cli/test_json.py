@@ -36,8 +36,9 @@ ELSEWHERE = {
 }
 
 
-def vfb(*words, code=0):
-    done = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "80"})
+def vfb(*words, code=0, answers=""):
+    words = [str(word) for word in words]
+    done = CliRunner().invoke(app, words, input=answers, env={"COLUMNS": "80"})
     assert done.exit_code == code, (done.output, done.exception)
     return done.stdout
 
@@ -65,7 +66,8 @@ def folder(tmp_path_factory):
         width = ["--width", 2] if role in ("active", "passive") else []
         words = ["--federation", "fair", "--name", name, "--role", role, *width]
         vfb("pki", "request", *words, "--dir", folder / name)
-        vfb("pki", "approve", folder / name / f"{name}.request.json", "--dir", authority)
+    requests = [folder / name / f"{name}.request.json" for name in MEMBERS]
+    vfb("pki", "approve", *requests, "--dir", authority, answers="y\n" * len(requests))
     vfb(*federation_init(folder, "members"))
     vfb("keys", "create", "--file", folder / "keys.json", "--name", "web", "--scope", "rank")
     rng = np.random.default_rng(0)
@@ -103,7 +105,7 @@ CASES = {
     ("pki", "approve"): (
         ["{}/app/app.request.json", "--dir", "{}/authority", "--renew"],
         0,
-        "send",
+        "approved",
     ),
     ("pki", "show"): (["{}/members/shop/roster.signed"], 0, "facts"),
     ("pki", "approvals"): (["--dir", "{}/authority"], 0, "approvals"),

@@ -14,9 +14,12 @@ from vfbandits.pki import Identity, load_approved
 from vfbandits.protocol.roster import Member
 
 
-def run(*words, **environment):
+def run(*words, answers="", **environment):
     done = CliRunner().invoke(
-        pki_app, [str(word) for word in words], env={"COLUMNS": "200", **environment}
+        pki_app,
+        [str(word) for word in words],
+        input=answers,
+        env={"COLUMNS": "200", **environment},
     )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
@@ -33,7 +36,7 @@ def fails(*words, **environment):
     done = run(*words, **environment)
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("error: ")
     return done.stderr
 
@@ -58,8 +61,9 @@ def fingerprint(text):
 
 def test_from_nothing_to_an_identity(tmp_path, ca):
     request = ask(tmp_path, "bank", "passive", "--width", "3")
-    said = works("approve", request, "--dir", ca, "--out", tmp_path / "bank" / "bank.crt")
-    for word in ("bank.shops.vfb", "passive", "364 days left", "on the phone"):
+    flags = ["--dir", ca, "--out", tmp_path / "bank" / "bank.crt"]
+    said = works("approve", request, *flags, answers="y\n")
+    for word in ("bank.shops.vfb", "passive", "364 days left"):
         assert word in said
     for name in ("bank.crt", "bank.member.json", "authority.crt"):
         assert str(tmp_path / "bank" / name) in said
@@ -77,7 +81,7 @@ def test_from_nothing_to_an_identity(tmp_path, ca):
 @pytest.mark.parametrize("role", ["application", "operator", "generator"])
 def test_programs_and_generators_need_no_width(tmp_path, ca, role):
     request = ask(tmp_path, "x", role)
-    works("approve", request, "--dir", ca)
+    works("approve", request, "--dir", ca, answers="y\n")
     assert Identity.load(tmp_path / "x", "x").subject.role == role
     assert ("generator key" in works("show", request)) == (role == "generator")
 
@@ -107,30 +111,82 @@ def test_the_fingerprint_from_the_telephone_is_compared(tmp_path, ca):
     assert not (tmp_path / "bank" / "bank.crt").exists()
     right = fingerprint(works("show", request))
     spelt = ":".join([right[:32].upper(), " " + right[32:]])
-    assert "on the phone" not in works("approve", request, "--dir", ca, "--fingerprint", spelt)
+    done = run("approve", request, "--dir", ca, "--fingerprint", spelt)
+    assert (done.exit_code, done.stderr) == (0, "")  # nothing was asked
+
+
+def ask_three(tmp_path):
+    return [ask(tmp_path, name, "application") for name in ("a", "b", "c")]
+
+
+def test_several_requests_are_approved_with_one_question_for_each(tmp_path, ca):
+    requests = ask_three(tmp_path)
+    done = run("approve", *requests, "--dir", ca, answers="y\nn\ny\n")
+    assert done.exit_code == 1, "one was declined"
+    assert done.stderr.count("Did its owner read out this fingerprint") == 3
+    for request in requests:
+        shown = " ".join(works("show", request).split("fingerprint")[1].split())
+        assert f"fingerprint {shown}" in done.stderr
+    assert f"declined {requests[1]}" in done.stdout
+    assert [(tmp_path / name / f"{name}.crt").exists() for name in "abc"] == [True, False, True]
+
+
+def test_several_requests_are_approved_by_fingerprints_alone(tmp_path, ca):
+    requests = ask_three(tmp_path)
+    spelt = [fingerprint(works("show", request)) for request in requests]
+    flags = [word for one in spelt for word in ("--fingerprint", one)]
+    assert f"--fingerprint must be that of {requests[2]}, " in fails(
+        "approve", *requests, "--dir", ca, *flags[:4]
+    )
+    assert "which none has" in fails("approve", *requests[:2], "--dir", ca, *flags)
+    assert not (ca / "issued").exists()
+    works("approve", *requests, "--dir", ca, *flags)
+    assert all((tmp_path / name / f"{name}.crt").exists() for name in "abc")
+
+
+def test_an_approval_without_an_answer_changes_nothing(tmp_path, ca):
+    requests = ask_three(tmp_path)
+    done = run("approve", *requests, "--dir", ca, answers="y\ny\n")
+    assert done.exit_code == 2
+    assert "or --fingerprint, got none; nothing was changed" in done.stderr
+    assert not (ca / "issued").exists()
+
+
+def test_flags_of_one_member_are_refused_for_several(tmp_path, ca):
+    requests = ask_three(tmp_path)
+    said = fails("approve", *requests, "--dir", ca, "--dns", "ap.example")
+    assert "--dns and --ip are of one member, got 3 requests" in said
+    said = fails("approve", *requests, "--dir", ca, "--out", tmp_path / "x.crt")
+    assert "--out must be a folder for 3 requests" in said
+    assert "each request must be named once" in fails(
+        "approve", requests[0], requests[0], "--dir", ca
+    )
+    assert not (ca / "issued").exists()
 
 
 def test_hosts_days_and_renewal_reach_the_certificate(tmp_path, ca):
     request = ask(tmp_path, "shop", "active", "--width", "3")
-    works("approve", request, "--dir", ca, "--days", 10,
-          "--dns", "ap.example", "--dns", "ap2.example", "--ip", "::1")  # fmt: skip
+    works("approve", request, "--dir", ca, "--days", 10, "--dns", "ap.example",
+          "--dns", "ap2.example", "--ip", "::1", answers="y\n")  # fmt: skip
     said = works("show", tmp_path / "shop" / "shop.crt")
     assert "shop.shops.vfb, ap.example, ap2.example, ::1" in said
     assert "9 days left" in said
-    assert "--renew gives it another" in fails("approve", request, "--dir", ca)
+    known = fingerprint(works("show", request))
+    again = fails("approve", request, "--dir", ca, "--fingerprint", known)
+    assert "--renew gives it another" in again
     renewed = works("approve", request, "--dir", ca, "--renew")
     assert "364 days left" in renewed
-    assert "on the phone" not in renewed  # it was compared with the first certificate
     assert "wanted an IP address" in fails("approve", request, "--dir", ca, "--renew", "--ip", "x")
 
 
 def test_approvals_are_on_record_with_who_and_when(tmp_path, ca):
     assert works("approvals", "--dir", ca)  # none so far
     request = ask(tmp_path, "shop", "active", "--width", "3")
-    works("approve", request, "--dir", ca)
+    known = fingerprint(works("show", request))
+    works("approve", request, "--dir", ca, answers="y\n")
     works("approve", request, "--dir", ca, "--renew")
-    works("approve", ask(tmp_path, "bank", "passive", "--width", "3"), "--dir", ca)
-    fails("approve", request, "--dir", ca)  # refused: not on record
+    works("approve", ask(tmp_path, "bank", "passive", "--width", "3"), "--dir", ca, answers="y\n")
+    fails("approve", request, "--dir", ca, "--fingerprint", known)  # refused: not on record
     document = json.loads(works("approvals", "--dir", ca, "--json"))
     found = document["approvals"]
     assert [(one["what"], one["name"], one["role"]) for one in found] == [
@@ -141,14 +197,14 @@ def test_approvals_are_on_record_with_who_and_when(tmp_path, ca):
     assert document["problem"] == ""
     assert len({one["serial"] for one in found}) == 3
     assert all("@" in one["by"] for one in found)
-    assert found[0]["key"] == fingerprint(works("show", request))
+    assert found[0]["key"] == known
     assert "there" in fails("approvals", "--dir", tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("harm", ["changed", "removed", "torn"])
 def test_an_approval_that_was_changed_or_removed_is_noticed(tmp_path, ca, harm):
     for name in ("shop", "bank", "news"):
-        works("approve", ask(tmp_path, name, "passive", "--width", 3), "--dir", ca)
+        works("approve", ask(tmp_path, name, "passive", "--width", 3), "--dir", ca, answers="y\n")
     path = ca / "approvals.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     if harm == "changed":
@@ -161,7 +217,7 @@ def test_an_approval_that_was_changed_or_removed_is_noticed(tmp_path, ca, harm):
     done = run("approvals", "--dir", ca)
     assert (done.exit_code, "problem: line" in done.stdout) == (1, True)
     if harm == "torn":  # what comes later stands in a line of its own
-        works("approve", ask(tmp_path, "post", "passive", "--width", 3), "--dir", ca)
+        works("approve", ask(tmp_path, "post", "passive", "--width", 3), "--dir", ca, answers="y\n")
         assert "post" in run("approvals", "--dir", ca).stdout
 
 
@@ -179,7 +235,8 @@ def test_the_passphrase_comes_from_the_environment(tmp_path):
     assert not (tmp_path / "ca").exists()
     assert "sesame" not in works(*words, WORD="sesame")
     request = ask(tmp_path, "bank", "passive", "--width", "3")
-    approval = ("approve", request, "--dir", tmp_path / "ca")
+    known = fingerprint(works("show", request))
+    approval = ("approve", request, "--dir", tmp_path / "ca", "--fingerprint", known)
     assert "needs a passphrase" in fails(*approval)
     assert "geheim" not in fails(*approval, "--passphrase-env", "WORD", WORD="geheim")
     works(*approval, "--passphrase-env", "WORD", WORD="sesame")
@@ -209,7 +266,7 @@ def test_no_private_key_is_printed_or_logged(tmp_path, ca, caplog):
     caplog.set_level(logging.DEBUG)
     said = works("request", "--federation", "shops", "--name", "pmg", "--role", "generator",
                  "--dir", tmp_path / "pmg")  # fmt: skip
-    said += works("approve", tmp_path / "pmg" / "pmg.request.json", "--dir", ca)
+    said += works("approve", tmp_path / "pmg" / "pmg.request.json", "--dir", ca, answers="y\n")
     said += fails("approve", tmp_path / "pmg" / "pmg.signing.key", "--dir", ca)
     said += caplog.text
     assert "PRIVATE" not in said

@@ -5,17 +5,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from vfbandits.admin.kit import IDENTITY, ROSTER, kit_path, pack
 from vfbandits.errors import ConfigError, IdentityError
 from vfbandits.files import write_whole
 from vfbandits.pki import load_approved
+from vfbandits.pki.approve import approve_with
 from vfbandits.pki.authority import Authority
 from vfbandits.pki.documents import Approved
-from vfbandits.pki.files import member_path
+from vfbandits.pki.files import (
+    certificate_path,
+    make_folder,
+    member_path,
+    read_file,
+    replace_public,
+)
+from vfbandits.pki.request import create_request
+from vfbandits.protocol.identity import AUTHORITY
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.settings.template import config_text, generator_text
 
-ROSTER = "roster.signed"
 _ORDER = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
 
 
@@ -111,39 +120,63 @@ def put_roster(signed: bytes, path: Path) -> None:
         raise ConfigError(f"wanted a file to write, got {path}: {error.strerror}") from error
 
 
+def admit_operator(authority: Authority, name: str, out: Path, *, by: str = "") -> Approved:
+    """Keys and a certificate for the organiser's own operator, made where they will be used."""
+    if member_path(authority.issued, name).exists():
+        raise ConfigError(
+            f"an operator's name must be a new one, got {name!r}, which was approved before"
+        )
+    request = create_request(
+        out / name / IDENTITY, federation=authority.federation, name=name, role=OPERATOR
+    )
+    return approve_with(authority, request, by=by).approved
+
+
 def write_folders(
     roster: Roster,
-    signed: bytes,
+    authority: Authority,
     out: Path,
     *,
     address: str,
     listen: str = "",
     generators: Sequence[str] = (),
 ) -> list[Path]:
-    """A folder for each member with the signed roster and its configuration; returns them.
+    """A folder for each member: signed roster, configuration and certificates; returns them.
 
-    ``generators`` have the names of mask generators, which are no members.  Nothing is overwritten,
-    and nothing is written if something is in the way.
+    ``generators`` have the names of mask generators, which are no members.  What is written is not
+    secret, and nothing is overwritten.
     """
-    names = [*(member.name for member in roster), *generators]
-    folders = [out / name for name in names]
-    there = [str(folder) for folder in folders if folder.exists()]
-    if there:
-        raise ConfigError(f"wanted no folder there yet, got {', '.join(there)}")
-    for folder in folders:
-        put_roster(signed, folder / ROSTER)
+    signed = sign_roster(roster, authority.private_key)
     for member in roster:
         where = listen if listen and member.role == ACTIVE else address
-        write_config(member, roster, where, out / member.name / f"{member.name}.toml")
+        text = config_text(member, roster, address=where, roster_file=ROSTER)
+        write_folder(member.name, text, signed, authority, out)
     for name in generators:
         text = generator_text(name, roster, address=address, roster_file=ROSTER)
-        _write_new(out / name / f"{name}.toml", text)
-    return folders
+        write_folder(name, text, signed, authority, out)
+    return [out / name for name in (*(member.name for member in roster), *generators)]
 
 
-def write_config(member: Member, roster: Roster, address: str, path: Path) -> None:
-    """Write a member's configuration; refuses to overwrite one."""
-    _write_new(path, config_text(member, roster, address=address, roster_file=ROSTER))
+def write_folder(name: str, text: str, signed: bytes, authority: Authority, out: Path) -> Path:
+    """The folder of one member, and its kit, unless the member's keys are there already."""
+    folder = out / name
+    identity = folder / IDENTITY
+    has_keys = identity.exists()
+    _write_new(folder / f"{name}.toml", text)
+    put_roster(signed, folder / ROSTER)
+    make_folder(identity)
+    own, ours = certificate_path(authority.issued, name), authority.certificate_path
+    replace_public(certificate_path(identity, name), read_file(own, "a certificate"))
+    replace_public(certificate_path(identity, AUTHORITY), read_file(ours, "a certificate"))
+    return folder if has_keys else pack(name, out)
+
+
+def refuse_existing_folders(names: Iterable[str], out: Path) -> None:
+    """Refuse if the folder or the kit of a member is there already."""
+    places = [place for name in names for place in (out / name, kit_path(out, name))]
+    there = [str(place) for place in places if place.exists()]
+    if there:
+        raise ConfigError(f"wanted no folder there yet, got {', '.join(there)}")
 
 
 def _write_new(path: Path, text: str) -> None:

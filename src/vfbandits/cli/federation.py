@@ -9,6 +9,7 @@ from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.federation_init import AuthorityFolder, init
 from vfbandits.cli.output import AsJson, Output, say
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
+from vfbandits.cli.pki import refuse_unless_confirmed
 from vfbandits.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,14 +66,15 @@ def add(
 
     require("grpc", extra="rpc", to="connecting to a federation")
     from vfbandits.admin.federation_files import (
-        ROSTER,
         find_approved,
         put_roster,
         with_member,
-        write_config,
+        write_folder,
     )
+    from vfbandits.admin.kit import ROSTER, pack
     from vfbandits.pki.authority import Authority
     from vfbandits.settings.services import load_client
+    from vfbandits.settings.template import config_text
 
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     newcomer = find_approved(organiser, [member])[0].member
@@ -86,11 +88,62 @@ def add(
     if roster_out is not None:
         return
     place = load_client(config)
-    home = place.roster.parent / newcomer.name
-    put_roster(outcome.signed, home / ROSTER)
-    if not (home / f"{newcomer.name}.toml").exists():
-        write_config(newcomer, outcome.roster, place.address, home / f"{newcomer.name}.toml")
-    say(f"send {home} to {newcomer.name}: the roster and a commented configuration")
+    out = place.roster.parent
+    text = config_text(newcomer, outcome.roster, address=place.address, roster_file=ROSTER)
+    if (out / newcomer.name).exists():  # of an earlier try
+        put_roster(outcome.signed, out / newcomer.name / ROSTER)
+        kit = pack(newcomer.name, out)
+    else:
+        kit = write_folder(newcomer.name, text, outcome.signed, organiser, out)
+    say(f"send {kit} to {newcomer.name}, who runs vfb federation join")
+
+
+def join(
+    kit: Annotated[Path, typer.Argument(metavar="FILE", help="The kit that the organiser sent.")],
+    *,
+    folder: Annotated[
+        Path, typer.Option("--dir", help="Your folder: that of identity and features.toml.")
+    ] = Path(),
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="Fingerprint of the authority, as the organiser read it out.",
+            show_default="ask for it",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take in the organiser's kit: roster, certificates, and your configuration, next to your keys.
+
+    Checks that the authority signed the roster and your certificate, and that both are for your
+    keys.  Where you have fitted a scaling, [features] is filled in.  Nothing is overwritten.
+    """
+    from vfbandits.admin.kit import Kit
+    from vfbandits.protocol.identity import spell_digest
+
+    received = Kit.read(kit)
+    refuse_unless_confirmed(received.fingerprint, fingerprint, who=received.subject.federation)
+    joined = received.take_in(folder)
+    role, name = received.subject.role, received.subject.name
+    document = {
+        "federation": received.subject.federation,
+        "name": name,
+        "role": role,
+        "config": joined.config,
+        "features": joined.has_features,
+        "authority": received.fingerprint,
+    }
+    output = Output(as_json=as_json)
+    output.show(document, list)
+    output.say(f"{role} {name!r} of {received.subject.federation}: wrote {joined.config}")
+    output.say(f"authority {spell_digest(received.fingerprint)}")
+    if joined.has_features:
+        output.say("[features] is filled in from features.toml")
+    elif role == "passive":
+        output.say(f"next: fill in [features] of {joined.config}: where your features are stored")
+    if role in ("active", "passive"):
+        output.say(f"check: vfb preflight --config {joined.config}")
+        output.say(f"start: vfb serve {role} --config {joined.config}")
 
 
 def remove(
@@ -152,7 +205,7 @@ def status(
     Output(as_json=as_json).show(document, lambda: [status_table(document)])
 
 
-for command in (init, add, remove, status):
+for command in (init, join, add, remove, status):
     federation_app.command()(in_one_line(command))
 
 

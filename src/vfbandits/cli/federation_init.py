@@ -10,6 +10,7 @@ from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, UsersNa
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
+from vfbandits.cli.who import who
 from vfbandits.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,18 +92,31 @@ def init(  # noqa: PLR0913  (one argument for each flag)
             show_default="--address",
         ),
     ] = None,
+    operator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Create the keys of your own operator too, in its folder.",
+            show_default="no operator, or an approved one",
+        ),
+    ] = None,
     passphrase_env: PassphraseVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign the first roster, and write a folder with roster and commented TOML for each member.
+    """Sign the first roster, and write a folder and a kit for each member.
 
-    Send each folder to its member, who copies the identity folder of `vfb pki request` into it.
-    The folder contains no secrets.
+    A folder has the roster, a commented TOML file and the certificates; NAME.zip is the same as one
+    file.  Send each kit to its member, who runs `vfb federation join`.  It contains no secrets.
     """
-    from vfbandits.admin.federation_files import find_approved, make_roster, write_folders
+    from vfbandits.admin.federation_files import (
+        admit_operator,
+        find_approved,
+        make_roster,
+        refuse_existing_folders,
+        write_folders,
+    )
     from vfbandits.pki.authority import Authority
     from vfbandits.protocol.roster import Terms
-    from vfbandits.protocol.signed_roster import sign_roster
     from vfbandits.settings.address import split_address
 
     for place in filter(None, (address, listen)):
@@ -118,16 +132,21 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     approved = find_approved(organiser, member or ())
     roster = make_roster(approved, terms, federation=organiser.federation)
     generators = [item.claim.name for item in approved if item.claim.generator_key]
+    names = [*(member.name for member in roster), *generators]
+    refuse_existing_folders([*names, *filter(None, [operator])], out)
+    if operator is not None:
+        approved.append(admit_operator(organiser, operator, out, by=who()))
+        roster = make_roster(approved, terms, federation=organiser.federation)
     write_folders(
         roster,
-        sign_roster(roster, organiser.private_key),
+        organiser,
         out,
         address=address,
         listen=listen or "",
         generators=generators,
     )
     output = Output(as_json=as_json)
-    members = _members(roster, generators, out)
+    members = _members(roster, generators, out, operator)
     output.say(_title(roster))
     output.show(_document(roster, members), lambda: [_table(members)])
     for line in _what_next(roster, organiser):
@@ -163,13 +182,22 @@ def _document(roster: "Roster", members: list[dict[str, object]]) -> dict[str, o
     }
 
 
-def _members(roster: "Roster", generators: Sequence[str], out: Path) -> list[dict[str, object]]:
+def _members(
+    roster: "Roster", generators: Sequence[str], out: Path, operator: str | None
+) -> list[dict[str, object]]:
+    from vfbandits.admin.kit import kit_path
     from vfbandits.protocol.identity import GENERATOR
 
     members = [(member.name, member.role, member.width) for member in roster]
     members += [(name, GENERATOR, 0) for name in generators]
     return [
-        {"name": name, "role": role, "width": width, "folder": out / name}
+        {
+            "name": name,
+            "role": role,
+            "width": width,
+            "folder": out / name,
+            "kit": None if name == operator else kit_path(out, name),
+        }
         for name, role, width in members
     ]
 
@@ -182,21 +210,21 @@ def _table(members: list[dict[str, object]]) -> "Table":
     table.add_column("member")
     table.add_column("role")
     table.add_column("width", justify="right")
-    table.add_column("folder", overflow="fold")
+    table.add_column("send", overflow="fold")
     for member in members:
-        name, role, width, folder = (str(member[key]) for key in member)
-        table.add_row(name, role, "–" if width == "0" else width, folder)
+        width, kit = member["width"] or "–", member["kit"] or f"stays here: {member['folder']}"
+        table.add_row(str(member["name"]), str(member["role"]), str(width), str(kit))
     return table
 
 
 def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
-    from vfbandits.admin.federation_files import ROSTER
+    from vfbandits.admin.kit import ROSTER
 
     active = roster.active.name
     lines = [
         "next:",
-        "  send each folder to its member, who copies the identity folder into it",
-        "  each participant fills in [features]: where its features are stored",
+        "  send each kit to its member, and read out the fingerprint of the authority",
+        "  vfb federation join NAME.zip, by each member where its keys are",
     ]
     if roster.terms.mask == "dense":
         lines.append(

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.failure import in_one_line
+from vfbandits.cli.features import (
+    Columns,
+    Key,
+    OneHot,
+    Scale,
+    ScaleName,
+    fit_table,
+    save_fitted,
+)
 from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.panels import FEATURES
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
 from vfbandits.cli.who import who
 from vfbandits.errors import IdentityError, SettingError
@@ -16,8 +26,10 @@ from vfbandits.errors import IdentityError, SettingError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vfbandits.pki import Facts
+    from vfbandits.pki import Facts, Request
     from vfbandits.pki.approval_record import ApprovalEntry
+
+SCALING = "scaling.json"
 
 pki_app = typer.Typer(
     name="pki",
@@ -65,45 +77,73 @@ def request(  # noqa: PLR0913  (one argument for each flag)
         typer.Option(help="Number of your features, after scaling.", show_default="from --scaling"),
     ] = None,
     scaling: Annotated[
-        str | None, typer.Option(help="Your fitted scaling: the file or its digest.")
+        str | None,
+        typer.Option(
+            help="Your fitted scaling: the file or its digest. With --source, the output file.",
+            show_default="with --source: scaling.json next to --dir",
+        ),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Fit the scaling on this table now.", rich_help_panel=FEATURES
+        ),
+    ] = None,
+    key: Key = "user",
+    columns: Columns = "",
+    one_hot: OneHot = "",
+    scale: Scale = ScaleName.standard,
     reuse_keys: Annotated[
         bool, typer.Option("--reuse-keys", help="Write the request again, for existing keys.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create your private keys, which stay here, and a certificate request for the organiser."""
+    """Create your private keys, which stay here, and a certificate request for the organiser.
+
+    With --source it first fits the scaling of your features, as `vfb features fit` does.
+    """
     from vfbandits.pki import create_request
 
     output = Output(as_json=as_json)
-    digest, columns = _scaling(scaling)
-    if width is not None and columns and width != columns:
+    fitted = None
+    if source is not None:
+        fitted = fit_table(source, key=key, columns=columns, one_hot=one_hot, scale=scale)
+    elif columns or one_hot:
+        raise SettingError("--columns and --one-hot name columns of --source, got no --source")
+    digest, n_features = _scaling(scaling) if fitted is None else (fitted.digest, fitted.width)
+    if width is not None and n_features and width != n_features:
         raise SettingError(
-            f"--width must be {columns}, the number of features of --scaling, got {width}"
+            f"--width must be {n_features}, the number of features of --scaling, got {width}"
         )
     path = create_request(
         folder,
         federation=federation,
         name=name,
         role=role.value,
-        width=columns if width is None else width,
+        width=n_features if width is None else width,
         scaling=digest,
         reuse_keys=reuse_keys,
     )
+    if fitted is not None and source is not None:
+        # After the request: one that is refused must not replace the scaling of an earlier one.
+        out = folder.parent / SCALING if scaling is None else Path(scaling)
+        for line in save_fitted(fitted, source, key=key, out=out):
+            output.say(line)
     output.say(f"wrote {path}: send it to the organiser, and read out the fingerprint on the phone")
     _show(path, output)
 
 
 def approve(  # noqa: PLR0913  (one argument for each flag)
-    request: Annotated[
-        Path, typer.Argument(metavar="REQUEST", help="The request file of the new member.")
+    requests: Annotated[
+        list[Path], typer.Argument(metavar="REQUEST...", help="Request files of the new members.")
     ],
     *,
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the authority.")],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File or folder for the certificate.", show_default="next to the request"
+            help="Folder for the certificates, or the file of a single one.",
+            show_default="next to each request",
         ),
     ] = None,
     days: Annotated[int, typer.Option(help="Validity in days.")] = 365,
@@ -117,34 +157,57 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
         bool, typer.Option("--renew", help="Issue a new certificate for an approved key.")
     ] = False,
     fingerprint: Annotated[
-        str | None, typer.Option(help="Refuse the request unless this is its fingerprint.")
+        list[str] | None,
+        typer.Option(
+            help="A fingerprint that an owner read out; each request must have one of them. "
+            "Can be repeated.",
+            show_default="ask for each request",
+        ),
     ] = None,
     passphrase_env: PassphraseVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Issue a certificate for the keys, name and role in a request."""
+    """Issue certificates for the keys, names and roles in requests.
+
+    Shows the fingerprint of each request, and asks whether its owner read it out on the phone;
+    with --fingerprint nothing is asked.  A renewed key was compared before.  The exit code is 1 if
+    a request was declined.
+    """
     from vfbandits.pki import Grant
     from vfbandits.pki import approve as approve_request
 
     output = Output(as_json=as_json)
-    if fingerprint is not None:
-        _refuse_other(fingerprint, request)
+    passphrase = passphrase_in(passphrase_env)
     grant = Grant(days, tuple(dns or ()), tuple(ip or ()), renew)
-    approval = approve_request(
-        request,
-        folder,
-        out=out,
-        grant=grant,
-        passphrase=passphrase_in(passphrase_env),
-        by=who(),
+    if len(requests) > 1 and (dns or ip):
+        raise SettingError(
+            f"--dns and --ip are of one member, got {len(requests)} requests: approve it alone"
+        )
+    if len(requests) > 1 and out is not None and not out.is_dir():
+        raise SettingError(f"--out must be a folder for {len(requests)} requests, got {out}")
+    accepted = _accepted(requests, fingerprint, is_known=renew)
+    approvals = [
+        approve_request(request, folder, out=out, grant=grant, passphrase=passphrase, by=who())
+        for request in accepted
+    ]
+    declined = [path for path in requests if path not in accepted]
+    certificates = [approval.certificate_path for approval in approvals]
+    send = [(one.certificate_path, one.member_path, one.authority_path) for one in approvals]
+    documents = [
+        {**_document(path), "send": files} for path, files in zip(certificates, send, strict=True)
+    ]
+    output.show(
+        {"approved": documents, "declined": declined},
+        lambda: [_table(_facts(path)) for path in certificates],
     )
-    to_send = (approval.certificate_path, approval.member_path, approval.authority_path)
-    _show(approval.certificate_path, output, send=to_send)
-    if fingerprint is None and not renew:  # a renewed key was compared before
-        output.say("before you use this, compare the fingerprint with the owner's on the phone")
-    output.say("send these files to the owner, none is secret:")
-    for path in to_send:
-        output.say(f"  {path}")
+    for path in declined:
+        output.say(f"declined {path}: nothing was issued")
+    if send:
+        output.say("vfb federation init puts certificates into the members' folders; in a running")
+        output.say("federation send these to their owners, none is secret:")
+    for files in send:
+        output.say(f"  {', '.join(map(str, files))}")
+    raise typer.Exit(1 if declined else 0)
 
 
 def show(
@@ -196,24 +259,89 @@ def _scaling(text: str | None) -> tuple[str, int]:
     return scaling.digest, scaling.width
 
 
-def _refuse_other(fingerprint: str, path: Path) -> None:
+def _accepted(
+    requests: list[Path], fingerprints: list[str] | None, *, is_known: bool
+) -> list[Path]:
+    """Requests whose fingerprints the owners read out; all are read before any is issued."""
     from vfbandits.pki.documents import Request
     from vfbandits.pki.files import read_file
     from vfbandits.protocol.identity import spell_digest
 
-    came = Request.from_bytes(read_file(path, "a request")).key_digest
-    if "".join(fingerprint.replace(":", "").split()).lower() != came:
+    read = {path: Request.from_bytes(read_file(path, "a request")) for path in requests}
+    if len(read) < len(requests):
+        raise SettingError("each request must be named once, got one twice")
+    if fingerprints:
+        given = {_plain(text): text for text in fingerprints}
+        for path, request in read.items():
+            if request.key_digest not in given:
+                raise IdentityError(
+                    f"--fingerprint must be that of {path}, {spell_digest(request.key_digest)}, "
+                    f"got {', '.join(map(repr, fingerprints))}"
+                )
+        for digest in given.keys() - {request.key_digest for request in read.values()}:
+            raise IdentityError(
+                f"--fingerprint must be that of a request, got {given[digest]!r}, which none has"
+            )
+        return requests
+    if is_known:
+        return requests
+    return [path for path, request in read.items() if _is_confirmed(path, request)]
+
+
+def _is_confirmed(path: Path, request: "Request") -> bool:
+    claim = request.claim
+    width = f", {claim.width} features" if claim.width else ""
+    typer.echo(f"{path}: {claim.role} {claim.name!r}{width}", err=True)
+    return _ask(request.key_digest, "Did its owner read out this fingerprint on the phone?")
+
+
+def refuse_unless_confirmed(came: str, fingerprint: str | None, *, who: str) -> None:
+    """Refuse an authority whose fingerprint is not the one that its organiser read out."""
+    from vfbandits.protocol.identity import spell_digest
+
+    if fingerprint is None:
+        typer.echo(f"authority of {who}", err=True)
+        if not _ask(came, "Did the organiser read out this fingerprint on the phone?"):
+            raise IdentityError("the authority was not confirmed; nothing was changed")
+    elif _plain(fingerprint) != came:
         raise IdentityError(
-            f"--fingerprint must be that of {path}, {spell_digest(came)}, got {fingerprint!r}"
+            f"--fingerprint must be that of the authority, {spell_digest(came)}, "
+            f"got {fingerprint!r}"
         )
 
 
-def _show(file: Path, output: Output, *, send: tuple[Path, ...] = ()) -> None:
+def _ask(digest: str, question: str) -> bool:
+    """Show a fingerprint and ask about it; IdentityError where nobody can answer."""
+    from vfbandits.protocol.identity import spell_digest
+
+    typer.echo(f"  fingerprint {spell_digest(digest)}", err=True)
+    try:
+        return typer.confirm(f"  {question}", default=False, err=True)
+    except typer.Abort:
+        typer.echo("", err=True)
+        raise IdentityError(
+            "wanted an answer for each fingerprint, or --fingerprint, got none; nothing was changed"
+        ) from None
+
+
+def _plain(fingerprint: str) -> str:
+    """A fingerprint as people spell it, in digits only."""
+    return "".join(fingerprint.replace(":", "").split()).lower()
+
+
+def _show(file: Path, output: Output) -> None:
+    output.show(_document(file), lambda: [_table(_facts(file))])
+
+
+def _document(file: Path) -> dict[str, object]:
+    facts = _facts(file)
+    return {"file": file, "kind": facts.kind, "facts": dict(facts.rows)}
+
+
+def _facts(file: Path) -> "Facts":
     from vfbandits.pki import describe
 
-    facts = describe(file, datetime.now(UTC))
-    document = {"file": file, "kind": facts.kind, "facts": dict(facts.rows)}
-    output.show({**document, "send": send} if send else document, lambda: [_table(facts)])
+    return describe(file, datetime.now(UTC))
 
 
 def _approvals_table(entries: "list[ApprovalEntry]") -> "Table":

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vfbandits.admin.federation_files import ROSTER, make_roster, write_roster
+from vfbandits.admin.federation_files import make_roster, write_roster
+from vfbandits.admin.kit import ROSTER
 from vfbandits.demo.processes import Processes
 from vfbandits.errors import ConfigError
 from vfbandits.pki import Identity, approve, create_authority, create_request

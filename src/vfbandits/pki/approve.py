@@ -49,9 +49,22 @@ def approve(
     folder if None.  ``<name>.member.json`` and a copy of the authority's certificate go beside it.
     ``by`` is who approves, for the record beside the authority.
     """
+    authority = Authority.load(ca_dir, passphrase=passphrase)
+    return approve_with(authority, request, out=out, grant=grant, by=by, now=now)
+
+
+def approve_with(
+    authority: Authority,
+    request: Path,
+    *,
+    out: Path | None = None,
+    grant: Grant = A_YEAR,
+    by: str = "",
+    now: datetime | None = None,
+) -> Approval:
+    """The same, by an authority that is loaded."""
     now = now or datetime.now(UTC)
     asked = Request.from_bytes(read_file(request, "a request"))
-    authority = Authority.load(ca_dir, passphrase=passphrase)
     path = _target(request.parent if out is None else out, asked.claim.name)
     approval = Approval(
         Approved(asked.claim, asked.key_digest),

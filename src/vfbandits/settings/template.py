@@ -1,20 +1,32 @@
 """A member's configuration file with comments, to be read and filled in by its owner."""
 
+import json
+import re
+from collections.abc import Sequence
+
 from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster
 
+FEATURES_FILE = "features.toml"  # the table [features] of an owner, before it has a whole file
 _COMMENTS_FROM = 33
+_FEATURES = re.compile(r"^(?:# )?\[features\]$.*", re.MULTILINE | re.DOTALL)
 
 
-def config_text(member: Member, roster: Roster, *, address: str, roster_file: str) -> str:
-    """TOML for one member.  An owner adds its features, and perhaps other settings of the model."""
+def config_text(
+    member: Member, roster: Roster, *, address: str, roster_file: str, http: str = ""
+) -> str:
+    """TOML for one member.  An owner adds its features, and perhaps other settings of the model.
+
+    ``http`` is the address of the HTTP interface, on loopback; without it that is a comment.
+    """
     parts = [_head(member.name, member.role, roster, address, roster_file)]
     if member.role in (ACTIVE, PASSIVE):
         parts.append(_line('state = "state"', "mask shares, and all that must survive a restart"))
     if member.role == ACTIVE:
         if roster.terms.mask == "dense":
             parts.append(_line('envelopes = "envelopes"', "written by vfb masks deal"))
-        parts += [_ACTIVE, _commented(_features(member, roster) + _NAMES)]
+        features = _commented(_features(member, roster) + _NAMES)
+        parts += [_ACTIVE, _http(http), _OWN_FEATURES, features]
     if member.role == PASSIVE:
         parts += [_PASSIVE, _features(member, roster)]
     return "".join(parts)
@@ -50,7 +62,7 @@ def _features(member: Member, roster: Roster) -> str:
     per_arm = roster.terms.layout == "per_arm"
     lines = [
         "[features]\n",
-        _line('kind = "file"', 'or "sql" (url_env, table), "redis" (url_env, prefix)'),
+        _line('kind = "file"', _KINDS),
         _line(f'path = "{member.name}.parquet"', "or .csv, .csv.gz"),
         _line(f"key = {_KEYS[per_arm]}", f"{_NAMED[per_arm]}"),
     ]
@@ -58,14 +70,66 @@ def _features(member: Member, roster: Roster) -> str:
         lines.append(_line('scaling = "scaling.json"', f"of digest {member.scaling[:16]}…"))
     else:
         lines.append(_line("columns = []", f"names of the {member.width} columns"))
-    lines.append(_line("# clip_norm = 10.0", "rows with a larger norm are scaled down to it"))
+    return "".join([*lines, _CLIP])
+
+
+def features_text(*, path: str, key: Sequence[str], scaling: str, digest: str) -> str:
+    """The table [features] of an owner that has fitted a scaling on a file.
+
+    >>> print(features_text(path="a.csv", key=["user"], scaling="scaling.json", digest="ab" * 32))
+    [features]
+    kind = "file"                    # or "sql" (url_env, table), "redis" (url_env, prefix)
+    path = "a.csv"
+    key = ["user"]
+    scaling = "scaling.json"         # of digest abababababababab…
+    # clip_norm = 10.0               # rows with a larger norm are scaled down to it
+    <BLANKLINE>
+    """
+    lines = [
+        "[features]\n",
+        _line('kind = "file"', _KINDS),
+        _line(f"path = {_quoted(path)}"),
+        _line(f"key = [{', '.join(map(_quoted, key))}]"),
+        _line(f"scaling = {_quoted(scaling)}", f"of digest {digest[:16]}…"),
+        _CLIP,
+    ]
     return "".join(lines)
+
+
+def with_features(text: str, features: str) -> str:
+    """A configuration file that ``config_text`` wrote, with the owner's table [features].
+
+    >>> with_features("# [features]", 'kind = "sql"')
+    'kind = "sql"'
+    """
+    return _FEATURES.sub(lambda _: features, text, count=1)
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML spells it; JSON spells it alike."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _http(address: str) -> str:
+    """The tables of the HTTP interface; in force if there is an address."""
+    if not address:
+        return _HTTP
+    lines = []
+    for line in _HTTP.splitlines():
+        word = line.removeprefix("# ")
+        if word.startswith("address"):
+            lines.append(f'address = "{address}"')
+        else:
+            lines.append(word if word.startswith(_HTTP_BASICS) else line)
+    return "\n".join(lines) + "\n"
 
 
 def _commented(text: str) -> str:
     return "".join(f"# {line}\n" for line in text.splitlines())
 
 
+_KINDS = 'or "sql" (url_env, table), "redis" (url_env, prefix)'
+_CLIP = _line("# clip_norm = 10.0", "rows with a larger norm are scaled down to it")
 _KEYS = {True: '["user", "arm"]', False: '["user"]'}
 _NAMED = {True: "columns with the user and the arm", False: "column with the user"}
 _ADDRESS = {
@@ -100,6 +164,10 @@ failures_to_open = 3             # consecutive failures until its circuit opens
 ping_every_s = 0.5               # an answered ping closes the circuit
 change_s = 30.0                  # timeout of a mask change
 
+"""
+
+_HTTP_BASICS = ("[http]", "keys", "[campaigns.default]", "reward_wait_s")
+_HTTP = """\
 # The HTTP API and the dashboard: docs/serving.md.
 #
 # [http]
@@ -133,6 +201,8 @@ change_s = 30.0                  # timeout of a mask change
 # alpha = 0.05                   # probability of a false alarm, however long it is watched
 # margin = 0.0                   # tolerated loss of reward per event
 # min_events = 100               # settled events of each group before anything is said
+"""
+_OWN_FEATURES = """\
 #
 # Features of the active participant come with each request, or from a store:
 #

@@ -31,6 +31,7 @@ MEMBERS = {"shop": "active", "bank": "passive", "app": "application", "gen": "ge
 # `vfb federation status` and `vfb parity --config` want a federation: test_live_federation.py.
 ELSEWHERE = {
     ("federation", "status"),
+    ("federation", "join"),  # docs/test_ceremony.py
     ("align",),  # end_to_end/test_align.py
     *(("access", name) for name in ("verify", "report", "forget")),  # test_access_served.py
 }
@@ -96,6 +97,8 @@ CASES = {
     ("reproduce",): (["list"], 0, "figures"),
     ("evaluate",): (["{}/log.csv", "--resamples", 20, "--out", "{}/eval"], 0, "estimates"),
     DEMO: (["--quick", "--out", "{}/demo"], 0, "decisions_total"),
+    ("poc",): (["{}/features.csv", "--kits", "--out", "{}/poc"], 0, "participants"),
+    ("new",): (["shop", "--width", 2, "--out", "{}/new"], 0, "rank"),
     ("pki", "init"): (["--federation", "other", "--dir", "{}/other"], 0, "facts"),
     ("pki", "request"): (
         ["--federation", "fair", "--name", "gym", "--role", "application", "--dir", "{}/gym"],

@@ -140,7 +140,7 @@ def test_terms_that_mean_nothing_are_refused(changes, message):
         ({"members": (BANK, SHOP)}, "one active participant, named first"),
         ({"members": (SHOP, replace(BANK, role="active"))}, "one active participant"),
         ({"members": ()}, "one active participant"),
-        ({"members": (SHOP, APP)}, "an active and a passive participant"),
+        ({"members": (SHOP, APP), "terms": Terms(mask="dense"), "generator_key": A}, "to hide"),
         ({"terms": Terms(mask="dense")}, "generator_key"),
         ({"terms": Terms(aggregation="secure")}, "dense"),
         ({"terms": Terms(mask="dense", aggregation="secure"), "generator_key": A}, "passive"),
@@ -149,6 +149,12 @@ def test_terms_that_mean_nothing_are_refused(changes, message):
 def test_a_roster_with_which_no_round_could_be_run_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         replace(ROSTER, **changes)
+
+
+def test_an_active_participant_alone_is_a_roster():
+    alone = replace(ROSTER, members=(SHOP, APP))
+    assert (alone.split.dim, alone.passive) == (SHOP.width, ())
+    assert Roster.from_bytes(alone.to_bytes()) == alone
 
 
 def change(**values):

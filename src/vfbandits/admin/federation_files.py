@@ -140,6 +140,7 @@ def write_folders(
     address: str,
     listen: str = "",
     generators: Sequence[str] = (),
+    http: str = "",
 ) -> list[Path]:
     """A folder for each member: signed roster, configuration and certificates; returns them.
 
@@ -149,7 +150,7 @@ def write_folders(
     signed = sign_roster(roster, authority.private_key)
     for member in roster:
         where = listen if listen and member.role == ACTIVE else address
-        text = config_text(member, roster, address=where, roster_file=ROSTER)
+        text = config_text(member, roster, address=where, roster_file=ROSTER, http=http)
         write_folder(member.name, text, signed, authority, out)
     for name in generators:
         text = generator_text(name, roster, address=address, roster_file=ROSTER)

@@ -51,7 +51,7 @@ class Served:
                 name: participants.child(name).integer("width") for name in participants.values
             }
             return cls(
-                Split.of(widths),
+                Split.of(widths, may_be_alone=True),
                 revive(model.child("policy")),
                 model.number("ridge"),
                 model.number("discount"),

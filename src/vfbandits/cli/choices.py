@@ -20,6 +20,14 @@ class LayoutName(StrEnum):
     disjoint = "disjoint"
 
 
+class TablesLayoutName(StrEnum):
+    """Layouts that tables of users can have."""
+
+    auto = "auto"
+    disjoint = "disjoint"
+    per_arm = "per_arm"
+
+
 class MaskName(StrEnum):
     """Which rotations."""
 

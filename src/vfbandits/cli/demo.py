@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import AggregationName, MaskName
+from vfbandits.cli.failure import terminated_as_interrupted
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import OUTPUT
 from vfbandits.errors import LinkError, SettingError
@@ -60,7 +61,7 @@ def demo(
     """
     import asyncio
 
-    from vfbandits.demo.processes import free_port
+    from vfbandits.demo.processes import free_ports
     from vfbandits.extras import require_extras
 
     if keep and as_json:
@@ -71,9 +72,11 @@ def demo(
         aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
         started = time.monotonic()
-        page = free_port() if keep else None
-        federation, rehearsal = _build(Path(folder), mask.value, aggregation.value, page)
-        with federation:
+        port, page = free_ports(2)
+        federation, rehearsal = _build(
+            Path(folder), mask.value, aggregation.value, port, page if keep else None
+        )
+        with terminated_as_interrupted(), federation:
             typer.echo(f"5 processes ready after {time.monotonic() - started:.1f} s", err=True)
             tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
             written = _write(tally, out)
@@ -82,16 +85,15 @@ def demo(
                 lambda: [as_table(tally, mask.value, aggregation.value)],
             )
             output.say(f"wrote {written[0]} and {written[1]}")
-            if page is not None:
+            if keep:
                 _keep(federation, rehearsal.town, f"http://127.0.0.1:{page}")
     raise typer.Exit(0 if tally.equal == tally.total else 1)
 
 
 def _build(
-    folder: Path, mask: str, aggregation: str, page: int | None
+    folder: Path, mask: str, aggregation: str, port: int, page: int | None
 ) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.demo.local import LocalFederation, Plan
-    from vfbandits.demo.processes import free_port
     from vfbandits.demo.rehearsal import Rehearsal, Town
     from vfbandits.protocol.roster import PSEUDONYMS, Terms
     from vfbandits.settings.model import ModelSettings
@@ -102,7 +104,7 @@ def _build(
     tables = "" if page is None else HTTP.format(port=page)
     plan = Plan(WIDTHS, terms, features, federation="demo", tables=tables)
     model = ModelSettings(beta=0.5, seed=0)
-    federation = LocalFederation(folder, plan, port=free_port())
+    federation = LocalFederation(folder, plan, port=port)
     return federation, Rehearsal(town, model, seed=1)
 
 

@@ -1,6 +1,8 @@
 """Errors of the library, as a user of the command sees them: one red line, exit code 2."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import NoReturn, ParamSpec
 
@@ -18,6 +20,20 @@ def stop(line: str) -> NoReturn:
     """End a command that Ctrl-C interrupted, with one line that says what is kept."""
     typer.echo(line, err=True)
     raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, so that a command that is ended by others cleans up too."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def in_one_line(command: Callable[P, None]) -> Callable[P, None]:

@@ -17,9 +17,11 @@ from vfbandits.cli.journal import journal_app
 from vfbandits.cli.keys import keys_app
 from vfbandits.cli.masks import masks_app
 from vfbandits.cli.model import model_app
+from vfbandits.cli.new import new
 from vfbandits.cli.panels import EXPERIMENTS, LOOK_AFTER, RUN, TRY
 from vfbandits.cli.parity import parity
 from vfbandits.cli.pki import pki_app
+from vfbandits.cli.poc import poc
 from vfbandits.cli.preflight import preflight
 from vfbandits.cli.reproduce import reproduce
 from vfbandits.cli.serve import serve_app
@@ -60,10 +62,12 @@ def vfb(
 
 
 app.command(rich_help_panel=TRY)(in_one_line(demo))
+app.command(rich_help_panel=TRY)(in_one_line(poc))
 app.command(rich_help_panel=TRY)(in_one_line(parity))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(simulate))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(reproduce))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(evaluate))
+app.command(rich_help_panel=RUN)(in_one_line(new))
 app.add_typer(pki_app, name="pki", rich_help_panel=RUN)
 app.add_typer(features_app, name="features", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(in_one_line(audit))

@@ -24,8 +24,11 @@ class Split:
     _plan: tuple[tuple[str, int, str], ...] = field(repr=False)
 
     @classmethod
-    def of(cls, widths: Mapping[str, int]) -> "Split":
-        """Check names and widths, in the mapping's order."""
+    def of(cls, widths: Mapping[str, int], *, may_be_alone: bool = False) -> "Split":
+        """Check names and widths, in the mapping's order.
+
+        The active participant of a server ``may_be_alone``; elsewhere two at least are wanted.
+        """
         if not isinstance(widths, Mapping):
             raise SettingError(f"widths must map names to widths, got {type(widths).__name__}")
         for name, width in widths.items():
@@ -35,7 +38,7 @@ class Split:
                 raise SettingError(
                     f"the width of {name!r} must be a whole number from 1, got {width!r}"
                 )
-        if len(widths) < 2:
+        if len(widths) < (1 if may_be_alone else 2):
             raise SettingError(
                 f"a federation needs an active and a passive participant, got {len(widths)}"
             )

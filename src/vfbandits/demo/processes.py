@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from vfbandits.errors import LinkError
+from vfbandits.errors import ConfigError, LinkError
 from vfbandits.settings.services import load_place
 
 READY_S = 120.0  # of a busy machine; alone it takes a second or two
@@ -143,13 +144,29 @@ def _wait_for_line(process: "subprocess.Popen[bytes]", start: bytes, log: Path) 
 
 
 def _ended(process: "subprocess.Popen[bytes]", log: Path) -> LinkError:
-    tail = log.read_text(encoding="utf-8", errors="replace")[-2_000:]
-    return LinkError(f"a process ended with code {process.returncode}:\n{tail}")
+    """What to say of a process that ended by itself: its own error, or the end of its log."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    errors = [line for line in text.splitlines() if line.startswith("error: ")]
+    why = errors[-1].removeprefix("error: ") if errors else f"\n{text[-2_000:]}"
+    return LinkError(f"{log.stem} ended with code {process.returncode}: {why}")
 
 
-def free_port() -> int:
-    """A port on loopback that nothing listens on now."""
+def refuse_port_in_use(port: int, flag: str) -> None:
+    """ConfigError if something listens on this port of loopback already."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(
+                f"{flag} must be a free port, got {port}: {error.strerror}; 0 takes a free one"
+            ) from error
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of loopback that nothing listens on now."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

@@ -23,7 +23,7 @@ ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureTable:
-    """A file's keys, each once, their rows, and whether the user gave consent, if that is asked."""
+    """A file's keys, their rows, and whether the user gave consent, if that is asked."""
 
     keys: list[Key] = field(repr=False)
     raw: RawRows = field(repr=False)
@@ -60,19 +60,43 @@ def read_table(
     consent: str | None = None,
 ) -> FeatureTable:
     """The named columns of a file; all rows, or one error that names column and count."""
-    if not key:
-        raise FeatureError("rows are found by a key column at least, got none")
-    frame = _read(path, (*key, *numbers, *categories, *filter(None, [consent])))
-    keys = list(zip(*(_texts(frame, name, path) for name in key), strict=True))
-    again = len(keys) - len(set(keys))
+    table = read_rows(path, key=key, numbers=numbers, categories=categories, consent=consent)
+    again = len(table.keys) - len(set(table.keys))
     if again:
         raise FeatureError(
             f"{path.name} must have each key of {', '.join(map(repr, key))} once, "
             f"got {_rows(again)} with a key of another"
         )
+    return table
+
+
+def read_rows(
+    path: Path,
+    *,
+    key: Sequence[str],
+    numbers: Sequence[str],
+    categories: Sequence[str] = (),
+    consent: str | None = None,
+) -> FeatureTable:
+    """The same of a file in which a key may come more than once, such as a log."""
+    if not key:
+        raise FeatureError("rows are found by a key column at least, got none")
+    frame = _read(path, (*key, *numbers, *categories, *filter(None, [consent])))
+    keys = list(zip(*(_texts(frame, name, path) for name in key), strict=True))
     texts = tuple(_texts(frame, name, path) for name in categories)
     consents = None if consent is None else _consents(frame[consent], path)
     return FeatureTable(keys, RawRows(_numbers(frame, numbers, path), texts), consents)
+
+
+def keep_latest_rows(
+    source: Path, target: Path, *, key: Sequence[str], columns: Sequence[str]
+) -> None:
+    """Write these columns of a file, and of several rows with one key the last."""
+    frame = _read(source, (*key, *columns)).unique(key, keep="last", maintain_order=True)
+    if target.suffix == ".parquet":
+        frame.write_parquet(target)
+    else:
+        frame.write_csv(target)
 
 
 def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:

@@ -160,6 +160,8 @@ class Roster:
         except SettingError as error:
             raise ConfigError(str(error)) from error
         if self.terms.mask == "dense":
+            if not self.passive:
+                raise ConfigError("dense masks need a passive participant to hide, got none")
             _refuse_unless_hex(self.generator_key, 32, "generator_key, which dense masks need,")
         if self.terms.aggregation == "secure":
             _refuse_unless_hex(self.session, 16, "session, which secure sums need,")
@@ -169,7 +171,7 @@ class Roster:
     @property
     def split(self) -> Split:
         """Participants and their widths, the active one first."""
-        return Split.of({m.name: m.width for m in self.members if m.width})
+        return Split.of({m.name: m.width for m in self.members if m.width}, may_be_alone=True)
 
     @property
     def active(self) -> Member:

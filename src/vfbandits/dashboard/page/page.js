@@ -252,6 +252,13 @@ byId("key-form").addEventListener("submit", (event) => {
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : plan(0)));
 
+// A link may bring the key, as vfb poc prints it: a fragment is not sent, and does not stay in sight.
+const brought = new URLSearchParams(location.hash.slice(1)).get("key");
+if (brought) {
+  sessionStorage.setItem("key", brought);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 drawTheme();
 drawControls();
 ask();

@@ -16,23 +16,30 @@ from vfbandits.cli.main import app
 from vfbandits.demo.processes import Processes, free_ports
 from vfbandits.pki import create_request
 
-PAGE = (Path(__file__).parents[2] / "docs" / "single-company.md").read_text(encoding="utf-8")
-SECTIONS = dict(
-    zip(
-        re.findall(r"^## (.*)$", PAGE, re.MULTILINE),
-        re.split(r"^## .*$", PAGE, flags=re.MULTILINE)[1:],
-        strict=True,
-    )
-)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "single-company.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def sections(page):
+    parts = re.split(r"^## (.*)$", page, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+SECTIONS = sections(PAGE)
 
 pytestmark = pytest.mark.timeout(400)
 
 
-def typed(section):
+def typed(section, page=PAGE):
     """The commands of a section, in their order."""
-    blocks = re.findall(r"^```console\n(.*?)^```", SECTIONS[section], re.MULTILINE | re.DOTALL)
+    text = sections(page)[section]
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [line.removeprefix("$ ") for line in lines if PROMPT.match(line)]
+
+
+README_TYPED = typed("Serving first, federation second", README)
 
 
 class FlatFolder(Processes):
@@ -83,8 +90,11 @@ class Shell:
     def curl(self, words):
         assert words[:2] == ["curl", "-s"]
         headers = [words[place + 1] for place, word in enumerate(words) if word == "-H"]
-        fields = dict(header.replace("$KEY", self.key).split(": ") for header in headers)
-        url = words[2].replace("127.0.0.1:8080", f"127.0.0.1:{self.http}")
+        for spelt in ("$KEY", "$(cat shop/app/api-key.txt)"):
+            headers = [header.replace(spelt, self.key) for header in headers]
+        fields = dict(header.split(": ") for header in headers)
+        url = words[2] if "//" in words[2] else f"http://{words[2]}"
+        url = url.replace(":8080", f":{self.http}")
         done = httpx2.post(url, headers=fields, content=words[words.index("-d") + 1], timeout=30.0)
         assert done.status_code == 200, done.text
         return done.json()
@@ -108,6 +118,7 @@ def test_four_commands_lead_to_an_answer_and_a_partner_can_come_later(shell, tmp
         *_, ranked, rewarded = [run(line) for line in commands[3:]]
         assert (ranked["event_id"], ranked["degraded"]) == ("visit-17", False)
         assert rewarded == {"event_id": "visit-17", "status": "learnt"}
+        assert run(README_TYPED[3])["contributors"] == ["shop"]
 
         request = create_request(tmp_path / "bank", federation="shop", name="bank",
                                  role="passive", width=2)  # fmt: skip
@@ -130,6 +141,12 @@ def test_a_table_of_users_takes_the_place_of_features_in_requests(shell, tmp_pat
         run(serve)
         shell.key = (tmp_path / "shop" / "app" / "api-key.txt").read_text().strip()
         assert run(curl)["contributors"] == ["shop"]
+
+
+def test_the_readme_begins_with_the_same_commands():
+    assert next(iter(sections(README))) == "Serving first, federation second"
+    shown = [shlex.split(line, comments=True) for line in README_TYPED[:3]]
+    assert shown == [shlex.split(line) for line in typed("Four commands")[:3]]
 
 
 def test_every_command_of_the_page_is_run():

@@ -460,6 +460,18 @@ def test_a_server_that_wants_a_key_is_given_one_and_it_stays_in_the_tab(browser)
         page.close()
 
 
+def test_a_link_may_bring_the_key_which_does_not_stay_in_the_address(browser):
+    with PageServer(invented(), key="sesame") as server:
+        page = browser.new_page()
+        page.goto(f"{server.url}#campaign=quiet&key=sesame")
+        expect(page.get_by_label("Campaign")).to_have_value("quiet")
+        expect(page.locator("#gate")).to_be_hidden()
+        assert "sesame" not in page.url
+        page.reload()
+        expect(page.locator("main")).to_be_visible()
+        page.close()
+
+
 def test_names_are_text_and_never_markup(opened, server):
     mark = "<img src=x onerror=alert(1)>"
     server.observatory.ranked(

@@ -75,6 +75,7 @@ def test_tables_of_users_and_arms_are_per_arm_blocks(tmp_path):
     assert owners.layout == "per_arm"
     assert [owner.key for owner in owners.owners] == [("user", "arm")] * 2
     assert owners.owners[1].rows == 18
+    assert owners.example == {"user": "u0", "arms": sorted(ARMS)}
 
 
 def test_keys_keep_their_leading_zeros_and_gzipped_files_are_read(tmp_path):

@@ -135,7 +135,7 @@ def request(  # noqa: PLR0913  (one argument for each flag)
 
 def approve(  # noqa: PLR0913  (one argument for each flag)
     requests: Annotated[
-        list[Path], typer.Argument(metavar="REQUEST...", help="Request files of the new members.")
+        list[Path], typer.Argument(metavar="REQUEST", help="Request files of the new members.")
     ],
     *,
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the authority.")],

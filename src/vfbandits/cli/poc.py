@@ -32,7 +32,7 @@ def poc(  # noqa: PLR0913  (one argument for each flag)
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TABLE]...",
+            metavar="TABLE",
             help="CSV or Parquet, one for each participant, the active one first; NAME=FILE names "
             "it. Without tables, the folders of --out are started again.",
         ),
@@ -323,8 +323,8 @@ def _replay_lines(report: "ReplayReport", n_rows: int) -> list[str]:
     lines = [
         f"replayed {report.rows:,} rows{more}: the policy chose the arm that was shown in "
         f"{policy.count:,}, and learnt from these only",
-        f"mean reward {policy.value:.3f} ± {policy.margin:.3f} there, {log.value:.3f} ± "
-        f"{log.margin:.3f} in all rows (95 %); while it learns, so its first rows are guesses",
+        f"mean reward {policy.value:.3f} ± {policy.margin:.3f} in these, while it learnt, and "
+        f"{log.value:.3f} ± {log.margin:.3f} in all {report.rows:,} (95 %)",
     ]
     if report.is_biased:
         counts = ", ".join(f"{arm} {count:,}" for arm, count in report.shown.items())

@@ -145,6 +145,9 @@ def _wait_for_line(process: "subprocess.Popen[bytes]", start: bytes, log: Path) 
 
 def _ended(process: "subprocess.Popen[bytes]", log: Path) -> LinkError:
     """What to say of a process that ended by itself: its own error, or the end of its log."""
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        return LinkError(f"{log.stem} was ended by {name}; its log is {log}")
     text = log.read_text(encoding="utf-8", errors="replace")
     errors = [line for line in text.splitlines() if line.startswith("error: ")]
     why = errors[-1].removeprefix("error: ") if errors else f"\n{text[-2_000:]}"

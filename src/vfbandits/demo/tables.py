@@ -52,8 +52,9 @@ class Question:
 class Owner:
     """One participant's table: features, scaling, and what is worth knowing before it serves.
 
-    ``shared`` counts the users of the first table that this one has too; ``discrete`` names columns
-    that can be read back from masked rows; ``reach`` is the length of the longest scaled row.
+    ``arms`` are those of a key with an arm, sorted.  ``shared`` counts the users of the first table
+    that this one has too.  ``discrete`` names columns that can be read back from masked rows.
+    ``reach`` is the length of the longest scaled row.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Owner:
     scaling: Scaling = field(repr=False)
     rows: int
     users: frozenset[str] = field(repr=False)
+    arms: tuple[str, ...] = field(repr=False)
     shared: int
     left_out: Mapping[str, str]
     discrete: tuple[str, ...]
@@ -94,9 +96,8 @@ class Owners:
         """A rank request about a user of all tables, if there is one, and the arms of the log."""
         first, *others = self.owners
         known = first.users.intersection(*(owner.users for owner in others)) or first.users
-        if self.log is None:
-            return {"user": min(known), "arms": ["tea", "coffee"]}
-        return {"user": min(known), "arms": sorted(set(self.log.arms))[:MAX_EXAMPLE_ARMS]}
+        arms = first.arms if self.log is None else sorted(set(self.log.arms))
+        return {"user": min(known), "arms": [*arms[:MAX_EXAMPLE_ARMS]] or ["tea", "coffee"]}
 
     @property
     def bound(self) -> float:
@@ -199,6 +200,7 @@ def _read_owner(
         scaling=scaling,
         rows=len(table.keys),
         users=own_users,
+        arms=tuple(sorted({pair[1] for pair in table.keys})) if len(key) > 1 else (),
         shared=shared,
         left_out=chosen.left_out,
         discrete=() if users is None else discrete,

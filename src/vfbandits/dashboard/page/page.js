@@ -10,6 +10,12 @@ const LONGEST_PAUSE_S = 30;
 const TONES = 12;
 
 const asked = new URLSearchParams(location.hash.slice(1));
+// A link may bring the key, as vfb poc prints it: a fragment is not sent, and does not stay in sight.
+if (asked.has("key")) {
+  sessionStorage.setItem("key", asked.get("key"));
+  asked.delete("key");
+  history.replaceState(null, "", `#${asked}`);
+}
 const state = {
   campaign: asked.get("campaign") ?? "",
   minutes: [5, 60, 1440].includes(Number(asked.get("minutes"))) ? Number(asked.get("minutes")) : 5,
@@ -251,13 +257,6 @@ byId("key-form").addEventListener("submit", (event) => {
   ask();
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : plan(0)));
-
-// A link may bring the key, as vfb poc prints it: a fragment is not sent, and does not stay in sight.
-const brought = new URLSearchParams(location.hash.slice(1)).get("key");
-if (brought) {
-  sessionStorage.setItem("key", brought);
-  history.replaceState(null, "", location.pathname + location.search);
-}
 
 drawTheme();
 drawControls();

@@ -9,6 +9,7 @@ import typer
 from vfbandits.cli.choices import LayoutName
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEATURES, LEARNING, NETWORK, OUTPUT
+from vfbandits.cli.poc import notes
 from vfbandits.cli.who import who
 from vfbandits.errors import SettingError
 
@@ -101,6 +102,7 @@ def new(  # noqa: PLR0913  (one argument for each flag)
     )
     with staged(out or Path(name)) as folder:
         parts = folder / "parts"
+        remarks: list[str] = []
         if table is None:
             block = Block(name, width or 0)
             example = _example(block, terms)
@@ -111,6 +113,7 @@ def new(  # noqa: PLR0913  (one argument for each flag)
             owners = read_owners(name_sources([f"{name}={table}"]), question, parts)
             block, example = Block.of(owners.owners[0]), owners.example
             terms = replace(terms, bound=owners.bound)
+            remarks = notes(owners)
         made = write_kits(parts, [block], terms, site, example=example)
         flatten(parts, name, folder)
     made = replace(made, folder=out or Path(name))
@@ -125,6 +128,8 @@ def new(  # noqa: PLR0913  (one argument for each flag)
     output = Output(as_json=as_json)
     output.show(document, list)
     output.say(f"wrote {made.folder}: {config.name}, an identity, and an API key in app")
+    for line in remarks:
+        output.say(line)
     output.say("start:")
     output.say(f"  vfb serve active --config {config}")
     output.say("try:")
@@ -134,12 +139,15 @@ def new(  # noqa: PLR0913  (one argument for each flag)
 
 def _example(block: "Block", terms: "Terms") -> dict[str, object]:
     """A rank request with features."""
-    features = [round(0.1 * place, 1) for place in range(1, block.width + 1)]
-    arms = ["tea", "coffee"]
+    features, arms = _some(block.width), ["tea", "coffee"]
     if terms.layout == LayoutName.disjoint.value:
         return {"user": "ann", "arms": arms, "features": features}
     if terms.layout == LayoutName.per_arm.value:
         return {"user": "ann", "arms": [{"id": arm, "features": features} for arm in arms]}
-    own = [round(0.1 * place, 1) for place in range(1, terms.arm_dim + 1)]
-    of_arms = [{"id": arm, "features": own} for arm in arms]
+    of_arms = [{"id": arm, "features": _some(terms.arm_dim)} for arm in arms]
     return {"user": "ann", "arms": of_arms, "features": features}
+
+
+def _some(count: int) -> list[float]:
+    """Numbers as features may be: 0.1, 0.2 and so on, below 1."""
+    return [round(0.1 * (1 + place % 9), 1) for place in range(count)]

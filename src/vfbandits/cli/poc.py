@@ -118,7 +118,8 @@ def poc(  # noqa: PLR0913  (one argument for each flag)
     output.say(f"wrote {out}: a folder for each participant, and those of organiser and operator")
     if kits:
         output.show(_document(made, owners, None), lambda: [_table(owners)])
-        _notes(owners, output)
+        for line in notes(owners):
+            output.say(line)
         output.say("start:")
         for line in _commands_to_start(made):
             output.say(f"  {line}")
@@ -189,8 +190,8 @@ def _run(made: "Kits", owners: "Owners | None", output: Output, *, rounds: int) 
         output.show(
             _document(made, owners, report), lambda: [] if owners is None else [_table(owners)]
         )
-        if owners is not None:
-            _notes(owners, output)
+        for line in notes(owners) if owners is not None else ():
+            output.say(line)
         if report is not None and owners is not None:
             for line in _replay_lines(report, len(owners.log.users if owners.log else ())):
                 output.say(line)
@@ -217,8 +218,11 @@ def _replay(
     client: "Client", owners: "Owners", rounds: int, processes: "Processes"
 ) -> "ReplayReport":
     from vfbandits.demo.log_replay import replay
+    from vfbandits.demo.tables import DISJOINT
 
-    with progress("rows replayed", total=rounds) as tell:
+    users = owners.log.users if owners.log is not None else ()
+    n_rows = len(users if owners.layout == DISJOINT else set(users))
+    with progress("rows replayed", total=min(rounds, n_rows)) as tell:
 
         def on_row(done: int) -> None:
             processes.refuse_ended()
@@ -252,7 +256,7 @@ def _document(
         "url": made.url,
         "key": made.key,
         "rank": made.rank_command,
-        "replay": None if report is None else {**_replay_object(report)},
+        "replay": None if report is None else _replay_object(report),
     }
 
 
@@ -291,24 +295,25 @@ def _table(owners: "Owners") -> "Table":
     return table
 
 
-def _notes(owners: "Owners", output: Output) -> None:
+def notes(owners: "Owners") -> list[str]:
     """What a person should know of the tables."""
-    first = owners.owners[0]
+    lines, first = [], owners.owners[0]
     for owner in owners.owners:
         for column, reason in owner.left_out.items():
-            output.say(f"{owner.file}: column {column} is left out: {reason}")
+            lines.append(f"{owner.file}: column {column} is left out: {reason}")
         missing = len(first.users) - owner.shared
         if missing:
-            output.say(
+            lines.append(
                 f"{owner.file}: {missing:,} of {len(first.users):,} users of {first.file} are not "
                 "in it; its features count as zeros, the mean, for them"
             )
         if owner.discrete:
-            output.say(
+            lines.append(
                 f"{owner.file}: {', '.join(owner.discrete)} can be read back from masked rows (vfb "
                 "audit shows how); served on loopback only, unless its owner accepts that in "
                 "[access]"
             )
+    return lines
 
 
 def _replay_lines(report: "ReplayReport", n_rows: int) -> list[str]:

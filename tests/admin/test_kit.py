@@ -139,12 +139,27 @@ def test_a_kit_whose_parts_do_not_belong_together_is_refused(world, tmp_path):
         ({"roster_signed": b"no"}, "roster"),
         ({"bank_toml": toml.replace('"passive"', '"active"')}, "must be of passive 'bank'"),
         ({"bank_toml": "="}, "must be TOML"),
+        ({"bank_toml": toml.replace("a.example:1", "nowhere")}, "an address is written host:port"),
+        ({"bank_toml": None, ".._x_toml": toml}, "a kit has NAME.toml"),
         ({"bank_toml": None}, "a kit has NAME.toml"),
         ({"identity__bank_key": b"a key"}, "a kit has NAME.toml"),
         ({"______tmp__x": b""}, "a kit has NAME.toml"),
     ]:
         with pytest.raises((ConfigError, IdentityError), match=says):
             Kit.read(repacked(world, tmp_path, "bank", **changes))
+
+
+def test_what_a_stranger_writes_into_the_configuration_is_not_taken_over(world, owner, tmp_path):
+    toml = (world / "out" / "bank" / "bank.toml").read_text()
+    toml = "insecure = true\n" + toml.replace('"state"', '"elsewhere"').replace(
+        "[reconnect]", '[access]\naccept = ["discrete: age"]\n\n[reconnect]'
+    )
+    folder = owner("bank")
+    joined = Kit.read(repacked(world, tmp_path, "bank", bank_toml=toml)).take_in(folder)
+    settings = load_passive(joined.config)
+    assert (settings.insecure, settings.access.accept) == (False, ())
+    assert settings.state == (folder / "state").resolve()
+    assert settings.address == "a.example:1"
 
 
 def test_a_file_that_is_no_kit_is_refused(tmp_path):

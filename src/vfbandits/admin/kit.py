@@ -1,7 +1,8 @@
 """A member's kit: the organiser's answer to a request, as one file, and how its owner takes it in.
 
 A kit has the signed roster, a commented configuration and two certificates.  None is secret: the
-keys were made by the owner, and are where the owner takes the kit in.
+keys were made by the owner, and are where the owner takes the kit in.  The configuration is not
+signed, so the owner's is written again, from the roster; only the address is taken over.
 """
 
 import io
@@ -27,11 +28,17 @@ from vfbandits.protocol.identity import (
     key_digest,
     subject_of,
 )
-from vfbandits.protocol.roster import Member, Roster
+from vfbandits.protocol.roster import Member, Roster, is_name
 from vfbandits.protocol.signed_roster import MAX_BYTES, open_roster
+from vfbandits.settings.address import split_address
 from vfbandits.settings.decode import decode
 from vfbandits.settings.features import FeatureSettings
-from vfbandits.settings.template import FEATURES_FILE, with_features
+from vfbandits.settings.template import (
+    FEATURES_FILE,
+    config_text,
+    generator_text,
+    with_features,
+)
 
 ROSTER = "roster.signed"
 IDENTITY = "identity"
@@ -54,7 +61,7 @@ class Kit:
     subject: Subject
     roster: Roster
     fingerprint: str
-    config: str = field(repr=False)
+    address: str
     files: dict[str, bytes] = field(repr=False)
 
     @classmethod
@@ -83,8 +90,7 @@ class Kit:
                 f"wanted files of one member of one federation in {path}, got a certificate of "
                 f"{subject.uri} and a roster of {roster.federation!r}"
             )
-        _refuse_other_owner(config, subject, path)
-        return cls(subject, roster, key_digest(key), config.decode(), files)
+        return cls(subject, roster, key_digest(key), _address(config, subject, path), files)
 
     def take_in(self, folder: Path) -> "Joined":
         """Write the kit's files into its owner's folder, next to the keys; overwrites nothing.
@@ -100,8 +106,8 @@ class Kit:
                 "vfb pki request was run"
             )
         member = self._own_entry(keys)
-        table = folder / FEATURES_FILE
-        config, has_features = self.config, table.is_file() and bool(member and member.width)
+        config, table = self._config(member), folder / FEATURES_FILE
+        has_features = member is not None and bool(member.width) and table.is_file()
         if has_features and member is not None:
             text = read_file(table, "[features]").decode()
             _refuse_other_features(text, folder, member)
@@ -114,6 +120,13 @@ class Kit:
         for place, data in files.items():
             _write(place, data)
         return Joined(target, has_features=has_features)
+
+    def _config(self, member: Member | None) -> str:
+        if member is None:
+            return generator_text(
+                self.subject.name, self.roster, address=self.address, roster_file=ROSTER
+            )
+        return config_text(member, self.roster, address=self.address, roster_file=ROSTER)
 
     def _own_entry(self, keys: Keys) -> Member | None:
         """The owner's entry in the roster; a generator has none, but its key is pinned."""
@@ -168,7 +181,8 @@ def _unpack(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             places = archive.namelist()
             names = [place.removesuffix(".toml") for place in places if place.endswith(".toml")]
-            if len(names) != 1 or sorted(places) != sorted(_places(names[0])):
+            is_one = len(names) == 1 and is_name(names[0])
+            if not is_one or sorted(places) != sorted(_places(names[0])):
                 raise IdentityError(
                     f"a kit has NAME.toml, {ROSTER}, {IDENTITY}/NAME.crt and "
                     f"{IDENTITY}/{AUTHORITY}.crt, got {', '.join(places[:6])} in {path}"
@@ -187,7 +201,8 @@ def _certificate(pem: bytes, where: Path) -> x509.Certificate:
         raise IdentityError(f"wanted a certificate in PEM in {where}") from error
 
 
-def _refuse_other_owner(config: bytes, subject: Subject, path: Path) -> None:
+def _address(config: bytes, subject: Subject, path: Path) -> str:
+    """The address in a configuration, which must be that of ``subject``."""
     try:
         document = tomllib.loads(config.decode())
     except ValueError as error:
@@ -198,6 +213,9 @@ def _refuse_other_owner(config: bytes, subject: Subject, path: Path) -> None:
             f"the configuration in {path} must be of {subject.role} {subject.name!r}, got "
             f"{came[1]!r:.40} {came[0]!r:.40}"
         )
+    address = str(document.get("address", ""))
+    split_address(address)
+    return address
 
 
 def _refuse_other_features(text: str, folder: Path, member: Member) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import tomllib
 
 import numpy as np
 import pytest
@@ -101,6 +102,49 @@ def test_a_scaling_gives_its_digest_and_its_width(tmp_path):
     assert "a scaling must be a file" in fails(*words, "--scaling", tmp_path / "none")
     assert "cannot have width 0" in fails(*words, "--scaling", scaling.digest)
     assert not (tmp_path / "c").exists()
+
+
+def source_words(tmp_path, *more):
+    (tmp_path / "bank.csv").write_text("user,age,pay\na,1,2\nb,3,4\nc,4,4.5\n")
+    words = ("request", "--federation", "shops", "--name", "bank", "--role", "passive")
+    return (*words, "--dir", tmp_path / "identity", *more)
+
+
+def test_a_request_fits_the_scaling_of_a_table_and_writes_features(tmp_path):
+    words = source_words(tmp_path, "--source", tmp_path / "bank.csv", "--columns", "age,pay")
+    works(*words)
+    scaling = Scaling.load(tmp_path / "scaling.json")
+    claim = json.loads((tmp_path / "identity" / "bank.request.json").read_bytes())
+    assert (claim["width"], claim["scaling"]) == (2, scaling.digest)
+    table = tomllib.loads((tmp_path / "features.toml").read_text())["features"]
+    assert table == {"kind": "file", "path": "bank.csv", "key": ["user"], "scaling": "scaling.json"}
+    assert (mode(tmp_path / "scaling.json"), mode(tmp_path / "features.toml")) == (0o600, 0o600)
+
+
+def test_a_request_that_is_refused_leaves_the_scaling_of_an_earlier_one_alone(tmp_path):
+    words = source_words(tmp_path, "--source", tmp_path / "bank.csv", "--columns", "age,pay")
+    works(*words)
+    before = (tmp_path / "scaling.json").read_bytes()
+    assert "'bank' has keys" in fails(*words)
+    assert (tmp_path / "scaling.json").read_bytes() == before
+    works(*words, "--reuse-keys")
+    claim = json.loads((tmp_path / "identity" / "bank.request.json").read_bytes())
+    assert claim["scaling"] == Scaling.load(tmp_path / "scaling.json").digest
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--columns", "age"], "name columns of --source, got no --source"),
+        (["--source", "bank.csv"], "wanted --columns, --one-hot or both, got neither"),
+        (["--source", "bank.csv", "--columns", "agge"], "got none called agge"),
+        (["--source", "bank.csv", "--columns", "age", "--width", "2"], "--width must be 1"),
+    ],
+)
+def test_a_wrong_table_is_refused_before_keys_are_made(tmp_path, flags, says):
+    flags = [tmp_path / flag if flag.endswith(".csv") else flag for flag in flags]
+    assert says in fails(*source_words(tmp_path, *flags))
+    assert [path.name for path in tmp_path.iterdir()] == ["bank.csv"]
 
 
 def test_the_fingerprint_from_the_telephone_is_compared(tmp_path, ca):

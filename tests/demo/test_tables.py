@@ -99,6 +99,19 @@ def test_columns_that_cannot_be_features_are_left_out_with_a_reason(tmp_path):
     }
 
 
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_true_and_false_are_features_in_every_format(tmp_path, ending):
+    frame = pl.DataFrame({"user": ["a", "b", "c"], "old": [True, False, True], "x": [1, 2, 4]})
+    path = tmp_path / f"shop.{ending}"
+    if ending == "parquet":
+        frame.write_parquet(path)
+    else:
+        text = frame.write_csv().encode()
+        path.write_bytes(gzip.compress(text) if ending == "csv.gz" else text)
+    (owner,) = read([str(path)], Question(), tmp_path).owners
+    assert set(owner.scaling.columns) == {"old", "x"}
+
+
 def test_columns_that_masks_do_not_hide_are_found_in_passive_tables_only(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"user": [f"u{i}" for i in range(300)], "pay": rng.normal(size=300),

@@ -10,7 +10,7 @@ from vfbandits.errors import FeatureError
 from vfbandits.features.fit import fit_scaling
 from vfbandits.features.scaling import Scaling
 from vfbandits.features.table_file import read_table
-from vfbandits.features.whole_table import read_whole_table
+from vfbandits.features.whole_table import flags_in_words, read_whole_table
 from vfbandits.files import write_whole
 from vfbandits.settings.template import FEATURES_FILE, features_text
 
@@ -33,10 +33,11 @@ def choose_columns(path: Path, *, others: Collection[str]) -> ChosenColumns:
     same in every row is left out, and so is text with many values.
     """
     numbers, categories, left_out = [], [], {}
-    for name, column in read_whole_table(path).items():
+    columns, spelt = read_whole_table(path), flags_in_words(path)
+    for name, column in columns.items():
         if name in others:
             continue
-        is_number = isinstance(column, np.ndarray)
+        is_number = isinstance(column, np.ndarray) and name not in spelt
         kinds = len(np.unique(column) if isinstance(column, np.ndarray) else set(column))
         if kinds < 2:
             left_out[name] = "the same in every row"

@@ -31,6 +31,14 @@ def read_whole_table(path: Path) -> dict[str, Vector | list[str | None]]:
     return {column.name: _plain(column, path) for column in frame.iter_columns()}
 
 
+def flags_in_words(path: Path) -> frozenset[str]:
+    """Columns of a CSV file with true and false, which are numbers above, and text to a store."""
+    if path.suffix == ".parquet":
+        return frozenset()
+    schema = pl.scan_csv(path, infer_schema_length=None).collect_schema()
+    return frozenset(name for name, kind in schema.items() if kind == pl.Boolean)
+
+
 def _plain(column: pl.Series, path: Path) -> Vector | list[str | None]:
     kind = column.dtype
     if kind.is_nested():

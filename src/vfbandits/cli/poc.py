@@ -164,11 +164,11 @@ def _ports(address: str, port: int, *, only_kits: bool) -> tuple[str, str]:
             f"--address must be on loopback, since all processes run here, got {address}; --kits "
             "writes folders for other machines"
         )
+    if listens and listens == port:
+        raise SettingError(f"--address and --port must be different ports, got {port} for both")
     for place, flag in ((listens, "--address"), (port, "--port")):
         if place and not only_kits:
             refuse_port_in_use(place, flag)
-    if listens and listens == port:
-        raise SettingError(f"--address and --port must be different ports, got {port} for both")
     first, second = free_ports(2)
     spelt = address if listens else f"{address.rpartition(':')[0]}:{first}"
     return spelt, f"{LOCALHOST}:{port or second}"

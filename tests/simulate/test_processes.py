@@ -71,18 +71,23 @@ def alive(pid):
 SPAWNING = """
 import os, signal, sys, time
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.process import BaseProcess
 from vfbandits.simulate.processes import ProcessEngine
 
-submit = ProcessPoolExecutor.submit
 
+def interrupt(owner, name):
+    method = getattr(owner, name)
 
-def interrupted(self, *task):
-    os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while the processes are started
-    return submit(self, *task)
+    def interrupted(*words):
+        os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C
+        return method(*words)
+
+    setattr(owner, name, interrupted)
 
 
 if __name__ == "__main__":
-    ProcessPoolExecutor.submit = interrupted
+    interrupt(ProcessPoolExecutor, "submit")  # while the processes are started
+    interrupt(BaseProcess, "terminate")  # and again, while they are ended
     try:
         list(ProcessEngine(2).run(time.sleep, [3600, 3600]))
     except KeyboardInterrupt:
@@ -90,7 +95,7 @@ if __name__ == "__main__":
 """
 
 
-def test_an_interrupt_while_processes_are_started_is_not_lost(tmp_path):
+def test_an_interrupt_while_processes_are_started_or_ended_is_not_lost(tmp_path):
     script = tmp_path / "spawning.py"
     script.write_text(SPAWNING)
     done = subprocess.run([sys.executable, script], capture_output=True, timeout=120, check=False)

@@ -77,11 +77,13 @@ class ProcessEngine:
                 "try fewer processes"
             ) from error
         finally:
-            if not is_done:
-                # A task may be minutes from its end, and nobody will ask for its result.
-                for process in set(multiprocessing.active_children()) - others:
-                    process.terminate()
-            pool.shutdown(cancel_futures=True)
+            # A second Ctrl-C must not leave processes, since the interpreter waits for them.
+            with _interrupts_put_off():
+                if not is_done:
+                    # A task may be minutes from its end, and nobody will ask for its result.
+                    for process in set(multiprocessing.active_children()) - others:
+                        process.terminate()
+                pool.shutdown(cancel_futures=True)
 
 
 def _begin(steps: "Synchronized[int]") -> None:
@@ -110,7 +112,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_put_off() -> Iterator[None]:
-    """For the moment in which processes are spawned: one that is typed meanwhile comes afterwards.
+    """While processes are spawned or ended: one that is typed meanwhile comes afterwards.
 
     Processes inherit the blocked signal, so that Ctrl-C is left to us: they would print tracebacks.
     Blocking is not enough here, since a thread of a numerical library may take the signal instead.

@@ -1,0 +1,58 @@
+"""Run pytest; tests that failed run once more, alone: ``second_chance.py -n 3 -- --cov tests``.
+
+Words before ``--`` are for the first run only, which they make parallel.  A few tests that fail
+among others and pass alone depended on the speed of the machine: the run passes, and names them.
+Many failures, or an end that is not "tests failed", are a failure without a second run.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MAX_AGAIN = 5
+TESTS_FAILED = 1  # of pytest's exit codes
+
+
+def main(words: list[str]) -> int:
+    """The exit code of both runs together."""
+    at = words.index("--")
+    parallel, always = words[:at], words[at + 1 :]
+    with tempfile.TemporaryDirectory() as folder:  # where no earlier run has left its failures
+        pytest = [sys.executable, "-m", "pytest", "-o", f"cache_dir={folder}"]
+        code = subprocess.run([*pytest, *parallel, *always], check=False).returncode
+        failed = _failed(Path(folder))
+        is_few = 0 < len(failed) <= MAX_AGAIN and all("::" in name for name in failed)
+        if code != TESTS_FAILED or not is_few:  # a name without :: is a file that has no tests
+            return code
+        _say(f"{_tests(failed)} failed and {_run(failed)} once more, alone")
+        again = ["--last-failed", "--last-failed-no-failures", "none"]
+        if any(word.startswith("--cov") for word in always):
+            again.append("--cov-append")
+        code = subprocess.run([*pytest, *always, *again], check=False).returncode
+        passed = [name for name in failed if name not in _failed(Path(folder))]
+    if code == 0:
+        _say(f"{_tests(passed)} passed only when run alone: {', '.join(passed)}")
+    return code
+
+
+def _failed(folder: Path) -> list[str]:
+    found = folder / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(found.read_text())) if found.exists() else []
+
+
+def _tests(names: list[str]) -> str:
+    return f"{len(names)} {'test' if len(names) == 1 else 'tests'}"
+
+
+def _run(names: list[str]) -> str:
+    return "runs" if len(names) == 1 else "run"
+
+
+def _say(what: str) -> None:
+    print(f"\n{'!' * 100}\n{what}\n{'!' * 100}\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # One worker more than there are processors, up to four: many tests wait for processes of their own.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)))')
+# Tests start hundreds of processes: none of them should compile its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 # Neighbours share servers that take seconds to start, so they stay together until somebody is idle.
 PARALLEL := -n $(WORKERS) --dist worksteal
 

@@ -5,6 +5,7 @@ import socket
 import time
 
 import httpx2
+from fork_server import Popen
 
 from vfbandits.demo.local import LocalFederation, Plan
 from vfbandits.demo.rehearsal import Town
@@ -25,9 +26,17 @@ class HttpWorld:
     """``with HttpWorld(tmp_path) as world`` starts shop (active, HTTP) and bank (passive)."""
 
     def __init__(
-        self, folder, *, terms=None, tables="", http="insecure = true\n", top="", widths=None,
+        self,
+        folder,
+        *,
+        terms=None,
+        tables="",
+        http="insecure = true\n",
+        top="",
+        widths=None,
         own="",
-    ):  # fmt: skip
+        popen=Popen,
+    ):
         widths = widths or WIDTHS
         self.widths = widths
         self.http_port = free_port()
@@ -44,7 +53,7 @@ class HttpWorld:
         home = folder / "federation"
         home.mkdir()
         plan = Plan(widths, terms, features, tables=served, patience=PATIENCE)
-        self.local = LocalFederation(home, plan, port=free_port())
+        self.local = LocalFederation(home, plan, port=free_port(), popen=popen)
         if top:  # keys that stand before the first table
             config = self.local.config("shop")
             config.write_text(top + config.read_text())

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fork_server
 from certificates import FEDERATION
 from networks import ACTIVE_NAME, files
 
@@ -14,15 +15,11 @@ from vfbandits.transport.rpc.client import RpcDialer
 from vfbandits.transport.rpc.server import RpcListener
 from vfbandits.transport.rpc.tls import host_name
 
-TESTS = Path(__file__).parent
-
 
 def start(role, address, folder, name):
     """A peer as a process; its first line says that it is there."""
     command = [sys.executable, __file__, role, address, str(folder), name]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(TESTS)}
-    )
+    return fork_server.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 async def answer(address, folder, name):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 
+import fork_server
 import numpy as np
 import polars as pl
 
@@ -69,7 +70,9 @@ class LiveWorld:
     def federation(self, **options):
         home = self.folder / "federation"
         home.mkdir()
-        return LocalFederation(home, self.plan(**options), port=free_port())
+        return LocalFederation(
+            home, self.plan(**options), port=free_port(), popen=fork_server.Popen
+        )
 
     def rows(self, name, user):
         """The plain block of ``name`` for one decision, as a matrix."""

@@ -3,10 +3,10 @@
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
 
+import fork_server
 import httpx2
 import psycopg
 from http_world import HttpWorld, free_port
@@ -59,12 +59,12 @@ class ScaleWorld(HttpWorld):
         """Start processes, without waiting until they are ready."""
         for name, role in names_and_roles:
             log = self.log_path(name).open("ab")
-            self.processes[name] = subprocess.Popen(
+            self.processes[name] = fork_server.Popen(
                 [sys.executable, "-m", "vfbandits.cli.serve", "active", "--role", role,
                  "--config", str(self.config_of(name, **changes))],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, VARIABLE: self.target, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, VARIABLE: self.target, **fork_server.ONE_THREAD},
             )  # fmt: skip
             log.close()
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import fork_server
 import pytest
 from live_world import LiveWorld
 from typer.testing import CliRunner
@@ -24,7 +25,7 @@ LIMIT_S = 100
 def vfb_align(federation, name, *flags):
     out = federation.folder / name / "aligned"
     words = ["align", "--config", federation.config(name), "--out", out, "--wait", LIMIT_S, *flags]
-    return subprocess.Popen(
+    return fork_server.Popen(
         [sys.executable, "-m", "vfbandits.cli.main", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import fork_server
 import pytest
 from http_world import HttpWorld
 
@@ -28,7 +29,7 @@ def faulty(world, name, where, fault):
     config = world.local.config(name)
     command = [sys.executable, FAULTY, fault, where, role, "--config", config]
     with world.local.log_path(name).open("ab") as log:
-        process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=log)
+        process = fork_server.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=log)
     try:
         assert process.stdout.readline().startswith(b"ready")
         yield process

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
+import fork_server
 import pytest
 from http_load import DEFAULT, Wire, prefix
 from http_world import HttpWorld
@@ -190,7 +191,7 @@ def test_a_log_that_is_gone_is_refused_in_one_sentence_and_may_be_put_back(world
 
 def refused_to_start(world):
     """What the server says when it ends at once."""
-    ended = subprocess.run(
+    ended = fork_server.run(
         [sys.executable, "-m", "vfbandits.cli.serve", "active", "--config",
          str(world.local.config("shop"))],
         capture_output=True,

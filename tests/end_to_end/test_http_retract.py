@@ -7,11 +7,11 @@ a user who is forgotten.
 import asyncio
 import json
 import sqlite3
-import subprocess
 import sys
 import time
 from contextlib import closing
 
+import fork_server
 import pytest
 from http_world import HttpWorld
 from live_world import client_of
@@ -24,7 +24,7 @@ LIMIT_S = 60.0
 
 def vfb(*words):
     command = [sys.executable, "-m", "vfbandits.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return fork_server.run(command, capture_output=True, text=True, check=False)
 
 
 def norm(client):

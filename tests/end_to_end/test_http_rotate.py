@@ -1,9 +1,9 @@
 """A change of masks under a serving federation moves every campaign, also one that missed it."""
 
 import json
-import subprocess
 import sys
 
+import fork_server
 from http_world import HttpWorld
 
 NEWS = "[campaigns.news]\n[campaigns.news.model]\nseed = 1\n"
@@ -50,7 +50,7 @@ def test_status_counts_what_came_over_http_in_every_campaign(tmp_path):
 def status(world):
     config = str(world.local.config("app"))
     command = [sys.executable, "-m", "vfbandits.cli.main", "federation", "status", "--json"]
-    asked = subprocess.run([*command, "--config", config], capture_output=True, check=True)
+    asked = fork_server.run([*command, "--config", config], capture_output=True, check=True)
     return json.loads(asked.stdout)
 
 
@@ -72,7 +72,7 @@ def model(client, campaign):
 
 def rotate(world):
     command = [sys.executable, "-m", "vfbandits.cli.main", "masks", "rotate", "--config"]
-    done = subprocess.run(
+    done = fork_server.run(
         [*command, str(world.local.config("operator"))], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

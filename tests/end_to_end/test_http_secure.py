@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import closing, contextmanager
 
+import fork_server
 import pytest
 from http_load import DEFAULT, SECOND_CAMPAIGN, SUMS, LostError, Wire, prefix
 from http_world import HttpWorld, free_port
@@ -119,7 +120,7 @@ def refused(unstarted):
         config = unstarted.local.config("shop").with_name(f"shop-{number}.toml")
         http = f'[http]\naddress = "{host}:{free_port()}"\n{more}'
         config.write_text(whole[: whole.index("[http]")] + http)
-        started[name] = subprocess.Popen(
+        started[name] = fork_server.Popen(
             [sys.executable, "-m", "vfbandits.cli.serve", "active", "--config", str(config),
              *flags],
             stdout=subprocess.PIPE,

@@ -1,11 +1,14 @@
 """A process is ready only after its compiled loops are loaded."""
 
+import subprocess
+
 from http_world import HttpWorld
 
 
 def test_models_are_warm_before_anybody_may_ask(tmp_path):
     tables = "[campaigns.news]\n[campaigns.news.model]\npolicy = 'lints'\n"
-    with HttpWorld(tmp_path, tables=tables) as world, world.client() as client:
+    world = HttpWorld(tmp_path, tables=tables, popen=subprocess.Popen)  # its own interpreter
+    with world, world.client() as client:
         assert client.get("/readyz").status_code == 200
         said = [line["event"] for line in world.local.events("shop")]
         assert (

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+import fork_server
 import msgspec
 import pytest
 from hypothesis import given
@@ -368,7 +369,7 @@ for number in range(15):
 
 def test_keys_made_by_several_processes_at_once_are_all_there(path):
     makers = [
-        subprocess.Popen(
+        fork_server.Popen(
             [sys.executable, "-c", MAKE_SOME, str(path), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

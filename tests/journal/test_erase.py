@@ -5,10 +5,10 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 
+import fork_server
 import numpy as np
 import pytest
 from hypothesis import given
@@ -619,7 +619,7 @@ erase_user(SqliteJournal(sys.argv[1]), ErasureRequest(sys.argv[2], "asked", "ops
 def test_a_real_kill_between_the_rows_and_the_write_ahead_log_is_finished_by_the_next(tmp_path):
     place = OnSqlite(tmp_path)
     played(place)
-    done = subprocess.run([sys.executable, "-c", CHILD, place.target, ANN], check=False)
+    done = fork_server.run([sys.executable, "-c", CHILD, place.target, ANN], check=False)
     assert done.returncode == -signal.SIGKILL
     assert ANN.encode() in bytes_of(place)  # in the write-ahead log
     with closing(place.open()) as journal:

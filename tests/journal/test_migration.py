@@ -12,6 +12,7 @@ import textwrap
 import time
 from contextlib import closing, contextmanager
 
+import fork_server
 import psycopg
 import pytest
 from journals import KEY, OnSqlite, postgres_url, query
@@ -280,7 +281,7 @@ def test_a_kill_in_the_middle_leaves_the_version_before(place):
         print("begun", flush=True)
         migrate({place.target!r})
     """)
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    child = fork_server.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
         assert child.stdout.readline() == b"begun\n"
         time.sleep(1.5)

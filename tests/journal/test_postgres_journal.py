@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import fork_server
 import numpy as np
 import psycopg
 import pytest
@@ -45,7 +46,7 @@ time.sleep(60)
 
 
 def test_another_process_is_refused_until_the_writer_is_gone_even_by_a_kill(place):
-    process = subprocess.Popen(
+    process = fork_server.Popen(
         [sys.executable, "-c", HOLDER, place.name],
         stdout=subprocess.PIPE,
         text=True,

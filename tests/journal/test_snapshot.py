@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 
+import fork_server
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -220,7 +221,7 @@ while True:
 def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
     path = tmp_path / "b.vfb"
     for pause in (0.05, 0.2, 0.35):
-        process = subprocess.Popen(
+        process = fork_server.Popen(
             [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout.readline() == "ready\n"

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import fork_server
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,7 +65,7 @@ def read_ids(journal):
 
 def test_another_process_is_refused_until_the_writer_is_gone_even_by_a_kill(tmp_path):
     path = tmp_path / "log.db"
-    process = subprocess.Popen(
+    process = fork_server.Popen(
         [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
     )
     try:
@@ -312,7 +313,7 @@ def test_damage_anywhere_is_refused_and_what_is_lost_must_be_accepted(
 
 
 def run_full_disk(command):
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = fork_server.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return [int(number) for number in result.stdout.split()]
 

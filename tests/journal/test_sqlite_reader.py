@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import fork_server
 import pytest
 from journals import EVENTS, KEY, numbers, snapshot
 
@@ -33,7 +34,7 @@ def contents(folder):
 
 def test_the_log_of_a_running_and_of_a_killed_writer_is_read_and_left_as_it_was(tmp_path):
     path = tmp_path / "log.db"
-    process = subprocess.Popen(
+    process = fork_server.Popen(
         [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
     )
     try:

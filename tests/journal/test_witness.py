@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zlib
 
+import fork_server
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ time.sleep(60)
 
 def killed(path, key=b""):
     """A journal of 40 records whose writer was killed: they are in the write-ahead log."""
-    process = subprocess.Popen(
+    process = fork_server.Popen(
         [sys.executable, "-c", WRITER, str(path), key.hex()], stdout=subprocess.PIPE, text=True
     )
     try:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import fork_server
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,7 +226,7 @@ while True:
 def test_what_was_written_survives_kills(tmp_path):
     acknowledged = 0
     for _ in range(5):
-        with subprocess.Popen(
+        with fork_server.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
         ) as writer:
             for _ in range(40):
@@ -267,7 +268,7 @@ print(found.entries, found.problems)
 
 def test_a_full_disk_is_told_and_leaves_no_half_of_an_entry(tmp_path):
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
-    ran = subprocess.run(
+    ran = fork_server.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path)],
         capture_output=True,
         text=True,

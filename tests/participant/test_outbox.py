@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import closing
 
+import fork_server
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ class OtherProcess:
     """Another process that has the same outbox open, as a second server without a lock would."""
 
     def __init__(self, path):
-        self._process = subprocess.Popen(
+        self._process = fork_server.Popen(
             [sys.executable, "-c", OTHER_PROCESS, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 
+import fork_server
 import pytest
 from live_world import LiveWorld
 from preflights import check, says, states
@@ -47,7 +48,7 @@ class Serving:
     """``vfb serve passive`` in a process of its own."""
 
     def __init__(self, served, name="bank"):
-        self.process = subprocess.Popen(
+        self.process = fork_server.Popen(
             [sys.executable, "-m", "vfbandits.cli.serve", "passive", "--config",
              str(served.files.config(name))],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import fork_server
 import pytest
 from durables import parts
 from journals import OnPostgres, OnSqlite
@@ -41,7 +41,7 @@ def in_the_log(event):
 def kill_and_compare(place, folder, case, kills, seed):
     command = [sys.executable, str(WORKER), str(folder), case, str(kills), str(seed)]
     is_file = isinstance(place, OnSqlite)
-    done = subprocess.run(
+    done = fork_server.run(
         command if is_file else [*command, place.name],
         capture_output=True,
         text=True,

@@ -3,7 +3,8 @@
 For ``vfb demo``, for benchmarks, and for tests that kill and freeze what they start.
 """
 
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +43,19 @@ class Plan:
 class LocalFederation(Processes):
     """A federation in one folder, with all its files.
 
-    ``plan.features`` holds, for each participant, the text of its [features] table.
+    ``plan.features`` holds, for each participant, the text of its [features] table; ``popen`` starts
+    a process.
     """
 
-    def __init__(self, folder: Path, plan: Plan, *, port: int) -> None:
-        super().__init__(folder, [*plan.widths])
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        *,
+        port: int,
+        popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
+    ) -> None:
+        super().__init__(folder, [*plan.widths], popen=popen)
         self.plan = plan
         self.address = f"127.0.0.1:{port}"
         self._organiser = folder / "organiser"

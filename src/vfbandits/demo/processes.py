@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,13 +26,20 @@ STOP_S = 10.0
 class Processes:
     """Members that run; ``with`` starts ``participants``, the active one first, and ends them.
 
-    ``program`` is the module that a process runs.
+    ``program`` is the module that a process runs, and ``popen`` starts the process.
     """
 
     program = "vfbandits.cli.serve"
 
-    def __init__(self, folder: Path, participants: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        participants: Sequence[str],
+        *,
+        popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
+    ) -> None:
         self.folder = folder
+        self._popen = popen
         self.participants = tuple(participants)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -68,7 +75,7 @@ class Processes:
     def _launch(self, name: str, flags: Sequence[str]) -> "subprocess.Popen[bytes]":
         role = load_place(self.config(name)).role
         with self.log_path(name).open("ab") as log:
-            return subprocess.Popen(  # noqa: S603  (our own command)
+            return self._popen(
                 [sys.executable, "-m", self.program, role, "--config",
                  str(self.config(name)), *flags],
                 stdout=subprocess.PIPE,

@@ -4,6 +4,7 @@ What a visitor does next is drawn; what the server said is kept in a ledger that
 to be held against the log of events afterwards (``check_against_log``).
 """
 
+import contextlib
 import http.client
 import json
 import random
@@ -51,17 +52,29 @@ class LostError(Exception):
 class Wire:
     """One connection, made again when it was cut."""
 
-    def __init__(self, port=0, *, headers=(), timeout_s=10.0, link=None):
+    def __init__(self, port=0, *, headers=(), timeout_s=30.0, link=None):
         self._headers = {"content-type": "application/json", **dict(headers)}
         self._link = link or http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
 
     def call(self, method, path, body=None):
         """The status and the body of the answer."""
+        self.send(method, path, body)
+        return self.receive()
+
+    def send(self, method, path, body=None):
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        try:
+        with self._lost():
             self._link.request(method, path, data, self._headers)
+
+    def receive(self):
+        with self._lost():
             answer = self._link.getresponse()
             return answer.status, answer.read()
+
+    @contextlib.contextmanager
+    def _lost(self):
+        try:
+            yield
         except (OSError, http.client.HTTPException) as error:
             self._link.close()
             raise LostError(str(error)) from error

@@ -1,11 +1,11 @@
 """A federation on this machine whose active participant also serves HTTP: real processes."""
 
 import json
-import socket
 import time
 
 import httpx2
 from fork_server import Popen
+from ports import free_port
 
 from vfbandits.demo.local import LocalFederation, Plan
 from vfbandits.demo.rehearsal import Town
@@ -14,12 +14,6 @@ from vfbandits.protocol.roster import Terms
 READY_S = 60.0
 PATIENCE = "deadline_s = 1.0\n"  # four times the default: a busy machine is slow
 WIDTHS = {"shop": 3, "bank": 4}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class HttpWorld:

@@ -31,7 +31,7 @@ async def answer(address, folder, name):
         role="passive",
         server_name=host_name(ACTIVE_NAME, FEDERATION),
     )
-    link = await dialer.dial(timeout_s=10.0)
+    link = await dialer.dial(timeout_s=60.0)
     print("ready", flush=True)
     while True:
         message = await link.receive()

@@ -40,7 +40,7 @@ def status(federation):
 
 def wait_for(federation, *names):
     """Until exactly these passive participants are connected."""
-    limit = time.monotonic() + 20.0
+    limit = time.monotonic() + 60.0
     while time.monotonic() < limit:
         facts = status(federation)["participants"]
         if {name for name in list(facts)[1:] if facts[name]["connected"]} == set(names):

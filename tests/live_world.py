@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import socket
 
 import fork_server
 import numpy as np
 import polars as pl
+from ports import free_port
 
 from vfbandits.campaign.draws import EventDraws
 from vfbandits.core.bandit import Bandit
@@ -19,12 +19,6 @@ from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 4, "bank": 3, "news": 5, "post": 2, "gym": 3}
 DEADLINE_S = 60.0
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class LiveWorld:
@@ -149,7 +143,7 @@ class Session:
         reply = await self.client.status(StatusRequest(), timeout_s=DEADLINE_S)
         return json.loads(reply.document)
 
-    async def wait_for(self, *names, timeout_s=15.0):
+    async def wait_for(self, *names, timeout_s=DEADLINE_S):
         """Wait until exactly these passive participants take part in decisions again."""
         wanted = {self.federation.roster.active.name, *names}
         limit = asyncio.get_running_loop().time() + timeout_s
@@ -192,7 +186,8 @@ class Session:
 
 async def wait_until_connected(session):
     """Without a decision: the draws of both bandits must start together."""
-    for _ in range(1_000):
+    limit = asyncio.get_running_loop().time() + DEADLINE_S
+    while asyncio.get_running_loop().time() < limit:
         try:
             status = await session.status()
         except LinkError:

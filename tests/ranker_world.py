@@ -143,7 +143,7 @@ class RankerWorld:
         await self.leader.arrivals.drain()
         await self.leader.durable.flush()
         position = self.leader.model.position
-        assert await ranker.tail.until(lambda m: m.position >= position, timeout_s=10.0)
+        assert await ranker.tail.until(lambda m: m.position >= position, timeout_s=60.0)
 
     async def same(self, ranker):
         """Whether the ranker's model equals the leader's at the end of the log, bit for bit."""
@@ -154,7 +154,7 @@ class RankerWorld:
         return parts(ranker.model.bandit) == parts(leader.bandit)
 
 
-async def soon(is_so, timeout_s=10.0):
+async def soon(is_so, timeout_s=60.0):
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110  (a test may poll)
             await asyncio.sleep(0.01)

@@ -9,8 +9,9 @@ import time
 import fork_server
 import httpx2
 import psycopg
-from http_world import HttpWorld, free_port
+from http_world import HttpWorld
 from journals import postgres_url, query
+from ports import free_port
 
 from vfbandits.campaign.model import Model, fold
 from vfbandits.journal.crypto import read_key

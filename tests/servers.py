@@ -19,15 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from ports import free_port
+
 START_S = 60.0
 UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
-
-
-def free_port():
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:

@@ -59,7 +59,7 @@ def test_the_mask_generator_may_look_and_nothing_else(dense):
     async def decide():
         async with connect(dense.config("generator"), roles=["generator"]) as session:
             request = DecideRequest(dense.world.users[0], ("tea", "mate"))
-            await session.client.decide(request, timeout_s=10.0)
+            await session.client.decide(request, timeout_s=60.0)
 
     with pytest.raises(IdentityError, match="who is not in it"):
         asyncio.run(decide())

@@ -131,9 +131,9 @@ def test_a_federation_that_is_not_what_it_says_ends_with_1(blockwise):
 async def teach(federation, trial):
     async with Session(federation.world, federation, None) as session:
         request = DecideRequest("somebody", ("arm-0", "arm-1"), trial=trial)
-        reply = await session.client.decide(request, timeout_s=10.0)
+        reply = await session.client.decide(request, timeout_s=60.0)
         reward = RewardRequest(reply.decision_id, 9.0, trial)
-        await session.client.reward(reward, timeout_s=10.0)
+        await session.client.reward(reward, timeout_s=60.0)
 
 
 def test_lints_is_not_compared_where_it_draws_in_parameter_space(blockwise):

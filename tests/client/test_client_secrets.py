@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from servers import free_port
+from ports import free_port
 from web_clients import KINDS
 
 from vfbandits.client.calls import ApiError, ApiUnreachable

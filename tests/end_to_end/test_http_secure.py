@@ -12,7 +12,8 @@ from contextlib import closing, contextmanager
 import fork_server
 import pytest
 from http_load import DEFAULT, SECOND_CAMPAIGN, SUMS, LostError, Wire, prefix
-from http_world import HttpWorld, free_port
+from http_world import HttpWorld
+from ports import free_port
 
 from vfbandits.http.access.key_file import add_key, revoke_key
 from vfbandits.http.access.keys import make_key

@@ -65,7 +65,7 @@ async def knock(federation, identity, *, says=None, **terms):
             await link.close()
 
 
-def logged(federation, event, words, *, name="shop", timeout_s=10.0):
+def logged(federation, event, words, *, name="shop", timeout_s=60.0):
     """Wait for a line of a participant's log."""
     limit = time.monotonic() + timeout_s
     while time.monotonic() < limit:

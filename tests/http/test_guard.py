@@ -360,10 +360,10 @@ def live(keys):
     thresholds = gc.get_threshold()
     thread = threading.Thread(target=asyncio.run, args=[serve()])
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     yield f"http://127.0.0.1:{ports[0]}", key
     stop.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     gc.unfreeze()
     gc.set_threshold(*thresholds)

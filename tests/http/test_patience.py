@@ -11,7 +11,7 @@ from starlette.responses import Response
 from vfbandits.http.server import HttpServer
 from vfbandits.settings.http import HttpSettings
 
-READ_S = 0.3
+READ_S = 1.0
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 6\r\n\r\n"
 WHOLE = HEAD + b"abcdef"
 
@@ -28,7 +28,7 @@ def _memory():
 async def echo(scope, receive, send):
     body = await Request(scope, receive).body()
     if body == b"slowly":
-        await asyncio.sleep(3.0 * READ_S)
+        await asyncio.sleep(1.5 * READ_S)
     await Response(body)(scope, receive, send)
 
 
@@ -89,7 +89,7 @@ def test_an_unfinished_second_request_is_hung_up_on_too():
 def test_callers_that_finish_their_requests_stay_connected():
     async def visit():
         async with connected() as (reader, writer):
-            for _ in range(8):  # idle in between, for longer than a request may take in all
+            for _ in range(4):  # idle in between, for longer than a request may take in all
                 writer.write(WHOLE)
                 assert (await reader.readuntil(b"abcdef")).startswith(b"HTTP/1.1 200")
                 await asyncio.sleep(READ_S / 2.0)

@@ -71,6 +71,18 @@ class Place:
         )
         return [row[0] for row in query(sql, self.schema)]
 
+    def is_migrating(self):
+        """Whether another process is within its transaction, or in the slow statement of it."""
+        if self.kind == "postgres":
+            sql = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = %s"
+            return bool(query(sql, SLOW["postgres"]))
+        with closing(sqlite3.connect(self._place.path, timeout=0.0)) as db:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
+
     def tomorrow(self, monkeypatch, *more):
         """As in a program whose tables are of the version of tomorrow."""
         steps = {"sqlite": sqlite_rows, "postgres": postgres_rows}[self.kind].STEPS
@@ -284,8 +296,9 @@ def test_a_kill_in_the_middle_leaves_the_version_before(place):
     child = fork_server.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
         assert child.stdout.readline() == b"begun\n"
-        time.sleep(1.5)
-        assert child.poll() is None
+        while not place.is_migrating():
+            assert child.poll() is None
+            time.sleep(0.05)
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate()
@@ -302,8 +315,8 @@ def forget_the_dead():
     """A server notices a dead client when it next writes to it: here a sleep has to end."""
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE %s"
-        connection.execute(sql, ("SELECT pg_sleep(600)%",))
-    time.sleep(0.2)
+        while connection.execute(sql, ("SELECT pg_sleep(600)%",)).fetchall():
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("found", [-1, 0, 4, 99])

@@ -93,7 +93,7 @@ def test_campaigns_are_found_by_name_and_end_their_waits_by_themselves():
         campaigns.start()
         await campaign.rank(Query("ann", ARMS, "e"))
         world.clock.now += 1.0
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while campaign.n_waiting or campaign.durable.since_snapshot:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert (await campaign.history("e")).status == "learnt"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from http_world import free_port
+from ports import free_port
 
 from vfbandits.errors import ArmError, LinkError, WireError
 from vfbandits.protocol.application import DecideRequest, GatherReplies, GatherReply, StatusReply
@@ -75,7 +75,7 @@ async def asking(calls, *, patience_s=0.0, answer_s=5.0):
     listener = await listening(port, calls)
     leader = leader_at(port, patience_s, answer_s)
     try:
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             yield leader
     finally:
         calls.gate.set()
@@ -84,7 +84,7 @@ async def asking(calls, *, patience_s=0.0, answer_s=5.0):
 
 
 async def soon(is_so):
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not is_so():  # noqa: ASYNC110  (a test may poll)
             await asyncio.sleep(0.01)
 
@@ -276,7 +276,7 @@ def test_participants_are_as_the_leader_sees_them_and_none_are_known_without_one
         leader = leader_at(port, patience_s=0.1)
         assert leader.participants() == {}
         leader.start()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while not leader.participants():  # noqa: ASYNC110  (a test may poll)
                 await asyncio.sleep(0.02)
             assert leader.participants() == {"bank": {"width": 3}}

@@ -91,7 +91,10 @@ def test_no_snapshot_is_taken_where_that_is_switched_off(monkeypatch, snapshot_e
             await campaign.rank(Query("ann", ARMS, name))
         campaigns = Campaigns([campaign], log=log, snapshot_every=snapshot_every)
         campaigns.start()
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(60.0):
+            while sorted(world.disk.snapshots) != snapshots:  # noqa: ASYNC110  (a test may poll)
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # in which there could be one more
         await campaigns.stop()
         return sorted(world.disk.snapshots)
 

@@ -203,15 +203,16 @@ def test_a_dial_that_is_cancelled_leaves_nothing_behind(folder):
             dialling = asyncio.ensure_future(
                 dialer(address, files(folder, "bank")).dial(timeout_s=30.0)
             )
-            await asyncio.sleep(0.2)
+            accepting = asyncio.get_running_loop().sock_accept(mute)
+            connection, _ = await asyncio.wait_for(accepting, 60.0)
             dialling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
+            return connection
 
-        asyncio.run(test())
-        mute.settimeout(5.0)
-        connection, _ = mute.accept()
-        connection.settimeout(5.0)
+        mute.settimeout(0.0)
+        connection = asyncio.run(test())
+        connection.settimeout(60.0)
         while connection.recv(65536):
             pass
         connection.close()

@@ -86,6 +86,7 @@ def interrupt(owner, name):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     interrupt(ProcessPoolExecutor, "submit")  # while the processes are started
     interrupt(BaseProcess, "terminate")  # and again, while they are ended
     try:

@@ -55,6 +55,7 @@ READ_AT_IMPORT = (
 SPARE_THREADS = {"polars-ooc-clea"}
 LIMITS = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 START_S = 120.0
+READY = b"ready"
 MAX_REQUEST_BYTES = 2**17
 
 
@@ -151,7 +152,7 @@ def run(command, *, check, capture_output=False, text=False, timeout=None, env=N
 
 
 def _is_forkable(command, env):
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not server().is_ready:
         return False
     env = os.environ if env is None else env
     names = {name for name in {*env, *server().env} if name.startswith(READ_AT_IMPORT)}
@@ -193,6 +194,12 @@ class Server:
             )
         self._line.settimeout(START_S)
         atexit.register(self._end)
+
+    @functools.cached_property
+    def is_ready(self):
+        """Whether it can fork; otherwise, with other versions of libraries, new processes do."""
+        with self._lock:
+            return self._line.recv(16) == READY
 
     def fork(self, request, files):
         """Have a process run; returns its pid."""
@@ -319,7 +326,9 @@ def main():
         warm_up(Bandit(LinUCB(), dim=1))  # loads the compiled loops
         others = _other_threads() - SPARE_THREADS
         if others:
-            raise RuntimeError(f"a fork would lose threads that an import started: {others}")
+            print(f"no fork server: a fork would lose these threads: {others}", file=sys.stderr)
+            return
+        line.send(READY)
         gc.freeze()  # what is here stays, and its pages stay shared
         words = serve(line)
     interpret(words)

@@ -115,3 +115,13 @@ def test_the_imports_are_done_and_what_counts_during_an_import_needs_a_new_inter
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=other
     )
     assert done.stdout == fresh
+
+
+def test_without_a_fork_server_processes_are_new_ones(monkeypatch):
+    class Unusable:
+        is_ready = False
+
+    monkeypatch.setattr(fork_server, "server", Unusable)
+    with fork_server.Popen([sys.executable, "-c", "print(1)"], stdout=subprocess.PIPE) as process:
+        assert isinstance(process, subprocess.Popen)
+        assert process.communicate()[0] == b"1\n"

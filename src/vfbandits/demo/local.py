@@ -43,8 +43,8 @@ class Plan:
 class LocalFederation(Processes):
     """A federation in one folder, with all its files.
 
-    ``plan.features`` holds, for each participant, the text of its [features] table; ``popen`` starts
-    a process.
+    ``plan.features`` holds, for each participant, the text of its [features] table, and ``popen``
+    starts a process.
     """
 
     def __init__(

@@ -118,9 +118,10 @@ def test_a_log_of_chosen_contexts_only_says_why_it_cannot_be_judged(tmp_path):
     Run(place, "per_arm").visit(30, "save")
     done = vfb_journal(place, "export", "--out", path)
     assert "x_0" not in pl.read_parquet(path).columns
-    assert "there are no contexts in it" in done.stdout
+    assert "0 of 22 rows have the contexts of all arms" in done.stdout
+    assert 'log_contexts = "all" in the campaign keeps them' in done.stdout
     assert vfb_journal(place, "export", "--out", path, "--contexts").exit_code == 0
-    assert "has the chosen arm's context only" in vfb_evaluate(path).stderr
+    assert 'when the campaign gets log_contexts = "all"' in vfb_evaluate(path).stderr
 
 
 def test_compact_is_refused_while_the_writer_has_it_open_and_works_afterwards(place):
@@ -189,10 +190,3 @@ def test_keygen_makes_a_key_and_never_overwrites_one(tmp_path):
     assert done.exit_code == 2
     assert "File exists" in done.stderr
     assert read_key(path).secret == secret
-
-
-def test_the_chosen_contexts_of_other_layouts_come_with_a_remark(tmp_path):
-    place = OnSqlite(tmp_path)
-    Run(place, "per_arm").visit(5, "save")
-    done = vfb_journal(place, "export", "--out", tmp_path / "log.parquet", "--contexts")
-    assert "the chosen arm's context only, in columns chosen_*" in done.stdout

@@ -53,7 +53,7 @@ def test_there_is_one_row_for_each_decision_with_its_reward(place, tmp_path):
     assert (table["rewarded_at"] >= table["at"]).all()
     assert [name for name in table.columns if name.startswith("x_")] == ["x_0", "x_1", "x_2"]
     made, table = exported(place, tmp_path / "log.parquet", contexts=False)
-    assert made.context is None
+    assert made.layout is None
     assert not [name for name in table.columns if name.startswith("x_")]
 
 
@@ -64,7 +64,7 @@ def test_evaluate_reads_it_with_the_contexts_that_the_models_saw(place, tmp_path
     run.visit("move", 40)
     path = tmp_path / "log.parquet"
     made, table = exported(place, path, contexts=True)
-    assert made.context == "x_"
+    assert (made.layout, made.evaluable) == ("disjoint", made.rows)
     log = read_log(path)
     assert (len(log), log.dim) == (made.rows, 3)
     plain = np.array([run.plain[_id(text)] for text in table["decision_id"]])
@@ -84,7 +84,7 @@ def test_where_only_the_chosen_context_is_known_its_columns_say_so(place, tmp_pa
     run = Run(place, layout)
     run.visit(10, "move", 10, "save")
     made, table = exported(place, tmp_path / "log.parquet", contexts=True)
-    assert made.context == "chosen_"
+    assert (made.layout, made.evaluable) == (layout, 0)
     width = 3 if layout == "per_arm" else 12
     chosen = table.select(pl.selectors.starts_with("chosen_")).to_numpy()
     assert chosen.shape == (made.rows, width)

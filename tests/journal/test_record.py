@@ -20,6 +20,7 @@ from vfbandits.campaign.events import (
     Forgotten,
     LossAccepted,
     Moved,
+    Offered,
     Recalled,
     Reported,
     Resized,
@@ -161,6 +162,23 @@ def changed(place, value):
     return sealed((*DECISION[:place], value, *DECISION[place + 1 :]), kind=1)
 
 
+def test_a_decision_from_before_all_contexts_could_be_kept_has_none():
+    event = decode(sealed(DECISION, kind=1), 5)
+    assert (event.decision_id, event.offered) == ("a", None)
+    assert decode(encode(event), 5).offered is None
+
+
+@pytest.mark.parametrize("features", [None, np.arange(4.0).reshape(2, 2) / 3.0])
+def test_all_contexts_of_a_decision_come_back_bit_for_bit(features):
+    offered = Offered((7, "milk\ud800"), np.arange(6.0).reshape(2, 3).T[:2] / 7.0, features)
+    event = Decided("a", 7, 0, np.ones(2), offered=offered)
+    read = decode(encode(event), 1).offered
+    assert read.arms == offered.arms
+    assert read.rows.tolist() == offered.rows.tolist()
+    assert (read.arm_features is None) == (features is None)
+    assert features is None or read.arm_features.tolist() == features.tolist()
+
+
 @pytest.mark.parametrize("version", [VERSION + 1, 127])
 def test_a_record_of_a_newer_version_is_whole_but_refused(version):
     record = sealed(version=version)
@@ -223,6 +241,9 @@ def test_the_fields_that_the_next_test_changes_are_right():
         changed(12, "soon"),
         sealed(DECISION[:-2], kind=1),
         sealed((*DECISION, 0), kind=1),
+        sealed((*DECISION, None, None), kind=1),
+        sealed((*DECISION, (["a"], (1, 2, bytes(8)), None)), kind=1),
+        sealed((*DECISION, ([None], (1, 1, bytes(8)), None)), kind=1),
         sealed(("a", "soon", 0.0, 0), kind=5),
         sealed(("a", None, "r", "late", 0.0), kind=6),
         sealed((b"",), kind=7),

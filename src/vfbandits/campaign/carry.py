@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vfbandits.campaign.events import Decided, Moved
+import numpy as np
+
+from vfbandits.campaign.events import Decided, Moved, Offered
 from vfbandits.campaign.model import remask
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import LayoutSettings
+from vfbandits.core.move import Move
 from vfbandits.core.policy import LinGreedy
 from vfbandits.core.reward import Observation
 from vfbandits.errors import ContextError
@@ -35,6 +38,14 @@ def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutS
     )
     name = str(one.decision_id)
     bandit.recall(name, Observation(one.x, one.model))
+    offered = one.offered
     for moved in between:
-        bandit.move(remask(moved.matrix))
-    return replace(one, x=bandit.observation(name).x, epoch=epoch)
+        move = remask(moved.matrix)
+        bandit.move(move)
+        offered = None if offered is None else moved_offer(offered, move)
+    return replace(one, x=bandit.observation(name).x, epoch=epoch, offered=offered)
+
+
+def moved_offer(offered: Offered, move: Move) -> Offered:
+    """The same arms with their contexts carried along."""
+    return replace(offered, rows=np.ascontiguousarray(move.vector(offered.rows.T).T))

@@ -7,7 +7,8 @@ import numpy as np
 from vfbandits.core.bandit import Bandit
 
 _ODD = 1
-_SHARE = b"share"
+FOR_HOLDBACK = b"share"
+FOR_CONTEXTS = b"contexts"
 
 
 class EventDraws:
@@ -45,8 +46,8 @@ class EventDraws:
         """Let a bandit that makes the same decisions take the same draws."""
         bandit.draw_from(self.generator)
 
-    def fraction(self, event_id: str) -> float:
-        """A number in [0, 1) of the event's own, which no draw of the generator depends on."""
+    def fraction(self, event_id: str, purpose: bytes) -> float:
+        """A number in [0, 1) of the event's own for one purpose; nothing else depends on it."""
         text = event_id.encode(errors="surrogatepass")
-        digest = blake2b(text, key=self._key, person=_SHARE, digest_size=7).digest()
+        digest = blake2b(text, key=self._key, person=purpose, digest_size=7).digest()
         return int.from_bytes(digest) / 2.0**56

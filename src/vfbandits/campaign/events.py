@@ -26,6 +26,26 @@ MODEL: Final = "model"
 COPY: Final = "copy"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """What the policy chose among: enough to ask what another one would have chosen.
+
+    Attributes
+    ----------
+    arms
+        In the application's order.
+    rows
+        Masked contexts, without an intercept: (n_arms, dim) in layout "per_arm", otherwise the
+        user's alone, (1, dim).
+    arm_features
+        (n_arms, arm_dim) in layout "outer", otherwise None.
+    """
+
+    arms: tuple[ArmId, ...]
+    rows: Matrix = field(repr=False)
+    arm_features: Matrix | None = field(default=None, repr=False)
+
+
 @dataclass(slots=True, eq=False)
 class Decided:
     """An arm was chosen.  Not to be changed; frozen, it would take longer to make.
@@ -63,6 +83,9 @@ class Decided:
         From the request to this record, without the commit; 0 if nobody measured it.
     holdback
         Probability with which the event was given to the holdback; 0 where no such choice was made.
+    offered
+        All arms with their contexts, behind the masks of ``epoch``; None if they are not kept
+        (``log_contexts``).
     """
 
     decision_id: DecisionId
@@ -82,6 +105,7 @@ class Decided:
     note: bytes = field(default=b"", repr=False)
     seconds: float = 0.0
     holdback: float = 0.0
+    offered: Offered | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from vfbandits.campaign.answer import Answer, encode_answer
 from vfbandits.campaign.assignment import HOLDBACK, POLICY, assign, shown_probabilities
 from vfbandits.campaign.comparison import MIN_HOLDBACK
-from vfbandits.campaign.draws import EventDraws
+from vfbandits.campaign.draws import FOR_CONTEXTS, FOR_HOLDBACK, EventDraws
 from vfbandits.campaign.events import (
     Activated,
     ArmsDropped,
@@ -28,6 +28,7 @@ from vfbandits.campaign.events import (
     GuardrailRearmed,
     GuardrailTripped,
     Moved,
+    Offered,
     Recalled,
     Reported,
     Retracted,
@@ -161,7 +162,7 @@ class Campaign:
         """Choose an arm; the draws behind it come from the event's id."""
         settings, model = self.settings, self.model
         bandit, rows = model.bandit, contexts.rows
-        fraction = self._draws.fraction(event_id) if settings.holdback else 1.0
+        fraction = self._draws.fraction(event_id, FOR_HOLDBACK) if settings.holdback else 1.0
         baseline, is_tripped = query.baseline, model.tripped is not None
         group, forced = assign(
             settings, fraction=fraction, baseline=baseline, is_tripped=is_tripped
@@ -214,10 +215,21 @@ class Campaign:
             held=not query.activate,
             note=encode_answer(answer),
             holdback=settings.holdback if group in (POLICY, HOLDBACK) else 0.0,
+            offered=self._offered(query, contexts, event_id),
         )
         split = contexts.split
         parts = None if split is None else parts_of(bandit, observation, split)
         return Ranking(event, answer, query, contexts, decision.index, parts)
+
+    def _offered(self, query: Query, contexts: Contexts, event_id: str) -> Offered | None:
+        """What is kept of all arms; in layout "disjoint" the record has it anyway."""
+        fraction, layout = self.settings.logged_fraction, self.model.bandit.layout.layout
+        if not fraction or layout == "disjoint":
+            return None
+        if fraction < 1.0 and self._draws.fraction(event_id, FOR_CONTEXTS) >= fraction:
+            return None
+        rows = contexts.rows if layout == "per_arm" else contexts.rows[:1]
+        return Offered(query.arms, rows, contexts.arm_features)
 
     def activate(self, event_id: str, *, now: float, past: History | None = None) -> Verdict | None:
         """The arm is shown now, and the wait for a reward begins; no event if it had begun."""

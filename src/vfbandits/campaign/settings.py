@@ -22,6 +22,8 @@ EARLIEST: Final = "earliest"
 GUARDRAIL: Final = "guardrail"
 SUM: Final = "sum"
 AGGREGATIONS: Final = (EARLIEST, SUM)
+ALL: Final = "all"
+CHOSEN: Final = "chosen"
 REWARD_BOUND: Final = 1e6
 REWARD_WAIT_S: Final = 600.0
 
@@ -91,6 +93,9 @@ class CampaignSettings:
         is learnt as the bound that it exceeds.
     guardrail
         When the campaign is switched to its baseline.
+    log_contexts
+        Whose contexts the journal keeps: those of the "chosen" arm, of "all" arms, or of all arms
+        in a fraction of events.
 
     Examples
     --------
@@ -98,6 +103,8 @@ class CampaignSettings:
     >>> settings = CampaignSettings(LinUCB(beta=1.0))
     >>> settings.changed({"mode": "frozen", "policy": {"beta": 0.5}}).policy
     LinUCB(beta=0.5)
+    >>> settings.changed({"policy": {"name": "lingreedy", "epsilon": 0.1}}).policy
+    LinGreedy(epsilon=0.1)
     >>> CampaignSettings.unpack(settings.pack()) == settings
     True
     """
@@ -113,6 +120,7 @@ class CampaignSettings:
     reward_min: float = -REWARD_BOUND
     reward_max: float = REWARD_BOUND
     guardrail: Guardrail = field(default_factory=Guardrail)
+    log_contexts: str | float = CHOSEN
     described: dict[str, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,6 +139,7 @@ class CampaignSettings:
             if not (math.isfinite(value) and value > 0.0):
                 raise SettingError(f"{name} must be a number of seconds above 0, got {value!r}")
         self._check_bounds()
+        _refuse_log_contexts(self.log_contexts)
         object.__setattr__(self, "described", describe(self.policy))
 
     def _check_bounds(self) -> None:
@@ -145,6 +154,19 @@ class CampaignSettings:
                 f"default_reward must be from reward_min {least:g} to reward_max {most:g}, "
                 f"got {self.default_reward!r}"
             )
+
+    @property
+    def logged_fraction(self) -> float:
+        """Of events whose record keeps the contexts of all arms.
+
+        >>> from vfbandits import LinUCB
+        >>> [CampaignSettings(LinUCB(), log_contexts=x).logged_fraction
+        ...  for x in ("chosen", "all", 0.1)]
+        [0.0, 1.0, 0.1]
+        """
+        if isinstance(self.log_contexts, str):
+            return 1.0 if self.log_contexts == ALL else 0.0
+        return self.log_contexts
 
     def as_reward(self, value: float) -> float:
         """A reward that may be learnt; a RewardError outside the bounds.
@@ -218,9 +240,25 @@ def _with_guardrail(guardrail: Guardrail, changes: dict[str, object]) -> Guardra
         raise SettingError(f"guardrail.{error}") from None
 
 
+def _refuse_log_contexts(value: object) -> None:
+    if isinstance(value, str) and value in (ALL, CHOSEN):
+        return
+    if isinstance(value, float | int) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
+        return
+    raise SettingError(
+        f"log_contexts must be {ALL!r}, {CHOSEN!r} or a fraction of events from 0 to 1, "
+        f"got {value!r}"
+    )
+
+
 def _with(policy: Policy, parameters: dict[str, object]) -> Policy:
+    """The policy with other parameters, or with another ``name`` a policy with these."""
     described = describe(policy)
     name = str(described.pop("name"))
+    parameters = dict(parameters)
+    wanted = str(parameters.pop("name", name))
+    if wanted != name:
+        return make_policy(wanted, parameters)
     unknown = [key for key in parameters if key not in described]
     if unknown:
         raise SettingError(

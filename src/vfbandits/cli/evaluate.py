@@ -77,8 +77,13 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         typer.Option(help="Policy to evaluate (target policy).", rich_help_panel=LEARNING),
     ] = PolicyName.linucb,
     layout: Annotated[
-        LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
-    ] = LayoutName.disjoint,
+        LayoutName | None,
+        typer.Option(
+            help="How contexts depend on the arm.",
+            show_default="that of an exported journal, else disjoint",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
     mask: Annotated[
         MaskName | None,
         typer.Option(
@@ -198,11 +203,11 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     )
     if out is not None:
         _prepare(out, plot_format)
-    logged = _load(log, columns, layout.value)
+    logged = _load(log, columns, None if layout is None else layout.value)
     options: BanditOptions = {
-        "layout": layout.value,
-        "arm_dim": None if logged.arm_features is None else logged.arm_features.shape[1],
-        "intercept": intercept and layout is not LayoutName.per_arm,
+        "layout": logged.layout,
+        "arm_dim": None if logged.arm_features is None else logged.arm_features.shape[-1],
+        "intercept": intercept and logged.layout != "per_arm",
         "ridge": ridge,
         "discount": discount,
         "floor": floor,
@@ -271,12 +276,12 @@ def _caption(log: "LoggedBandit", estimates: "Sequence[Estimate]") -> str:
     )
 
 
-def _load(text: str, columns: "LogFormat", layout: str) -> "LoggedBandit":
+def _load(text: str, columns: "LogFormat", layout: str | None) -> "LoggedBandit":
     from vfbandits.datasets.obd import load_obd
     from vfbandits.evaluate.read import read_log
 
     if text.startswith(OBD):
-        return load_obd(Path(text.removeprefix(OBD)), layout=layout)
+        return load_obd(Path(text.removeprefix(OBD)), layout=layout or "disjoint")
     return read_log(Path(text), columns=columns, layout=layout)
 
 

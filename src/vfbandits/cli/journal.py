@@ -86,8 +86,8 @@ def export(
         bool | None,
         typer.Option(
             "--contexts/--no-contexts",
-            help="With the masked contexts, as columns.",
-            show_default="where vfb evaluate can use them",
+            help="With the masked contexts, those of chosen arms too.",
+            show_default="those that vfb evaluate can use",
         ),
     ] = None,
     unrewarded: Annotated[
@@ -104,8 +104,9 @@ def export(
 ) -> None:
     """Write one row for each decision with its reward, as `vfb evaluate` reads it.
 
-    Masked contexts are among the columns in layout disjoint.  A server may be running.  The file
-    is not encrypted, and for its owner only.
+    Masked contexts are among the columns, in layouts outer and per_arm of the events whose contexts
+    the campaign kept (log_contexts).  A server may be running.  The file is not encrypted, and for
+    its owner only.
     """
     from vfbandits.evaluate.export import export_log
     from vfbandits.extras import require
@@ -618,15 +619,16 @@ def _remarks(made: "Export", *, is_filled: bool) -> list[str]:
         lines.append(f"{made.retracted} decisions with a retracted reward were left out")
     if made.without_probability:
         lines.append(f"{made.without_probability} rows have no probability: vfb evaluate needs it")
-    if made.context is None:
+    if made.layout is None:
         lines.append(
-            "there are no contexts in it: vfb evaluate needs them, which a journal of layout "
-            "disjoint has, or --table with features of your own"
+            "there are no contexts in it: vfb evaluate needs them, or --table with features of "
+            "your own"
         )
-    if made.context == "chosen_":
+    elif made.evaluable < made.rows:
         lines.append(
-            "the journal has the chosen arm's context only, in columns chosen_*: not enough to "
-            "judge another policy in this layout"
+            f"{made.evaluable} of {made.rows} rows have the contexts of all arms, which vfb "
+            f'evaluate and vfb tune need in layout {made.layout}; log_contexts = "all" in the '
+            "campaign keeps them"
         )
     return lines
 

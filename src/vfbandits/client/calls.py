@@ -76,7 +76,8 @@ class Changes(TypedDict, total=False):
     reward_min: float
     reward_max: float
     floor: float
-    policy: dict[str, float]
+    log_contexts: schemas.LogContexts
+    policy: dict[str, float | str]
     guardrail: schemas.GuardrailChange
 
 

@@ -19,6 +19,8 @@ Id: TypeAlias = Annotated[
     Meta(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),
 ]
 Number: TypeAlias = Annotated[float, Meta(ge=-1e100, le=1e100)]
+LogContexts: TypeAlias = Literal["all", "chosen"] | Annotated[float, Meta(ge=0.0, le=1.0)]
+Parameter: TypeAlias = Number | Annotated[str, Meta(max_length=32)]
 FeatureName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID_LENGTH)]
 FeatureValue: TypeAlias = int | float | str | bool | None
 NamedFeatures: TypeAlias = Annotated[dict[FeatureName, FeatureValue], Meta(max_length=MAX_FEATURES)]
@@ -227,8 +229,12 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Bounds of each reward: one outside is refused.  A sum is clipped to them.
     floor
         Fraction of decisions that choose an arm uniformly at random.
+    log_contexts
+        Contexts that the journal keeps: of the "chosen" arm, of "all" arms, or of all arms in a
+        fraction of events.
     policy
-        Parameters of the policy, such as {"beta": 0.5}.
+        Parameters of the policy, such as {"beta": 0.5}; with "name", those of another one, such as
+        {"name": "lints", "posterior_scale": 0.1}.
     guardrail
         Settings of the guardrail, such as {"alpha": 0.01}.
     """
@@ -242,7 +248,8 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     reward_min: Number | UnsetType = UNSET
     reward_max: Number | UnsetType = UNSET
     floor: Annotated[float, Meta(ge=0.0, le=1.0)] | UnsetType = UNSET
-    policy: dict[str, Number] | UnsetType = UNSET
+    log_contexts: LogContexts | UnsetType = UNSET
+    policy: dict[str, Parameter] | UnsetType = UNSET
     guardrail: GuardrailChange | UnsetType = UNSET
 
 
@@ -326,6 +333,7 @@ class ConfigResponse(msgspec.Struct, frozen=True):
     reward_min: float
     reward_max: float
     floor: float
+    log_contexts: LogContexts
     policy: dict[str, object]
     guardrail: GuardrailView | None = None
 

@@ -12,26 +12,33 @@ held           true while the decision waits to be activated: nobody was shown i
 reward_id      what the application called the reward; null if nobody sent it
 reports        rewards that came and were not learnt, each with ``reward_id``, ``value``,
                ``why`` and ``at``
-x_0, x_1 …     the masked context
+offered        ids of the arms on offer, in the application's order
+x_0, x_1 …     the masked context of the user (layouts "disjoint" and "outer")
 =============  =======================================================================
 
-Contexts are carried to the masks in force at the end, so that all rows are alike.  In layout
-"disjoint" they are what the arms' models saw, without the intercept.  In the others the journal has
-the *chosen* arm's context only, which is not enough to judge another policy: those columns are
-called ``chosen_0, chosen_1 …``, and ``vfb evaluate`` does not take them for contexts.
+What is known of the arms is a list of numbers, arm by arm in the order of ``offered``:
+``offered_features`` (layout "outer"), or ``offered_contexts``, masked (layout "per_arm").  They are
+null where the journal has the chosen arm's context only (``log_contexts``): that is not enough to
+judge another policy.  Contexts of the chosen arms are columns ``chosen_0, chosen_1 …``, for other
+uses.
+
+Contexts are carried to the masks in force at the end, so that all rows are alike, whatever
+``epoch`` they were decided in.  None has the intercept.
 """
 
 import os
 import tempfile
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vfbandits.campaign.answer import decode_answer
+from vfbandits.campaign.carry import moved_offer
 from vfbandits.campaign.events import (
     Activated,
     Decided,
@@ -42,12 +49,13 @@ from vfbandits.campaign.events import (
     Rewarded,
 )
 from vfbandits.campaign.model import remask
-from vfbandits.core.arrays import Matrix
+from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.layout import build_learner
-from vfbandits.core.move import Move
+from vfbandits.core.move import Move, Remask
 from vfbandits.errors import JournalError
+from vfbandits.evaluate.offers import OFFERED, OFFERED_CONTEXTS, OFFERED_FEATURES
 from vfbandits.files import PART, sync_folder
 from vfbandits.journal.base import JournalReader
 
@@ -55,17 +63,22 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS_PER_BATCH = 20_000
-USABLE = "x_"  # begins the names of columns that ``vfb evaluate`` takes for contexts
+ENTRIES_PER_BATCH = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was written, and what was not: it has no reward, or its reward was taken back."""
+    """What was written, and what was not: it has no reward, or its reward was taken back.
+
+    ``evaluable`` rows have all that ``vfb evaluate`` needs; ``layout`` is None where contexts were
+    not asked for, or nothing tells their layout.
+    """
 
     rows: int
     without_reward: int
     without_probability: int
-    context: str | None
+    evaluable: int
+    layout: str | None
     retracted: int = 0
 
 
@@ -80,6 +93,7 @@ class _Index:
     moves: list[tuple[int, Matrix]] = field(default_factory=list)
     retracted: set[int] = field(default_factory=set)
     n_decisions: int = 0
+    has_offers: bool = False
 
 
 def export_log(
@@ -91,8 +105,8 @@ def export_log(
 ) -> Export:
     """Write a Parquet file, whole or not at all, for its owner only.
 
-    Contexts are written or not; None writes those that ``vfb evaluate`` can use, of layout
-    "disjoint".  Decisions without a reward are left out, or get ``unrewarded``.
+    Contexts are written or not; None writes those that ``vfb evaluate`` can use, and True the
+    chosen arms' as well.  Decisions without a reward are left out, or get ``unrewarded``.
     """
     index = _index(reader)
     frames = _Frames(reader, index, contexts=contexts, unrewarded=unrewarded)
@@ -102,7 +116,8 @@ def export_log(
         without_reward=index.n_decisions - len(index.rewards) - len(index.retracted),
         retracted=len(index.retracted),
         without_probability=frames.n_without_probability,
-        context=frames.prefix,
+        evaluable=frames.n_evaluable,
+        layout=frames.layout,
     )
 
 
@@ -114,6 +129,7 @@ def _index(reader: JournalReader) -> _Index:
             case Decided():
                 decided[event.decision_id] = position
                 index.n_decisions += 1
+                index.has_offers |= event.offered is not None
             case Rewarded() if event.decision_id in decided:
                 index.rewards[decided[event.decision_id]] = event
             case Retracted() if event.decision_id in decided:
@@ -146,29 +162,25 @@ class _Frames:
         contexts: bool | None,
         unrewarded: float | None,
     ) -> None:
-        self.n_rows = self.n_without_probability = 0
+        self.n_rows = self.n_without_probability = self.n_evaluable = 0
         self._reader, self._index, self._unrewarded = reader, index, unrewarded
         self._contexts: _Contexts | None = None
         if contexts or (contexts is None and reader.latest_snapshot() is not None):
-            found = _Contexts.of(reader, index)
-            self._contexts = found if contexts or found.prefix == USABLE else None
+            self._contexts = _Contexts.of(reader, index, with_chosen=bool(contexts))
 
     @property
-    def prefix(self) -> str | None:
-        """With which the names of context columns begin."""
-        return None if self._contexts is None else self._contexts.prefix
+    def layout(self) -> str | None:
+        """Of the contexts that are written."""
+        return None if self._contexts is None else self._contexts.layout
 
     def __iter__(self) -> "Iterator[pl.DataFrame]":
         """Data frames, at least one: it may be empty."""
-        rows = self._wanted()
-        some = list(islice(rows, ROWS_PER_BATCH))
-        while some or not self.n_rows:
+        for some in _batches(self._wanted()):
             self.n_rows += len(some)
             self.n_without_probability += sum(event.probability is None for _, event in some)
+            if self._contexts is not None:
+                self.n_evaluable += self._contexts.count_evaluable(some)
             yield self._frame(some)
-            if not some:
-                return
-            some = list(islice(rows, ROWS_PER_BATCH))
 
     def _wanted(self) -> Iterator[tuple[int, Decided]]:
         for position, event in _events(self._reader, self._index.last):
@@ -205,8 +217,7 @@ class _Frames:
             **self._wait_columns(rows),
         }
         if self._contexts is not None:
-            for place, column in enumerate(self._contexts.of_rows(rows).T):
-                columns[f"{self.prefix}{place}"] = pl.Series(np.ascontiguousarray(column))
+            columns |= self._contexts.columns(rows)
         return pl.DataFrame(columns)
 
     def _wait_columns(self, rows: list[tuple[int, Decided]]) -> "dict[str, pl.Series]":
@@ -230,42 +241,135 @@ class _Frames:
         }
 
 
+def _batches(rows: Iterator[tuple[int, Decided]]) -> Iterator[list[tuple[int, Decided]]]:
+    """At least one, which may be empty; none much longer than fits in memory."""
+    some: list[tuple[int, Decided]] = []
+    n_entries = 0
+    is_first = True
+    for row in rows:
+        some.append(row)
+        n_entries += 0 if row[1].offered is None else row[1].offered.rows.size
+        if len(some) == ROWS_PER_BATCH or n_entries >= ENTRIES_PER_BATCH:
+            yield some
+            some, n_entries, is_first = [], 0, False
+    if some or is_first:
+        yield some
+
+
 @dataclass(frozen=True, slots=True)
 class _Contexts:
-    """How contexts become columns; ``moves`` carry them to the last masks."""
+    """How contexts become columns.
 
-    prefix: str
-    width: int
+    ``moves`` carry contexts to the last masks, and ``lifted`` what decisions left to learn from.
+    """
+
+    layout: str
+    dim: int
     skipped: int
+    with_chosen: bool
+    with_offers: bool
     positions: list[int]
-    moves: list[Move]
+    moves: list[Remask]
+    lifted: list[Move]
 
     @classmethod
-    def of(cls, reader: JournalReader, index: _Index) -> "_Contexts":
+    def of(cls, reader: JournalReader, index: _Index, *, with_chosen: bool) -> "_Contexts":
         """From any snapshot: the layout never changes."""
         latest = reader.latest_snapshot()
         if latest is None:
             raise JournalError("contexts need a snapshot, which tells their layout, got none")
         bandit = Bandit.restore(latest[1])
-        layout, is_disjoint = bandit.layout, bandit.layout.layout == "disjoint"
+        layout = bandit.layout
         lift = build_learner(layout, bandit.settings).lift
+        moves = [remask(matrix) for _, matrix in index.moves]
+        is_disjoint = layout.layout == "disjoint"
         return cls(
-            USABLE if is_disjoint else "chosen_",
-            bandit.dim if is_disjoint else 0,
+            layout.layout,
+            len(moves[-1].R) if moves else bandit.dim,
             int(layout.intercept and is_disjoint),
+            with_chosen and not is_disjoint,
+            index.has_offers,
             [position for position, _ in index.moves],
-            [lift(remask(matrix)) for _, matrix in index.moves],
+            moves,
+            [lift(move) for move in moves],
         )
 
-    def of_rows(self, rows: list[tuple[int, Decided]]) -> Matrix:
-        """One row for each decision, (n, width)."""
-        blocks = []
+    def count_evaluable(self, rows: list[tuple[int, Decided]]) -> int:
+        """Decisions of which all contexts are known."""
+        if self.layout == "disjoint":
+            return len(rows)
+        return sum(event.offered is not None for _, event in rows)
+
+    def columns(self, rows: list[tuple[int, Decided]]) -> "dict[str, pl.Series]":
+        """All that is written of contexts."""
+        import polars as pl  # noqa: PLC0415
+
+        arms = [_arms_of(event) for _, event in rows]
+        made = {OFFERED: pl.Series(arms, dtype=pl.List(pl.String))}
+        if self.layout == "disjoint":
+            made |= _numbered("x_", self._chosen(rows), self.dim)
+        elif self.with_offers and self.layout == "outer":
+            users = [None if block is None else block[0] for block in self._offered(rows)]
+            made |= _numbered("x_", users, self.dim)
+            made[OFFERED_FEATURES] = _lists(
+                None if e.offered is None else e.offered.arm_features for _, e in rows
+            )
+        elif self.with_offers:
+            made[OFFERED_CONTEXTS] = _lists(self._offered(rows))
+        if self.with_chosen:
+            chosen = self._chosen(rows)
+            made |= _numbered("chosen_", chosen, len(chosen[0]) if chosen else 0)
+        return made
+
+    def _chosen(self, rows: list[tuple[int, Decided]]) -> list[Vector]:
+        """What each decision left to learn from."""
+        blocks: list[Vector] = []
         for n_before, some in groupby(rows, key=lambda row: bisect(self.positions, row[0])):
             contexts = np.array([event.x for _, event in some])
-            for move in self.moves[n_before:]:
+            for move in self.lifted[n_before:]:
                 contexts = move.vector(contexts.T).T  # R x for all of them at once
-            blocks.append(contexts[:, self.skipped :])
-        return np.concatenate(blocks) if blocks else np.empty((0, self.width))
+            blocks.extend(contexts[:, self.skipped :])
+        return blocks
+
+    def _offered(self, rows: list[tuple[int, Decided]]) -> list[Matrix | None]:
+        """Contexts of all arms; None where they were not kept."""
+        blocks: list[Matrix | None] = []
+        for position, event in rows:
+            offered = event.offered
+            for move in self.moves[bisect(self.positions, position) :]:
+                offered = None if offered is None else moved_offer(offered, move)
+            blocks.append(None if offered is None else offered.rows)
+        return blocks
+
+
+def _arms_of(event: Decided) -> list[str] | None:
+    """Ids of the arms on offer, in their order where it is known; None without an answer."""
+    if event.offered is not None:
+        return [_text(arm) for arm in event.offered.arms]
+    if not event.note:
+        return None
+    return [_text(arm.id) for arm in decode_answer(event.note).ranking]
+
+
+def _numbered(prefix: str, rows: Sequence[Vector | None], width: int) -> "dict[str, pl.Series]":
+    """A column for each number of equally long rows; null for a row that is None."""
+    import polars as pl  # noqa: PLC0415
+
+    table = np.full((len(rows), width), np.nan)
+    for place, row in enumerate(rows):
+        if row is not None:
+            table[place] = row
+    return {
+        f"{prefix}{place}": pl.Series(np.ascontiguousarray(column)).fill_nan(None)
+        for place, column in enumerate(table.T)
+    }
+
+
+def _lists(blocks: Iterable[Matrix | None]) -> "pl.Series":
+    import polars as pl  # noqa: PLC0415
+
+    lists = [None if block is None else pl.Series(block.ravel()) for block in blocks]
+    return pl.Series(lists, dtype=pl.List(pl.Float64))
 
 
 def _write(frames: _Frames, out: Path) -> None:

@@ -13,11 +13,12 @@ from vfbandits.core.layout import LAYOUTS
 from vfbandits.errors import ArmError, ContextError, RewardError, SettingError, VFBanditsError
 
 Indices: TypeAlias = NDArray[np.intp]
+Keep: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedBandit:
-    """Rounds in the order in which they were played, all with the same arms.  Make it with ``of``.
+    """Rounds in the order in which they were played.  Make it with ``of``.
 
     Attributes
     ----------
@@ -28,12 +29,16 @@ class LoggedBandit:
     rewards, probabilities
         What that arm gave, and with which probability the logging policy played it, (n,) each.
     arms
-        Ids of all arms that could be played in every round.
+        Ids of all arms.
     arm_features
-        (n_arms, arm_dim) in layout "outer", otherwise None.
+        (n_arms, arm_dim) in layout "outer", or (n, n_arms, arm_dim) where they change from round to
+        round; otherwise None.
     owners
         For each column of a context the participant that holds it, the active one first; None
         where nobody asks.
+    offered
+        Which arms could be played in each round, (n, n_arms); None where all could.  Contexts and
+        features of the others may be anything.
 
     Not checked, because a log cannot show it: that ``probabilities`` are the true ones.
     """
@@ -46,6 +51,7 @@ class LoggedBandit:
     layout: str
     arm_features: Matrix | None = field(default=None, repr=False)
     owners: tuple[str, ...] | None = None
+    offered: Keep | None = field(default=None, repr=False)
 
     @classmethod
     def of(  # noqa: PLR0913  (one argument for each column of a log)
@@ -59,6 +65,7 @@ class LoggedBandit:
         layout: str = "disjoint",
         arm_features: ArrayLike | None = None,
         owners: Sequence[str] | None = None,
+        offered: ArrayLike | None = None,
     ) -> Self:
         """Check everything once; the first bad row is named, counted from 0.
 
@@ -82,6 +89,7 @@ class LoggedBandit:
             layout,
             _arm_features(arm_features, layout=layout, n_arms=len(ids)),
             None if owners is None else tuple(owners),
+            None if offered is None else np.asarray(offered, dtype=np.bool_),
         )
         log._check()
         return log
@@ -107,8 +115,26 @@ class LoggedBandit:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every arm was played with probability 1/K, up to rounding."""
-        return bool(np.allclose(self.probabilities, 1.0 / self.n_arms, rtol=1e-6, atol=0.0))
+        """Whether every arm on offer was played with probability 1/K, up to rounding."""
+        n_offered = self.n_arms if self.offered is None else self.offered.sum(axis=1)
+        return bool(np.allclose(self.probabilities, 1.0 / n_offered, rtol=1e-6, atol=0.0))
+
+    @property
+    def has_one_offer(self) -> bool:
+        """Whether arms and their features are the same in all rounds."""
+        return self.offered is None and (self.arm_features is None or self.arm_features.ndim == 2)
+
+    def offer(self, number: int) -> Indices:
+        """Positions of the arms that could be played in round ``number``."""
+        if self.offered is None:
+            return np.arange(self.n_arms)
+        return np.flatnonzero(self.offered[number])
+
+    def features_of(self, rounds: int | slice | Indices) -> Matrix | None:
+        """Features of all arms in a round, (n_arms, arm_dim), or in several."""
+        if self.arm_features is None or self.arm_features.ndim == 2:
+            return self.arm_features
+        return self.arm_features[rounds]
 
     @property
     def widths(self) -> dict[str, int]:
@@ -132,6 +158,8 @@ class LoggedBandit:
             chosen=self.chosen[rounds],
             rewards=self.rewards[rounds],
             probabilities=self.probabilities[rounds],
+            arm_features=self.features_of(rounds),
+            offered=None if self.offered is None else self.offered[rounds],
         )
 
     def _check(self) -> None:
@@ -147,6 +175,7 @@ class LoggedBandit:
                 f"chosen must be positions from 0 to {self.n_arms - 1}, "
                 f"got {self.chosen[bad]} in round {bad}"
             )
+        self._check_offer()
         p = self.probabilities
         if (bad := _first(~((p > 0.0) & (p <= 1.0)))) is not None:
             raise SettingError(f"probabilities must be in (0, 1], got {p[bad]} in round {bad}")
@@ -154,6 +183,20 @@ class LoggedBandit:
             raise SettingError(
                 f"owners must name one participant for each of {self.dim} columns, "
                 f"got {len(self.owners)}"
+            )
+
+    def _check_offer(self) -> None:
+        n, features, offered = len(self.contexts), self.arm_features, self.offered
+        if features is not None and features.ndim == 3 and len(features) != n:
+            raise ArmError(f"arm_features must have one block per round, {n}, got {len(features)}")
+        if offered is None:
+            return
+        if offered.shape != (n, self.n_arms):
+            raise ArmError(f"offered must be ({n}, {self.n_arms}), got {offered.shape}")
+        if (bad := _first(~offered[np.arange(n), self.chosen])) is not None:
+            raise ArmError(
+                f"chosen must be an arm on offer, got {self.arms[self.chosen[bad]]!r} in round "
+                f"{bad}, which was not"
             )
 
 
@@ -190,10 +233,11 @@ def _arm_features(value: ArrayLike | None, *, layout: str, n_arms: int) -> Matri
     if value is None:
         return None
     shape = np.shape(value)
-    features = as_array(value, ndim=2, width=shape[-1] if shape else 0, what="arm_features")
-    if len(features) != n_arms:
+    ndim = 3 if len(shape) == 3 else 2
+    features = as_array(value, ndim=ndim, width=shape[-1] if shape else 0, what="arm_features")
+    if features.shape[-2] != n_arms:
         raise ArmError(
-            f"arm_features must have a row for each of {n_arms} arms, got {len(features)}"
+            f"arm_features must have a row for each of {n_arms} arms, got {features.shape[-2]}"
         )
     frobenius(features, what="arm_features")
     return features

@@ -25,11 +25,13 @@ class LogPlayer:
         _refuse_misfit(agent, self._bandit, log)
 
     def decide(self, number: int) -> Decision:
-        """Choose among all arms in round ``number``."""
-        return self._decide(number, None)
+        """Choose among the arms that were offered in round ``number``."""
+        return self._decide(number, None if self.log.offered is None else self.log.offer(number))
 
     def decide_many(self, rounds: slice) -> list[Decision]:
         """Choose in several rounds, learning nothing in between."""
+        if not self.log.has_one_offer:
+            return [self.decide(number) for number in range(rounds.start, rounds.stop)]
         contexts = self.log.contexts[rounds]
         arms, features = self.log.arms, self.log.arm_features
         if isinstance(self.agent, Federation):
@@ -55,7 +57,7 @@ class LogPlayer:
 
     def _decide(self, number: int, offer: Indices | None) -> Decision:
         log = self.log
-        contexts, arms, features = log.contexts[number], log.arms, log.arm_features
+        contexts, arms, features = log.contexts[number], log.arms, log.features_of(number)
         if offer is not None:
             contexts = contexts[offer] if log.layout == "per_arm" else contexts
             arms = tuple(arms[index] for index in offer)

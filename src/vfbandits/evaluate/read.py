@@ -15,6 +15,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import ArmId
 from vfbandits.errors import ArmError, ContextError, RewardError, SettingError
 from vfbandits.evaluate.log import Indices, LoggedBandit
+from vfbandits.evaluate.offers import Offers, is_export, layout_of
 from vfbandits.evaluate.table import Table, as_numbers, first_bad
 
 if TYPE_CHECKING:
@@ -65,19 +66,25 @@ def read_log(
     path: Path,
     *,
     columns: LogFormat | None = None,
-    layout: str = "disjoint",
+    layout: str | None = None,
     arms: Sequence[ArmId] | None = None,
 ) -> LoggedBandit:
     """The log in ``path``; all of it, or an error that names the first bad row, counted from 1.
 
     ``arms`` are all arms that could be played.  Without it they are those of the arm table, of
-    the columns ``feature@arm``, or those that occur in the log.
+    the columns ``feature@arm``, or those that occur in the log.  In a journal's export they are in
+    a column, for each row its own; rows that lack the contexts of all arms are skipped.
+
+    Without ``layout`` it is that of a journal's export, otherwise "disjoint".
     """
     columns = columns or LogFormat()
     table = Table(path)
-    own = _context_columns(table, columns)
+    layout = layout or layout_of(table)
+    offers = _offers(table, columns, layout)
+    is_block = offers is not None and layout == "per_arm"
+    own = [] if is_block else _context_columns(table, columns)
     taken = {columns.active: own}
-    frame = _own_columns(table, columns, own)
+    frame = _own_columns(table, columns, own, offers)
     for name, other in columns.tables.items():
         joined = Table(other)
         taken[name] = joined.names_but(str(columns.key))
@@ -95,12 +102,18 @@ def read_log(
     rewards = table.numbers(data, "reward", columns.reward, RewardError)
     probabilities = table.numbers(data, "probability", columns.probability, SettingError)
     _refuse_probabilities(probabilities, columns.probability, table)
+    if offers is not None:
+        keep = offers.complete(data)
+        data, rewards, probabilities = data.filter(keep), rewards[keep], probabilities[keep]
     labels = [(name, column) for name, owned in taken.items() for column in owned]
     contexts = _contexts(data, labels, table)
     owners = [owner for owner, _ in labels]
-    ids, arm_features = _arm_ids(data, columns, labels, arms=arms, layout=layout)
+    ids, arm_features = _arm_ids(data, columns, labels, arms=arms, layout=layout, offers=offers)
     chosen = _positions(data, ids, columns.arm, table)
-    if layout == "per_arm":
+    if offers is not None and is_block:
+        contexts = offers.blocks(data, ids)
+        owners = [columns.active] * contexts.shape[-1]
+    elif layout == "per_arm":
         contexts, owners = _per_arm(contexts, labels, ids)
     return LoggedBandit.of(
         contexts,
@@ -111,7 +124,23 @@ def read_log(
         layout=layout,
         arm_features=arm_features,
         owners=owners,
+        offered=None if offers is None else offers.keep(data, ids),
     )
+
+
+def _offers(table: Table, columns: LogFormat, layout: str) -> Offers | None:
+    """How arms on offer are read, where the file tells them."""
+    if not is_export(table):
+        return None
+    offers = Offers(table, layout)
+    if layout == "per_arm" and offers.column is None:
+        return None  # columns feature@arm, or an error that names them
+    if layout == "per_arm" and columns.tables:
+        raise SettingError(
+            f"{table.path.name} has the contexts of all arms, whole: wanted no more tables, got "
+            f"{', '.join(columns.tables)}"
+        )
+    return offers
 
 
 def _context_columns(table: Table, columns: LogFormat) -> list[str]:
@@ -132,10 +161,11 @@ def _way_out(table: Table) -> str:
     """What to do about a file of ``vfb journal export`` that has no contexts for us."""
     if not {"decision_id", "contributors"} <= set(table.names):
         return ""
-    if any(name.startswith("chosen_") for name in table.names):
+    if is_export(table):
         return (
-            "; a journal of this layout has the chosen arm's context only, so give features of "
-            "your own: --table NAME=FILE --key user"
+            "; in this layout a journal has the contexts of all arms from the time when the "
+            'campaign gets log_contexts = "all"; or give features of your own: '
+            "--table NAME=FILE --key user"
         )
     return (
         "; export it again with vfb journal export --contexts, or give features of your own: "
@@ -143,7 +173,9 @@ def _way_out(table: Table) -> str:
     )
 
 
-def _own_columns(table: Table, columns: LogFormat, own: list[str]) -> "pl.LazyFrame":
+def _own_columns(
+    table: Table, columns: LogFormat, own: list[str], offers: Offers | None
+) -> "pl.LazyFrame":
     import polars as pl  # noqa: PLC0415  (an extra)
 
     chosen = [
@@ -152,6 +184,8 @@ def _own_columns(table: Table, columns: LogFormat, own: list[str]) -> "pl.LazyFr
         pl.col(columns.probability).cast(pl.Float64, strict=False).alias("probability"),
         *as_numbers(columns.active, own),
     ]
+    if offers is not None:
+        chosen.extend(map(pl.col, offers.columns))
     if columns.key is not None:
         table.need([columns.key])
         chosen.append(pl.col(columns.key).cast(pl.String).alias("key"))
@@ -198,15 +232,20 @@ def _arm_ids(
     *,
     arms: Sequence[ArmId] | None,
     layout: str,
+    offers: Offers | None,
 ) -> tuple[tuple[ArmId, ...], Matrix | None]:
     if columns.arm_table is not None:
         return _arm_table(columns, columns.arm_table)
     if arms is not None:
         return tuple(arms), None
-    if layout == "per_arm":
+    if layout == "per_arm" and offers is None:
         return _as_ids(dict.fromkeys(_halves(column)[1] for _, column in labels)), None
-    ids = _as_ids([arm for arm in data["arm"].unique().to_list() if arm is not None])
-    return tuple(sorted(ids, key=lambda arm: (isinstance(arm, str), arm))), None
+    names = {arm for arm in data["arm"].unique().to_list() if arm is not None}
+    ids = _as_ids([*names.union(() if offers is None else offers.names(data))])
+    ids = tuple(sorted(ids, key=lambda arm: (isinstance(arm, str), arm)))
+    if offers is None or layout != "outer" or offers.column is None:
+        return ids, None
+    return ids, offers.features(data, ids)
 
 
 def _arm_table(columns: LogFormat, path: Path) -> tuple[tuple[ArmId, ...], Matrix]:

@@ -68,7 +68,7 @@ def replay(
             break
         decision = player.decide(number)
         seen += 1
-        if decision.index == log.chosen[number]:
+        if decision.arm == log.arms[log.chosen[number]]:
             player.reward(decision, number)
             matched.append(number)
         else:

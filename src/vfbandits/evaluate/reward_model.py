@@ -81,10 +81,11 @@ def _own_rows(log: LoggedBandit, rounds: Indices, arm: int) -> Matrix:
 
 
 def _rows(log: LoggedBandit, rounds: Indices, arm: int) -> Matrix:
-    if log.arm_features is not None:
+    features = log.features_of(rounds)
+    if features is not None:
         users = _with_one(log.contexts[rounds])
-        feature = np.concatenate([[1.0], log.arm_features[arm]])
-        return np.asarray(np.kron(users, feature[None]))
+        of_arm = _with_one(features[:, arm] if features.ndim == 3 else features[arm][None])
+        return np.asarray((users[:, :, None] * of_arm[:, None, :]).reshape(len(users), -1))
     rows = _own_rows(log, rounds, arm)
     if log.layout == "disjoint":
         level = np.zeros((len(rows), log.n_arms))
@@ -95,7 +96,7 @@ def _rows(log: LoggedBandit, rounds: Indices, arm: int) -> Matrix:
 
 def _width(log: LoggedBandit) -> int:
     if log.arm_features is not None:
-        return (log.dim + 1) * (int(log.arm_features.shape[1]) + 1)
+        return (log.dim + 1) * (int(log.arm_features.shape[-1]) + 1)
     return log.dim + 1 + (log.n_arms if log.layout == "disjoint" else 0)
 
 

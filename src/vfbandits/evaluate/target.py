@@ -36,15 +36,18 @@ def teach(agent: Agent, log: LoggedBandit) -> Agent:
 def target_probabilities(agent: Agent, log: LoggedBandit) -> Matrix:
     """How likely ``agent`` as it is now would play each arm of each round, (n, n_arms).
 
+    Zero for arms that were not on offer.
+
     Exact for LinUCB, LinGreedy and InverseGap; for LinTS the shares of ``n_draws`` Monte Carlo
     draws, unbiased, so that unclipped weights made of them are.  The agent learns nothing.
     """
     player = LogPlayer(agent, log)
-    rows = np.empty((len(log), log.n_arms))
+    rows = np.zeros((len(log), log.n_arms))
     for start in range(0, len(log), ROUNDS_PER_BATCH):
         rounds = slice(start, min(start + ROUNDS_PER_BATCH, len(log)))
         decisions = player.decide_many(rounds)
-        rows[rounds] = [decision.propensity.probabilities() for decision in decisions]
+        for number, decision in enumerate(decisions, start=start):
+            rows[number, log.offer(number)] = decision.propensity.probabilities()
         for decision in decisions:
             player.forget(decision)
     return rows

@@ -260,6 +260,7 @@ def _config_of(campaign: Served, settings: CampaignSettings) -> schemas.ConfigRe
         reward_min=settings.reward_min,
         reward_max=settings.reward_max,
         floor=settings.floor,
+        log_contexts=settings.log_contexts,  # type: ignore[arg-type]  # one of the two words
         policy=settings.described,
         guardrail=guardrail_of(campaign, settings),
     )

@@ -4,11 +4,10 @@
 
     version u8 | kind u8 | fields, an array in MessagePack | CRC-32 u32, of all before it
 
-The fields are those of the event's class, in their order.  A context is raw little-endian float64,
-so it comes back bit for bit; a matrix is (rows, columns, raw float64).  A class may get more fields
-at its end, with defaults that are taken where an older record does not have them.  Whole numbers
-of more than 64 bits and texts that are no UTF-8 are extensions.  The same bytes are kept by every
-journal.
+The fields are those of the event's class, in their order; a record may lack the last ones, should
+they have been added since (``later``).  A context is raw little-endian float64, so it comes back
+bit for bit; a matrix is (rows, columns, raw float64).  Whole numbers of more than 64 bits and texts
+that are no UTF-8 are extensions.  The same bytes are kept by every journal.
 
 Only ``VERSION`` is written.  A record of an earlier version goes through ``UPCASTERS``.
 """
@@ -39,6 +38,7 @@ from vfbandits.campaign.events import (
     GuardrailTripped,
     LossAccepted,
     Moved,
+    Offered,
     Recalled,
     Reported,
     Resized,
@@ -228,6 +228,23 @@ def _unpack_recalled(kept: tuple[int, bytes, int | str | None] | None) -> Recall
     return Recalled(opened, _unpack_vector(x), model)
 
 
+def _pack_offered(offered: Offered | None) -> tuple[object, ...] | None:
+    if offered is None:
+        return None
+    features = offered.arm_features
+    packed = None if features is None else _pack_matrix(features)
+    return offered.arms, _pack_matrix(offered.rows), packed
+
+
+def _unpack_offered(kept: tuple[Any, Any, Any] | None) -> Offered | None:
+    if kept is None:
+        return None
+    arms, rows, features = kept
+    return Offered(
+        arms, _unpack_matrix(rows), None if features is None else _unpack_matrix(features)
+    )
+
+
 def _plain(value: object) -> object:
     """What MessagePack has a word for, of what it does not know: NumPy's own float."""
     if isinstance(value, float):
@@ -289,10 +306,15 @@ _RECALLED: Final = _Packing(
     tuple[int, bytes, int | str | None] | None, _pack_recalled, _unpack_recalled
 )
 _SNAPSHOT: Final = _Packing(bytes, seal_snapshot, open_sealed)
+_OFFERED: Final = _Packing(
+    tuple[tuple[int | str, ...], tuple[int, int, bytes], tuple[int, int, bytes] | None] | None,
+    _pack_offered,
+    _unpack_offered,
+)
 LOSS_ACCEPTED: Final = 9
 # A number is never used for another kind.
 _FORMS: Final[dict[type, _Form]] = {
-    Decided: _Form(1, Decided, {"x": _VECTOR}, later=1),
+    Decided: _Form(1, Decided, {"x": _VECTOR, "offered": _OFFERED}, later=2),
     Rewarded: _Form(2, Rewarded, {"recalled": _RECALLED}),
     Moved: _Form(3, Moved, {"matrix": _MATRIX}),
     Forgotten: _Form(4, Forgotten, later=1),

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from vfbandits.campaign.settings import (
+    CHOSEN,
     DEFAULT,
     EARLIEST,
     LEARN,
@@ -183,6 +184,9 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
         How long a held event waits for its activation, in seconds.
     reward_min, reward_max
         A reward outside is refused; a sum is learnt as the bound that it exceeds.
+    log_contexts
+        Contexts that the journal keeps: of the "chosen" arm, of "all" arms, or of all arms in a
+        fraction of events.
     retain_days
         Days after which records leave the journal; without it they stay until a compaction.
     guardrail
@@ -200,6 +204,7 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     activation_wait_s: Positive = 3600.0
     reward_min: float = -REWARD_BOUND
     reward_max: float = REWARD_BOUND
+    log_contexts: Literal["all", "chosen"] | Fraction = CHOSEN
     retain_days: Positive | None = None
     guardrail: Guardrail = Guardrail()
     model: ModelSettings | None = None

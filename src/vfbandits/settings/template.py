@@ -192,6 +192,7 @@ _HTTP = """\
 # aggregation = "earliest"       # or sum
 # reward_min = -1e6              # rewards outside these bounds are refused
 # reward_max = 1e6
+# log_contexts = "chosen"        # or all: every arm's contexts, for vfb tune; or a fraction
 # retain_days = 90               # older records leave the journal; without it they stay
 #
 # A policy that loses against the holdback is switched to the baseline:

@@ -111,6 +111,7 @@ EXAMPLES: tuple[msgspec.Struct, ...] = (
         reward_min=-1e6,
         reward_max=1e6,
         floor=0.0,
+        log_contexts="all",
         policy={"name": "linucb", "beta": 0.5},
         guardrail=schemas.GuardrailView(
             state="watching",

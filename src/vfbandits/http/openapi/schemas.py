@@ -5,7 +5,7 @@ each property, numbers say how wide they are, enumerations that they are text, a
 name or is gone where JSON Schema can say the same without one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
 
 import msgspec
@@ -17,8 +17,17 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 Table: TypeAlias = dict[str, Json]
 
 REF = "#/components/schemas/{name}"
-ARM_OR_ID = "ArmOrId"
-FEATURES = "Features"
+# Where unions stand, each with the name that it gets, and what it is.
+_LOG_CONTEXTS = ("LogContexts", "Which contexts are kept: by name, or all of a fraction of events.")
+_FEATURES = ("Features", "Numbers as the model sees them, or names with raw values.")
+_UNIONS: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("RankRequest", "arms"): ("ArmOrId", "An arm by its id, or with its features."),
+    ("Arm", "features"): _FEATURES,
+    ("RankRequest", "features"): _FEATURES,
+    ("ConfigChange", "log_contexts"): _LOG_CONTEXTS,
+    ("ConfigResponse", "log_contexts"): _LOG_CONTEXTS,
+    ("ConfigChange", "policy"): ("PolicyParameter", "A number, or a name."),
+}
 _FORMATS = {"number": "double", "integer": "int64"}
 _VERY_END = r"(?!\n)"
 
@@ -33,9 +42,9 @@ def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Tabl
     listed = list(structs)
     _, raw = msgspec.json.schema_components(listed, ref_template=REF, schema_hook=_anything)
     made = {name: _struct_schema(name, schema) for name, schema in sorted(raw.items())}
-    if "RankRequest" in made:
-        _name_the_arms(made)
-        _name_the_features(made)
+    for (struct, key), (name, text) in _UNIONS.items():
+        if struct in made:
+            _name_union(made, cast(dict[str, Table], made[struct]["properties"])[key], name, text)
     return made
 
 
@@ -114,26 +123,17 @@ def _never_null(prop: Table) -> None:
             prop.update(only)
 
 
-def _name_the_arms(schemas: dict[str, Table]) -> None:
-    arms = cast(dict[str, Table], schemas["RankRequest"]["properties"])["arms"]
-    union = cast(Table, arms["items"])
-    schemas[ARM_OR_ID] = {
-        "title": ARM_OR_ID,
-        "description": "An arm by its id, or with its features.",
-        # Text is no object, so both say the same; generators of clients read ``anyOf`` as one
-        # object with the properties of all.
-        "oneOf": union["anyOf"],
+def _name_union(schemas: dict[str, Table], prop: Table, name: str, text: str) -> None:
+    """Give the union that a property is, or is made of, a schema of its own; null stays beside."""
+    slot = next((slot for slot in ("items", "additionalProperties") if slot in prop), None)
+    holder = prop if slot is None else cast(Table, prop[slot])
+    union, null = cast(list[Json], holder.pop("anyOf")), {"type": "null"}
+    schemas[name] = {
+        "title": name,
+        "description": text,
+        # No value fits two of them, so both say the same; generators of clients read ``anyOf`` as
+        # one object with the properties of all.
+        "oneOf": [one for one in union if one != null],
     }
-    arms["items"] = {"$ref": REF.format(name=ARM_OR_ID)}
-
-
-def _name_the_features(schemas: dict[str, Table]) -> None:
-    for owner in ("Arm", "RankRequest"):
-        prop = cast(dict[str, Table], schemas[owner]["properties"])["features"]
-        numbers, named, null = cast(list[Json], prop["anyOf"])
-        schemas[FEATURES] = {
-            "title": FEATURES,
-            "description": "Numbers as the model sees them, or names with raw values.",
-            "oneOf": [numbers, named],
-        }
-        prop["anyOf"] = [{"$ref": REF.format(name=FEATURES)}, null]
+    ref: Table = {"$ref": REF.format(name=name)}
+    holder.update({"anyOf": [ref, null]} if null in union else ref)

@@ -166,3 +166,12 @@ def test_a_folder_of_the_open_bandit_dataset_is_a_log():
     one = document["estimates"][0]
     assert one["effective_size"] == pytest.approx(1000)  # epsilon 1 is the logging policy itself
     assert one["relative"] == pytest.approx(1.0)
+
+
+def test_a_ray_address_without_the_engine_is_refused_and_one_without_a_cluster_too(log):
+    done = run(log, "--ray-address", "127.0.0.1:1")
+    assert done.exit_code == 2
+    assert "--ray-address needs --engine ray" in done.stderr
+    done = run(log, "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    assert done.exit_code == 2
+    assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr

@@ -16,6 +16,8 @@ from vfbandits.evaluate import (
     teach,
 )
 from vfbandits.evaluate.diagnosis import MODEL_ERROR, doubts_about_model, doubts_about_weights
+from vfbandits.evaluate.player import AgentFactory
+from vfbandits.simulate.processes import ProcessEngine
 
 WIDTHS = {"shop": 2, "bank": 3, "news": 2}
 OWNERS = ["shop", "bank", "news", "bank", "shop", "bank", "news"]
@@ -297,3 +299,23 @@ def test_estimators_must_be_known_and_come_once(names):
     log = federated_log("disjoint")
     with pytest.raises(SettingError, match="estimators must be some of replay, ips"):
         evaluate(log, lambda: None, rng=np.random.default_rng(0), estimators=names)
+
+
+def test_the_engine_changes_no_number():
+    """Exact: frozen and learning targets in processes of their own."""
+    log = federated_log("disjoint")
+    make = AgentFactory(vfb.LinTS(posterior_scale=0.3, n_draws=50), 7, options("disjoint"))
+    told = []
+    here, there = (
+        evaluate(
+            log,
+            make,
+            rng=np.random.default_rng(1),
+            settings=FEW,
+            engine=engine,
+            on_step=told.append,
+        )
+        for engine in (None, ProcessEngine(2))
+    )
+    assert here == there
+    assert told[-1] == len(log)

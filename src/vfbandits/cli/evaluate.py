@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.engine_flags import EngineFlag, EngineName, RayAddress, engine_from
 from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.panels import ESTIMATION, LEARNING, LOG, OUTPUT
+from vfbandits.cli.panels import COMPUTING, ESTIMATION, LEARNING, LOG, OUTPUT
 from vfbandits.cli.policy_flags import (
     Beta,
     Epsilon,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from vfbandits.core.policy import Policy
     from vfbandits.evaluate.evaluation import Estimate, EvaluationSettings
     from vfbandits.evaluate.log import LoggedBandit
-    from vfbandits.evaluate.player import MakeAgent
     from vfbandits.evaluate.read import LogFormat
 
 ALL_ESTIMATORS = "replay,ips,snips,dm,dr,sndr"
@@ -152,6 +152,15 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
             help="Random seed of policy, folds and bootstrap.", rich_help_panel=ESTIMATION
         ),
     ] = 0,
+    engine: EngineFlag = EngineName.local,
+    processes: Annotated[
+        int,
+        typer.Option(
+            help="Number of parallel tasks, of which there are two: frozen and learning.",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = 1,
+    ray_address: RayAddress = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder for a CSV file and a plot.", rich_help_panel=OUTPUT),
@@ -174,6 +183,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.evaluate.bootstrap import Bootstrap
     from vfbandits.evaluate.evaluation import EvaluationSettings
     from vfbandits.evaluate.evaluation import evaluate as run
+    from vfbandits.evaluate.player import AgentFactory
     from vfbandits.evaluate.read import LogFormat
     from vfbandits.evaluate.reward_model import RewardModel
 
@@ -201,6 +211,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         tables=_tables(table),
         arm_table=arm_table,
     )
+    runner = engine_from(engine, processes, ray_address)
     if out is not None:
         _prepare(out, plot_format)
     logged = _load(log, columns, None if layout is None else layout.value)
@@ -213,7 +224,8 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         "floor": floor,
         "seed": seed,
     }
-    make_agent = _factory(target, logged, mask, options)
+    widths = logged.dim if mask is None else logged.widths
+    make_agent = AgentFactory(target, widths, options, None if mask is None else mask.value)
     with progress("replayed rounds", total=len(logged)) as tell:
         estimates = run(
             logged,
@@ -221,7 +233,8 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
             rng=np.random.default_rng(seed),
             estimators=[name.strip() for name in estimators.split(",")],
             settings=settings,
-            on_round=lambda number: tell(number + 1),
+            engine=runner,
+            on_step=tell,
         )
     written = (
         [] if out is None else _write(estimates, out, plot_format, title=f"{target!r} on {log}")
@@ -283,17 +296,6 @@ def _load(text: str, columns: "LogFormat", layout: str | None) -> "LoggedBandit"
     if text.startswith(OBD):
         return load_obd(Path(text.removeprefix(OBD)), layout=layout or "disjoint")
     return read_log(Path(text), columns=columns, layout=layout)
-
-
-def _factory(
-    target: "Policy", log: "LoggedBandit", mask: MaskName | None, options: "BanditOptions"
-) -> "MakeAgent":
-    from vfbandits.core.bandit import Bandit
-    from vfbandits.core.round import Federation
-
-    if mask is None:
-        return lambda: Bandit(target, dim=log.dim, **options)
-    return lambda: Federation(target, widths=log.widths, mask=mask.value, **options)
 
 
 def as_object(

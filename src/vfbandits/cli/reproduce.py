@@ -4,16 +4,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vfbandits.cli.criteo_rounds import featurised
+from vfbandits.cli.engine_flags import (
+    EngineFlag,
+    EngineName,
+    Processes,
+    RayAddress,
+    engine_from,
+)
 from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.panels import COMPUTING, OUTPUT
+from vfbandits.cli.panels import OUTPUT
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
@@ -22,18 +28,10 @@ if TYPE_CHECKING:
     from vfbandits.reproduce.figure import Figure
     from vfbandits.reproduce.rows import Settings
     from vfbandits.reproduce.runner import Headway, Outcome
-    from vfbandits.simulate.engine import Engine
 
 CRITEO = "fig6c_criteo"
 OWNERS = "owners"
 COLOURS = {"pass": "green", "fail": "red", "not checkable here": "yellow"}
-
-
-class EngineName(StrEnum):
-    """Where cells are run."""
-
-    local = "local"
-    ray = "ray"
 
 
 def reproduce(  # noqa: PLR0913  (one argument for each flag)
@@ -48,25 +46,9 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
         bool, typer.Option("--quick", help="Small sizes; takes about a minute.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Rerun finished cells too.")] = False,
-    engine: Annotated[
-        EngineName, typer.Option(help="Engine that runs the cells.", rich_help_panel=COMPUTING)
-    ] = EngineName.local,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of parallel cells.",
-            show_default="all processors",
-            rich_help_panel=COMPUTING,
-        ),
-    ] = None,
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Ray cluster, host:port.",
-            show_default="start a local one",
-            rich_help_panel=COMPUTING,
-        ),
-    ] = None,
+    engine: EngineFlag = EngineName.local,
+    processes: Processes = None,
+    ray_address: RayAddress = None,
     criteo: Annotated[
         Path | None,
         typer.Option(help="criteo: your copy of the training file (TSV, gz or Parquet)."),
@@ -96,7 +78,6 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.reproduce.page import write_page
     from vfbandits.reproduce.runner import reproduce as run_figures
     from vfbandits.simulate.output import prepare_folder
-    from vfbandits.simulate.processes import available_processors
 
     output = Output(as_json=as_json)
     found = find_figures(experiments_folder() if figures is None else figures)
@@ -106,8 +87,7 @@ def reproduce(  # noqa: PLR0913  (one argument for each flag)
     chosen = choose_figures(found, what)
     more = sorted({extra for figure in chosen for extra in figure.extras})
     require_extras("experiments", *more, to=" ".join(["vfb reproduce", *what]))
-    how_many = available_processors() if processes is None else processes
-    runner = _engine(engine, how_many, ray_address)
+    runner = engine_from(engine, processes, ray_address)
     prepare_folder(out, plot_format="png")
     overrules: dict[str, Settings] = {}
     if criteo is not None:
@@ -185,13 +165,6 @@ def as_table(outcomes: "Sequence[Outcome]") -> "Table":
             words = (outcome.figure.short_name, claim.says, claim.measured)
             table.add_row(verdict, *(Text(word) for word in words))
     return table
-
-
-def _engine(name: EngineName, processes: int, ray_address: str | None) -> "Engine":
-    from vfbandits.simulate.on_ray import RayEngine
-    from vfbandits.simulate.processes import local_engine
-
-    return RayEngine(ray_address) if name is EngineName.ray else local_engine(processes)
 
 
 @contextmanager

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.engine_flags import (
+    EngineFlag,
+    EngineName,
+    Processes,
+    RayAddress,
+    engine_from,
+)
 from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.panels import COMPUTING, FEDERATION, LEARNING, OUTPUT, WORLD
+from vfbandits.cli.panels import FEDERATION, LEARNING, OUTPUT, WORLD
 from vfbandits.cli.policy_flags import (
     Beta,
     Epsilon,
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from vfbandits.core.noise import VectorNoise
     from vfbandits.core.policy import Policy
     from vfbandits.simulate.contestant import Contestant, Features
+    from vfbandits.simulate.engine import Engine
     from vfbandits.simulate.result import StudyResult
     from vfbandits.simulate.study import Study
 
@@ -166,14 +174,9 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     epsilon: Epsilon = None,
     scale: Scale = None,
     exponent: Exponent = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of parallel runs.",
-            show_default="all processors",
-            rich_help_panel=COMPUTING,
-        ),
-    ] = None,
+    engine: EngineFlag = EngineName.local,
+    processes: Processes = None,
+    ray_address: RayAddress = None,
     out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
         "out/simulate"
     ),
@@ -225,18 +228,18 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     document = {} if file is None else load_document(file)
     _overrule(document, {key: value for key, value in flags.items() if value is not None})
     study = read_study(document, contestants=contestants)
+    runner = engine_from(engine, processes, ray_address)
     run_and_write(
-        study, out, processes=processes, plot_format=plot_format, output=Output(as_json=as_json)
+        study, out, engine=runner, plot_format=plot_format, output=Output(as_json=as_json)
     )
 
 
 def run_and_write(
-    study: "Study", out: Path, *, processes: int | None, plot_format: PlotFormat, output: Output
+    study: "Study", out: Path, *, engine: "Engine", plot_format: PlotFormat, output: Output
 ) -> "StudyResult":
     """Run a study, print its table and write its files."""
     from vfbandits.simulate.output import prepare_folder, write_result
     from vfbandits.simulate.pool import run_study
-    from vfbandits.simulate.processes import available_processors
 
     prepare_folder(out, plot_format=plot_format)
     total, done = len(study.contestants) * study.n_seeds, [0]
@@ -244,7 +247,7 @@ def run_and_write(
         with progress("rounds", total=total * study.horizon) as tell:
             result = run_study(
                 study,
-                processes=available_processors() if processes is None else processes,
+                engine=engine,
                 on_run=lambda number, _: done.append(number),
                 on_step=lambda rounds: tell(rounds, note=f"{done[-1]} of {total} runs"),
             )

@@ -7,8 +7,9 @@ Two kinds of target, and every estimate says which it is about:
 * *learning*: starts untaught and learns while it walks through the whole log (replay).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ from vfbandits.evaluate.reward_model import RewardModel
 from vfbandits.evaluate.target import split_log, target_probabilities, teach
 from vfbandits.evaluate.terms import Terms
 from vfbandits.evaluate.weights import effective_size, importance_weights
+from vfbandits.simulate.engine import Engine, HereEngine, OnStep
 
 FROZEN = ("ips", "snips", "dm", "dr", "sndr")
 ESTIMATORS = ("replay", *FROZEN)
@@ -98,32 +100,50 @@ def evaluate(
     rng: np.random.Generator,
     estimators: Sequence[str] = ESTIMATORS,
     settings: EvaluationSettings | None = None,
-    on_round: Callable[[int], None] | None = None,
+    engine: Engine | None = None,
+    on_step: OnStep | None = None,
 ) -> list[Estimate]:
     """What the policy of ``make_agent`` would have earned per round, by each of ``estimators``.
 
     ``make_agent`` gives a new ``Bandit`` or ``Federation`` each time: one is frozen, one learns.
-    ``rng`` deals out folds and resamples; the policy's own randomness is the agent's.
+    They are two tasks of ``engine``, which unless it is this process needs an ``AgentFactory``.
+    ``rng`` deals out folds and resamples; the policy's own randomness is the agent's.  ``on_step``
+    is told how many rounds were replayed.
     """
     settings = settings or EvaluationSettings()
     _refuse_unknown(estimators)
     streams = dict(zip(ESTIMATORS, rng.spawn(len(ESTIMATORS)), strict=True))
     folds = rng.spawn(1)[0]
-    frozen: dict[str, Estimate] = {}
-    wanted = [name for name in estimators if name in FROZEN]
-    if wanted:
-        first, rest = split_log(log, train_share=settings.train_share)
-        agent = make_agent()
-        if first is not None:
-            teach(agent, first)
-        judge = FrozenTarget(rest, target_probabilities(agent, rest), settings=settings, rng=folds)
-        frozen = {name: judge.estimate(name, streams[name]) for name in wanted}
-    return [
-        frozen[name]
-        if name in frozen
-        else _replayed(log, make_agent, settings.bootstrap, streams[name], on_round)
-        for name in estimators
-    ]
+    parts = ([one for one in estimators if (one in FROZEN) == kind] for kind in (True, False))
+    tasks = [_Task(tuple(names), folds, streams) for names in parts if names]
+    function = partial(_estimate, log, make_agent, settings)
+    found: dict[str, Estimate] = {}
+    for _, some in (engine or HereEngine()).run(function, tasks, on_step=on_step):
+        found |= {one.estimator: one for one in some}
+    return [found[name] for name in estimators]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Estimators of one target, with the randomness of each."""
+
+    names: tuple[str, ...]
+    folds: np.random.Generator
+    streams: dict[str, np.random.Generator]
+
+
+def _estimate(
+    log: LoggedBandit, make_agent: MakeAgent, settings: EvaluationSettings, task: _Task
+) -> list[Estimate]:
+    if task.names == ("replay",):
+        return [_replayed(log, make_agent, settings.bootstrap, task.streams["replay"])]
+    first, rest = split_log(log, train_share=settings.train_share)
+    agent = make_agent()
+    if first is not None:
+        teach(agent, first)
+    probabilities = target_probabilities(agent, rest)
+    judge = FrozenTarget(rest, probabilities, settings=settings, rng=task.folds)
+    return [judge.estimate(name, task.streams[name]) for name in task.names]
 
 
 class FrozenTarget:
@@ -193,9 +213,8 @@ def _replayed(
     make_agent: MakeAgent,
     bootstrap: Bootstrap,
     rng: np.random.Generator,
-    on_round: Callable[[int], None] | None,
 ) -> Estimate:
-    done = replay(make_agent(), log, on_round=on_round)
+    done = replay(make_agent(), log)
     numbers: Numbers = (None, None, None, None, None, None)
     if done.n_matched:
         numbers = _numbers(done.terms, log, bootstrap, rng)

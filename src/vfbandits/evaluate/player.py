@@ -1,18 +1,40 @@
 """A logged round, put before a bandit or a federation."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from vfbandits.core.bandit import Bandit
+from vfbandits.core.bandit import Bandit, BanditOptions
 from vfbandits.core.decision import Decision
+from vfbandits.core.policy import Policy
 from vfbandits.core.round import Federation
 from vfbandits.errors import SettingError
 from vfbandits.evaluate.log import Indices, LoggedBandit
 
 Agent: TypeAlias = Bandit | Federation
 MakeAgent: TypeAlias = Callable[[], Agent]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFactory:
+    """Makes agents for a log, in any process: a federation if ``mask`` names a family of masks.
+
+    ``widths`` are the participants' numbers of columns, or one number for all columns.
+    """
+
+    policy: Policy
+    widths: dict[str, int] | int
+    options: BanditOptions
+    mask: str | None = None
+
+    def __call__(self) -> Agent:
+        """A new one, which has learnt nothing."""
+        if isinstance(self.widths, dict):
+            mask = self.mask or "blockwise"
+            return Federation(self.policy, widths=self.widths, mask=mask, **self.options)
+        return Bandit(self.policy, dim=self.widths, **self.options)
 
 
 class LogPlayer:

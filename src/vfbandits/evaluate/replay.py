@@ -6,7 +6,6 @@ that count are distributed as in a live run of that many rounds, learning includ
 log the matched rounds are too often those that the logging policy liked, and the value is biased.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +14,7 @@ from vfbandits.core.arrays import Vector
 from vfbandits.evaluate.log import Indices, LoggedBandit
 from vfbandits.evaluate.player import Agent, LogPlayer
 from vfbandits.evaluate.terms import Terms
+from vfbandits.simulate.steps import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,13 +57,15 @@ def replay(
     log: LoggedBandit,
     *,
     horizon: int | None = None,
-    on_round: Callable[[int], None] | None = None,
 ) -> Replay:
-    """Replay ``log`` to ``agent``, which learns; stop after ``horizon`` matched rounds."""
+    """Replay ``log`` to ``agent``, which learns; stop after ``horizon`` matched rounds.
+
+    Rounds are ``counted``.
+    """
     player = LogPlayer(agent, log)
     matched: list[int] = []
     seen = 0
-    for number in range(len(log)):
+    for number in counted(range(len(log))):
         if horizon is not None and len(matched) >= horizon:
             break
         decision = player.decide(number)
@@ -73,7 +75,5 @@ def replay(
             matched.append(number)
         else:
             player.forget(decision)
-        if on_round is not None:
-            on_round(number)
     rounds = np.array(matched, dtype=np.intp)
     return Replay(rounds, log.rewards[:seen], log.is_uniform)

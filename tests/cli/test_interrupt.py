@@ -193,3 +193,29 @@ def test_audit_writes_what_is_done(started, tmp_path):
     assert 2 <= int(found[1]) < 17
     assert "The audit was stopped." in text
     assert running.left_over() == []
+
+
+def test_tune_ends_with_one_line_and_goes_on_from_there(started, tmp_path):
+    rng, n = np.random.default_rng(0), 20_000
+    columns = {f"x_{j}": rng.standard_normal(n) for j in range(4)}
+    columns |= {"arm": rng.integers(5, size=n), "reward": rng.random(n), "probability": [0.2] * n}
+    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
+    # Candidates of seconds, and then of minutes.
+    flags = ["--policy", "linucb", "--policy", "lints", "--train", "0.05", "--processes", "2"]
+    words = ["tune", tmp_path / "log.parquet", *flags, "--out", tmp_path / "out"]
+    running = started(*words)
+    running.wait_for(r"[2-4] of 8 candidates")
+    assert running.interrupt() == 130
+    assert "Traceback" not in running.text
+    kept = list((tmp_path / "out" / "candidates").glob("*.npz"))
+    found = re.fullmatch(
+        r"stopped: (\d) of 8 candidates are kept in \S+, the same command resumes from there",
+        last_line(running.text),
+    )
+    assert 2 <= int(found[1]) == len(kept) < 8
+    assert running.left_over() == []
+    again = started(*words)
+    again.wait_for(rf"{len(kept)} of 8 candidates")
+    assert again.interrupt() == 130
+    assert again.left_over() == []
+    assert {*kept} <= {*(tmp_path / "out" / "candidates").glob("*.npz")}

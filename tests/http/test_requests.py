@@ -11,6 +11,8 @@ import structlog
 from campaign_world import ARMS, World
 from structlog.testing import capture_logs
 
+from vfbandits.cli.tune import GRID
+from vfbandits.evaluate.tune import as_patch, make_grid
 from vfbandits.http.access.guard import Guard
 from vfbandits.http.access.key_file import add_key
 from vfbandits.http.access.keys import KeyRing, make_key
@@ -28,6 +30,7 @@ from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.supervised import Supervisor
 
 KEY = make_key("web", scopes=["rank", "reward"])
+ADMIN = make_key("ops", scopes=["admin"])
 RANK = json.dumps({"user": "ann", "arms": list(ARMS)}).encode()
 
 
@@ -57,6 +60,7 @@ class Server:
         handlers = Handlers(campaigns, model_facts=lambda: None, limits=limits)
         app = build_app(handlers, Parts(self.metrics))
         add_key(folder / "keys", KEY.record)
+        add_key(folder / "keys", ADMIN.record)
         self.guard = Guard(app, KeyRing.load(folder / "keys"), limits)
         self._server = HttpServer(self.guard, HttpSettings("127.0.0.1:0"))
         self.counts = self._server.counts
@@ -85,6 +89,10 @@ class Caller:
         self.writer.write(request(path, body, headers))
         return await self.answer()
 
+    async def patch(self, path, body):
+        self.writer.write(request(path, body, {"x-api-key": ADMIN.text}, method="PATCH"))
+        return await self.answer()
+
     async def answer(self):
         """Status, headers and body."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -93,11 +101,11 @@ class Caller:
         return int(head[0].split()[1]), headers, body
 
 
-def request(path, body, headers=None):
+def request(path, body, headers=None, *, method="POST"):
     given = {"host": "here", "content-type": "application/json", "x-api-key": KEY.text}
     given |= {"content-length": str(len(body))} | (headers or {})
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value is not None)
-    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def chunks(body):
@@ -351,3 +359,30 @@ def test_a_front_waits_and_then_serves(tmp_path):
         assert keyless[0] == 401
 
     asyncio.run(run())
+
+
+def test_the_request_that_tuning_prints_applies_every_candidate(tmp_path):
+    """One after the other, each over another policy: it decides from then on."""
+    grid = make_grid(GRID, floors=[0.0, 0.1])
+
+    async def talk(server, caller):
+        seen = []
+        for number, one in enumerate(grid):
+            body = json.dumps(as_patch(one, with_floor=True)).encode()
+            status, _, config = await caller.patch("/v1/config", body)
+            assert status == 200, config
+            assert server.campaign.settings.policy == one.policy
+            assert server.campaign.settings.floor == one.floor
+            ranked = {"user": "ann", "arms": list(ARMS), "event_id": f"e{number}"}
+            status, _, answer = await caller.post("/v1/rank", json.dumps(ranked).encode())
+            assert (status, json.loads(answer)["config_version"]) == (200, number + 1)
+            seen.append(json.loads(config)["policy"])
+        status, _, problem = await caller.patch("/v1/config", b'{"policy": {"name": "linux"}}')
+        assert status == 422
+        assert "policy must be one of linucb, lints, lingreedy, inverse_gap" in problem.decode()
+        status, _, problem = await caller.patch("/v1/config", b'{"log_contexts": "every"}')
+        assert status == 422
+        return seen
+
+    policies = with_server(tmp_path, talk)
+    assert [one["name"] for one in policies] == [one.parameters["name"] for one in grid]

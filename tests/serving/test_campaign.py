@@ -412,3 +412,25 @@ def test_a_damaged_record_fails_the_event_that_it_belongs_to_and_no_other():
         await campaign.durable.close()
 
     asyncio.run(main())
+
+
+def test_another_policy_takes_over_what_was_learnt_also_after_a_restart():
+    async def main():
+        world = World(policy=vfb.LinUCB(beta=0.5))
+        campaign = world.open()
+        for number in range(5):
+            await campaign.rank(asked(f"e{number}", user=f"u{number}"))
+            await campaign.reward(f"e{number}", 1.0)
+        before = campaign.model.bandit.states[None].Lambda.copy()
+        await campaign.configure({"policy": {"name": "lints", "posterior_scale": 0.2}}, by="ops")
+        assert (campaign.model.bandit.states[None].Lambda == before).all()
+        first = await campaign.rank(asked("a"))
+        await campaign.durable.close()
+        restarted = world.open()
+        assert restarted.settings.policy == vfb.LinTS(posterior_scale=0.2)
+        assert restarted.model.bandit.policy == vfb.LinTS(posterior_scale=0.2)
+        assert await restarted.rank(asked("a")) == first
+        await restarted.rank(asked("b"))
+        await restarted.durable.close()
+
+    run(main())

@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.choices import MaskName, PlotFormat, PolicyName
 from vfbandits.cli.engine_flags import EngineFlag, EngineName, RayAddress, engine_from
+from vfbandits.cli.log_flags import (
+    ArmColumn,
+    ArmTable,
+    ContextColumns,
+    FeatureTables,
+    KeyColumn,
+    LogFile,
+    LogLayout,
+    ProbabilityColumn,
+    RewardColumn,
+    format_from,
+    load_log,
+)
 from vfbandits.cli.output import AsJson, Output
-from vfbandits.cli.panels import COMPUTING, ESTIMATION, LEARNING, LOG, OUTPUT
+from vfbandits.cli.panels import COMPUTING, ESTIMATION, LEARNING, OUTPUT
 from vfbandits.cli.policy_flags import (
     Beta,
     Epsilon,
@@ -30,60 +43,25 @@ if TYPE_CHECKING:
     from vfbandits.core.policy import Policy
     from vfbandits.evaluate.evaluation import Estimate, EvaluationSettings
     from vfbandits.evaluate.log import LoggedBandit
-    from vfbandits.evaluate.read import LogFormat
 
 ALL_ESTIMATORS = "replay,ips,snips,dm,dr,sndr"
-OBD = "obd:"
 
 
 def evaluate(  # noqa: PLR0913  (one argument for each flag)
-    log: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG",
-            help="CSV, CSV.gz or Parquet; or obd:FOLDER for the Open Bandit Dataset.",
-        ),
-    ],
+    log: LogFile,
     *,
-    arm: Annotated[str, typer.Option(help="Arm column.", rich_help_panel=LOG)] = "arm",
-    reward: Annotated[str, typer.Option(help="Reward column.", rich_help_panel=LOG)] = "reward",
-    probability: Annotated[
-        str,
-        typer.Option(help="Column with the logging probability (propensity).", rich_help_panel=LOG),
-    ] = "probability",
-    context: Annotated[
-        str,
-        typer.Option(
-            help="Context columns: a prefix, or names such as a,b,c.", rich_help_panel=LOG
-        ),
-    ] = "x_",
-    table: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Features of another participant, NAME=FILE. Can be repeated.",
-            rich_help_panel=LOG,
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Column to join --table on.", rich_help_panel=LOG),
-    ] = None,
-    arm_table: Annotated[
-        Path | None,
-        typer.Option(help="Layout outer: file with the arm features.", rich_help_panel=LOG),
-    ] = None,
+    arm: ArmColumn = "arm",
+    reward: RewardColumn = "reward",
+    probability: ProbabilityColumn = "probability",
+    context: ContextColumns = "x_",
+    table: FeatureTables = None,
+    key: KeyColumn = None,
+    arm_table: ArmTable = None,
     policy: Annotated[
         PolicyName,
         typer.Option(help="Policy to evaluate (target policy).", rich_help_panel=LEARNING),
     ] = PolicyName.linucb,
-    layout: Annotated[
-        LayoutName | None,
-        typer.Option(
-            help="How contexts depend on the arm.",
-            show_default="that of an exported journal, else disjoint",
-            rich_help_panel=LEARNING,
-        ),
-    ] = None,
+    layout: LogLayout = None,
     mask: Annotated[
         MaskName | None,
         typer.Option(
@@ -184,7 +162,6 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.evaluate.evaluation import EvaluationSettings
     from vfbandits.evaluate.evaluation import evaluate as run
     from vfbandits.evaluate.player import AgentFactory
-    from vfbandits.evaluate.read import LogFormat
     from vfbandits.evaluate.reward_model import RewardModel
 
     parameters = {
@@ -202,19 +179,19 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         RewardModel(model, model_ridge, folds),
         Bootstrap(interval, confidence, resamples),
     )
-    columns = LogFormat(
-        arm,
-        reward,
-        probability,
-        _names(context),
+    columns = format_from(
+        arm=arm,
+        reward=reward,
+        probability=probability,
+        context=context,
         key=key,
-        tables=_tables(table),
+        table=table,
         arm_table=arm_table,
     )
     runner = engine_from(engine, processes, ray_address)
     if out is not None:
         _prepare(out, plot_format)
-    logged = _load(log, columns, None if layout is None else layout.value)
+    logged = load_log(log, columns, layout)
     options: BanditOptions = {
         "layout": logged.layout,
         "arm_dim": None if logged.arm_features is None else logged.arm_features.shape[-1],
@@ -289,15 +266,6 @@ def _caption(log: "LoggedBandit", estimates: "Sequence[Estimate]") -> str:
     )
 
 
-def _load(text: str, columns: "LogFormat", layout: str | None) -> "LoggedBandit":
-    from vfbandits.datasets.obd import load_obd
-    from vfbandits.evaluate.read import read_log
-
-    if text.startswith(OBD):
-        return load_obd(Path(text.removeprefix(OBD)), layout=layout or "disjoint")
-    return read_log(Path(text), columns=columns, layout=layout)
-
-
 def as_object(
     target: "Policy",
     log: "LoggedBandit",
@@ -355,17 +323,3 @@ def _write(
         paths.append(out / f"estimates.{plot_format.value}")
         save_plot(estimates, paths[1], title=title)
     return paths
-
-
-def _names(text: str) -> str | tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",")) if "," in text else text
-
-
-def _tables(texts: list[str] | None) -> dict[str, Path]:
-    tables: dict[str, Path] = {}
-    for text in texts or []:
-        name, mark, path = text.partition("=")
-        if not mark or not name or not path or name in tables:
-            raise SettingError(f"--table must be NAME=FILE with distinct names, got {text!r}")
-        tables[name] = Path(path)
-    return tables

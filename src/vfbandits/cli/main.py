@@ -26,6 +26,7 @@ from vfbandits.cli.preflight import preflight
 from vfbandits.cli.reproduce import reproduce
 from vfbandits.cli.serve import serve_app
 from vfbandits.cli.simulate import simulate
+from vfbandits.cli.tune import tune
 
 app = typer.Typer(
     name="vfb",
@@ -67,6 +68,7 @@ app.command(rich_help_panel=TRY)(in_one_line(parity))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(simulate))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(reproduce))
 app.command(rich_help_panel=EXPERIMENTS)(in_one_line(evaluate))
+app.command(rich_help_panel=EXPERIMENTS)(in_one_line(tune))
 app.command(rich_help_panel=RUN)(in_one_line(new))
 app.add_typer(pki_app, name="pki", rich_help_panel=RUN)
 app.add_typer(features_app, name="features", rich_help_panel=RUN)

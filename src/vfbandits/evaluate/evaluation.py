@@ -147,7 +147,10 @@ def _estimate(
 
 
 class FrozenTarget:
-    """A log, and a target that stays as it is: how likely it plays each arm, (n, n_arms)."""
+    """A log, and a target that stays as it is: how likely it plays each arm, (n, n_arms).
+
+    ``rng`` deals out the folds of the reward model, unless its predictions are given.
+    """
 
     def __init__(
         self,
@@ -156,13 +159,14 @@ class FrozenTarget:
         *,
         settings: EvaluationSettings,
         rng: np.random.Generator,
+        modelled: Matrix | None = None,
     ) -> None:
         self.log = log
         self.probabilities = probabilities
         self.settings = settings
         self.weights = importance_weights(log, probabilities, clip=settings.clip)
         self._rng = rng
-        self._modelled: Matrix | None = None
+        self._modelled = modelled
 
     @property
     def modelled(self) -> Matrix:

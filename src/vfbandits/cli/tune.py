@@ -1,6 +1,7 @@
 """``vfb tune``: which policy and which parameters, judged on a log."""
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from vfbandits.evaluate.tune import Candidate, Tuning
+    from vfbandits.evaluate.tune import Candidate, Rated, Tuning
 
 DEFAULT_CAMPAIGN = "default"
 # What is tried unless flags say otherwise.
@@ -336,27 +337,40 @@ def as_table(tuning: "Tuning") -> "Table":
             f"learnt from the first {tuning.n_learnt} rounds, judged by "
             f"{tuning.settings.estimator} on the other {tuning.n_judged}, on which the log earned "
             f"{spell(tuning.logging_value)}. ✓: may be the best. p: p-value of being the best. "
-            "Intervals hold for all candidates simultaneously. explores: decisions that are not "
-            "greedy."
+            "behind: the highest estimate; intervals hold for all simultaneously, – where too few "
+            "rounds differ. explores: decisions that are not greedy."
         ),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
     table.add_column("")
     table.add_column("candidate")
-    for name in ("value", "interval", "p", "explores"):
+    for name in ("value", "behind", "p", "explores"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in tuning.rated:
         table.add_row(
             "✓" if one.in_set else "",
             one.candidate.label,
             spell(one.value),
-            f"{spell(one.low)} to {spell(one.high)}",
+            _spell_behind(one),
             f"{one.p_value:.3f}",
             f"{100 * one.explores:.1f} %",
             style=None if one.in_set else "dim",
         )
     return table
+
+
+def _spell_behind(one: "Rated") -> str:
+    """The difference to the highest estimate, with as many digits as its margin has."""
+    from vfbandits.evaluate.output import spell
+
+    if one.behind_high is None:
+        return f"{one.behind:.2g} ± –"
+    margin = one.behind_high - one.behind
+    if margin == 0.0:
+        return spell(one.behind)
+    digits = max(0, 1 - math.floor(math.log10(margin)))
+    return f"{one.behind:.{digits}f} ± {margin:.{digits}f}"
 
 
 def _summary(tuning: "Tuning") -> str:

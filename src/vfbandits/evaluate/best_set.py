@@ -40,11 +40,15 @@ class BestSet:
         Of "it is the best", (m,); candidates with at most 1 − confidence are left out.
     margins
         Half widths of intervals that hold for all values simultaneously, (m,).
+    margins_behind
+        The same of the differences to the highest estimate, which are known better than the values;
+        NaN for one that rests on too few rounds.
     """
 
     keep: NDArray[np.bool_]
     p_values: Vector = field(repr=False)
     margins: Vector = field(repr=False)
+    margins_behind: Vector = field(repr=False)
 
 
 def best_set(
@@ -81,10 +85,25 @@ def best_set(
         if near.any():
             chance = ((drawn[:, near] - drawn[:, [place]]) / errors[near]).max(axis=1)
             p_values[place] = (1.0 + (chance >= ahead[near].max()).sum()) / (n_resamples + 1.0)
-    safe = np.where(of_values > 0.0, of_values, 1.0)
-    largest = np.abs(drawn / safe).max(axis=1)
-    margins = float(np.quantile(largest, confidence)) * of_values
-    return BestSet(p_values > 1.0 - confidence, p_values, margins)
+    top = int(values.argmax())
+    apart = centred - centred[:, [top]]
+    behind = scale * np.linalg.norm(apart, axis=0)
+    behind[(_rounds_behind(apart) < MIN_ROUNDS) & (np.arange(m) != top)] = np.nan
+    return BestSet(
+        p_values > 1.0 - confidence,
+        p_values,
+        _margins(drawn, of_values, confidence),
+        _margins(drawn - drawn[:, [top]], behind, confidence),
+    )
+
+
+def _margins(drawn: Matrix, errors: Vector, confidence: float) -> Vector:
+    """Half widths that hold together: a quantile of the largest studentised error."""
+    known = errors > 0.0  # which NaN is not
+    if not known.any():
+        return errors
+    largest = np.abs(drawn[:, known] / errors[known]).max(axis=1)
+    return np.asarray(float(np.quantile(largest, confidence)) * errors)
 
 
 def _resample(centred: Matrix, n_resamples: int, rng: np.random.Generator) -> Matrix:

@@ -187,6 +187,9 @@ class Rated:
         Reward per round, and an interval; those of all candidates hold simultaneously.
     gain, gain_low, gain_high
         The same of the difference to what the log earned on the same rounds.
+    behind, behind_low, behind_high
+        The same of the difference to the highest estimate; there is no interval where too few
+        rounds tell the two apart.
     p_value, in_set
         Of "it is the best", and whether it may be.
     """
@@ -198,6 +201,9 @@ class Rated:
     gain: float
     gain_low: float
     gain_high: float
+    behind: float
+    behind_low: float | None
+    behind_high: float | None
     p_value: float
     in_set: bool
     explores: float
@@ -353,25 +359,39 @@ def _rate(
         )
         for some in (terms, over)
     )
-    rated = [
-        Rated(
-            candidate,
-            value := terms[place].value,
-            value - of_values.margins[place],
-            value + of_values.margins[place],
-            gain := over[place].value,
-            gain - of_gains.margins[place],
-            gain + of_gains.margins[place],
-            float(of_values.p_values[place]),
-            bool(of_values.keep[place]),
-            judged[place].explores,
-            judged[place].effective_size,
-            judged[place].doubts,
+    highest = max(one.value for one in terms)
+    rated = []
+    for place, candidate in enumerate(candidates):
+        value, gain = terms[place].value, over[place].value
+        low, high = _around(value, of_values.margins[place])
+        gain_low, gain_high = _around(gain, of_gains.margins[place])
+        is_known = not np.isnan(of_values.margins_behind[place])
+        behind = _around(value - highest, of_values.margins_behind[place])
+        rated.append(
+            Rated(
+                candidate,
+                value=value,
+                low=low,
+                high=high,
+                gain=gain,
+                gain_low=gain_low,
+                gain_high=gain_high,
+                behind=value - highest,
+                behind_low=behind[0] if is_known else None,
+                behind_high=behind[1] if is_known else None,
+                p_value=float(of_values.p_values[place]),
+                in_set=bool(of_values.keep[place]),
+                explores=judged[place].explores,
+                effective_size=judged[place].effective_size,
+                doubts=judged[place].doubts,
+            )
         )
-        for place, candidate in enumerate(candidates)
-    ]
     rated.sort(key=lambda one: -one.value)
     return Tuning(tuple(rated), settings, n_learnt, len(rest), rest.value)
+
+
+def _around(value: float, margin: float) -> tuple[float, float]:
+    return value - float(margin), value + float(margin)
 
 
 def as_patch(candidate: Candidate, *, with_floor: bool) -> dict[str, object]:

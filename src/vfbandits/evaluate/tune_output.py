@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "0.65"
 FIGURES = (
-    *("value", "low", "high", "gain", "gain_low", "gain_high", "p_value", "in_set", "explores"),
-    "effective_size",
+    *("value", "low", "high", "gain", "gain_low", "gain_high", "behind", "behind_low"),
+    *("behind_high", "p_value", "in_set", "explores", "effective_size"),
 )
 
 
@@ -53,29 +53,35 @@ def save_plot(tuning: Tuning, path: Path, *, title: str) -> None:
 
 
 def draw(tuning: Tuning, *, title: str) -> "Figure":
-    """A point and an interval per candidate; those of the set in colour."""
+    """Two panels, a point and an interval per candidate in each: values, and how far behind."""
     require("matplotlib", extra="experiments", to="plotting")
     from matplotlib.figure import Figure  # noqa: PLC0415  (no pyplot: no window, no global state)
 
     rated = tuning.rated
-    figure = Figure(figsize=(8.0, 1.7 + 0.27 * len(rated)), layout="constrained")
-    panel = figure.subplots()
+    figure = Figure(figsize=(9.0, 1.7 + 0.25 * len(rated)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
     for place, one in enumerate(rated):
         colour = (DOUBTED if one.doubts else TRUSTED) if one.in_set else LEFT_OUT
-        panel.plot([one.low, one.high], [place, place], color=colour, linewidth=2.0)
         face = "white" if one.doubts else colour
-        panel.plot([one.value], [place], "o", color=colour, markerfacecolor=face)
-    panel.axvline(tuning.logging_value, color=LOGGED, linestyle=":")
-    panel.set_yticks(range(len(rated)), [one.candidate.label for one in rated], fontsize=8)
-    for label, one in zip(panel.get_yticklabels(), rated, strict=True):
+        for panel, (low, middle, high) in (
+            (left, (one.low, one.value, one.high)),
+            (right, (one.behind_low, one.behind, one.behind_high)),
+        ):
+            if low is not None and high is not None:
+                panel.plot([low, high], [place, place], color=colour, linewidth=2.0)
+            panel.plot([middle], [place], "o", color=colour, markerfacecolor=face, markersize=5)
+    left.axvline(tuning.logging_value, color=LOGGED, linestyle=":")
+    left.set_yticks(range(len(rated)), [one.candidate.label for one in rated], fontsize=8)
+    for label, one in zip(left.get_yticklabels(), rated, strict=True):
         label.set_color("black" if one.in_set else "0.5")
-    panel.invert_yaxis()
-    panel.set_xlabel(
-        "reward per round; dotted: the log; grey: not the best"
-        + ("; open: doubted" if any(one.doubts for one in rated) else "")
-    )
-    panel.set_title(title.replace("$", r"\$"), fontsize=10)
-    panel.grid(visible=True, axis="x", color="0.9", linewidth=0.8)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+    left.invert_yaxis()
+    left.set_xlabel("reward per round; dotted: the log", fontsize=9)
+    doubted = "; open: doubted" if any(one.doubts for one in rated) else ""
+    right.set_xlabel(f"behind the highest; grey: not the best{doubted}", fontsize=9)
+    for panel in (left, right):
+        panel.tick_params(axis="x", labelsize=8)
+        panel.grid(visible=True, axis="x", color="0.9", linewidth=0.8)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title.replace("$", r"\$"), fontsize=10)
     return figure

@@ -33,6 +33,7 @@ ELSEWHERE = {
     ("federation", "status"),
     ("federation", "join"),  # docs/test_ceremony.py
     ("align",),  # end_to_end/test_align.py
+    ("tune",),  # test_tune.py: it wants a longer log
     *(("access", name) for name in ("verify", "report", "forget")),  # test_access_served.py
 }
 

@@ -18,6 +18,7 @@ from vfbandits.cli.engine_flags import (
     engine_from,
 )
 from vfbandits.cli.failure import stop
+from vfbandits.cli.journal_flags import DEFAULT_NAME
 from vfbandits.cli.log_flags import (
     ArmColumn,
     ArmTable,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from vfbandits.evaluate.tune import Candidate, Rated, Tuning
 
-DEFAULT_CAMPAIGN = "default"
 # What is tried unless flags say otherwise.
 GRID: Mapping[str, Mapping[str, Sequence[float]]] = {
     "linucb": {"beta": (0.1, 0.3, 1.0, 3.0)},
@@ -168,7 +168,7 @@ def tune(  # noqa: PLR0913  (one argument for each flag)
     ] = "https://HOST:8443",
     campaign: Annotated[
         str, typer.Option(help="Campaign in the request.", rich_help_panel=OUTPUT)
-    ] = DEFAULT_CAMPAIGN,
+    ] = DEFAULT_NAME,
     out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
         "out/tune"
     ),
@@ -272,7 +272,7 @@ class Request:
         from vfbandits.evaluate.tune import as_patch
 
         of_campaign = f"/campaigns/{quote(campaign, safe='')}"
-        middle = "" if campaign == DEFAULT_CAMPAIGN else of_campaign
+        middle = "" if campaign == DEFAULT_NAME else of_campaign
         self.path = f"/v1{middle}/config"
         self.body = as_patch(candidate, with_floor=floor)
         self._url = url.rstrip("/") + self.path

@@ -371,6 +371,36 @@ def test_a_decision_behind_older_masks_is_carried_to_those_in_force(tmp_path, is
     run(main())
 
 
+def test_a_ranker_keeps_the_contexts_of_the_events_that_a_leader_would(tmp_path):
+    """Up to rounding: they are carried to the masks that are in force when they arrive."""
+    names = [f"e{number}" for number in range(40)]
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 5)))[0]
+
+    async def main():
+        world = RankerWorld(tmp_path, log_contexts=0.5)
+        async with world.leading(consuming=False) as leader, world.ranking() as ranker:
+            for name in names:
+                await ranker.rank(asked(name, user=name))
+            await leader.durable.move(turn, epoch=2, note=b"2")
+            await world.consumer.drain()
+        twin = RankerWorld(tmp_path / "twin", log_contexts=0.5)
+        twin.path.parent.mkdir()
+        async with twin.leading() as leader:
+            for name in names:
+                await leader.rank(asked(name, user=name))
+        mine, other = ({event.decision_id: event.offered for event in logged(one, Decided)}
+                       for one in (world, twin))  # fmt: skip
+        kept = {name for name, offered in other.items() if offered is not None}
+        assert {name for name, offered in mine.items() if offered is not None} == kept
+        assert 10 < len(kept) < 30
+        for name in kept:
+            assert mine[name].arms == other[name].arms == ARMS
+            np.testing.assert_allclose(mine[name].rows, other[name].rows @ turn.T, atol=1e-12)
+        assert world.refused == []
+
+    run(main())
+
+
 def test_decisions_of_several_older_epochs_are_carried_however_late_they_come(tmp_path):
     """Exact, up to the rotations: each context arrives turned by all that it has missed."""
     rotations = [np.linalg.qr(np.random.default_rng(k).standard_normal((5, 5)))[0] for k in (1, 2)]

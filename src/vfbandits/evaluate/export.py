@@ -12,7 +12,7 @@ held           true while the decision waits to be activated: nobody was shown i
 reward_id      what the application called the reward; null if nobody sent it
 reports        rewards that came and were not learnt, each with ``reward_id``, ``value``,
                ``why`` and ``at``
-offered        ids of the arms on offer, in the application's order
+offered        ids of the arms on offer
 x_0, x_1 …     the masked context of the user (layouts "disjoint" and "outer")
 =============  =======================================================================
 

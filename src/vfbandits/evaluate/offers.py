@@ -44,17 +44,17 @@ class Offers:
     """Reads those columns of one file; ``layout`` is that in which its contexts are wanted."""
 
     def __init__(self, table: Table, layout: str) -> None:
-        self.column = _OF_LAYOUT.get(layout)
-        if self.column not in table.names:
-            self.column = None
-        self.columns = [OFFERED] if self.column is None else [OFFERED, self.column]
+        self._kept = [column for column in _OF_LAYOUT.values() if column in table.names]
+        wanted = _OF_LAYOUT.get(layout)
+        self.column = wanted if wanted in self._kept else None
+        self.columns = [OFFERED, *self._kept]
         self._table = table
 
     def complete(self, data: "pl.DataFrame") -> Keep:
-        """Which rows have what the layout needs, (n,); at least one."""
-        if self.column is None:
-            return np.ones(len(data), dtype=np.bool_)
-        keep: Keep = data[self.column].is_not_null().to_numpy()
+        """Which rows have all contexts that the file is about, (n,); at least one."""
+        keep: Keep = np.ones(len(data), dtype=np.bool_)
+        for column in self._kept:
+            keep &= data[column].is_not_null().to_numpy()
         if not keep.any():
             raise SettingError(
                 f"{self._table.path.name} must have rows with the contexts of all arms, got none: "

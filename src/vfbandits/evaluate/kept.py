@@ -35,7 +35,7 @@ class KeptJudgements:
                       log.offered):  # fmt: skip
             if array is not None:
                 digest.update(repr(array.shape).encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
+                digest.update(np.ascontiguousarray(array).data)
         self._digest = digest
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 import pytest
-from journals import OnSqlite
+from journals import KEY, OnSqlite
 from logged_campaign import ARMS, DIM, LAYOUTS, LoggedCampaign
 
 import vfbandits as vfb
@@ -180,6 +180,15 @@ def test_erasure_retention_and_compaction_take_the_contexts_along(tmp_path, layo
     assert compact(journal) is not None
     journal.close()
     assert at["6"] not in on_disk(tmp_path)
+
+
+def test_with_a_key_the_contexts_are_not_on_the_disk_and_the_export_has_them(tmp_path):
+    place = OnSqlite(tmp_path, KEY)
+    campaign = served(LoggedCampaign("per_arm", journal=place.open), 5)
+    rows = [event.offered.rows for event in decided(place)]
+    assert not any(one.tobytes() in on_disk(tmp_path) for one in rows)
+    campaign.export(tmp_path / "log.parquet")
+    assert (read_log(tmp_path / "log.parquet").contexts == np.array(rows)).all()
 
 
 def on_disk(folder):

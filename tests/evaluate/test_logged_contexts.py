@@ -117,6 +117,9 @@ def test_a_fraction_is_drawn_by_events_and_the_rest_is_skipped(tmp_path, layout)
     assert log.rewards.tolist() == [rewards[name] for name in wanted]
     if layout == "outer":  # a model for each arm, of the same users
         assert len(read_log(path, layout="disjoint")) == len(wanted)
+    else:
+        with pytest.raises(SettingError, match="it has contexts of layout 'per_arm'"):
+            read_log(path, layout="disjoint")
 
 
 def test_another_seed_draws_other_events_and_the_holdback_others_again():

@@ -161,6 +161,8 @@ def _way_out(table: Table) -> str:
     """What to do about a file of ``vfb journal export`` that has no contexts for us."""
     if not {"decision_id", "contributors"} <= set(table.names):
         return ""
+    if layout_of(table) == "per_arm":
+        return "; it has contexts of layout 'per_arm', which is taken where no layout is asked for"
     if is_export(table):
         return (
             "; in this layout a journal has the contexts of all arms from the time when the "

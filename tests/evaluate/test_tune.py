@@ -37,7 +37,8 @@ def test_the_best_is_in_the_set_as_often_as_the_confidence_says(gaps):
 def test_the_highest_estimate_is_always_in_it_and_a_clear_loser_never():
     rounds = rng().standard_normal((500, 4)) + np.array([0.0, 0.1, 0.2, -1.0])
     found = best_set(rounds.mean(axis=0), rounds - rounds.mean(axis=0), rng=rng(1))
-    assert found.keep[rounds.mean(axis=0).argmax()]
+    highest = rounds.mean(axis=0).argmax()
+    assert (found.keep[highest], found.p_values[highest]) == (True, 1.0)
     assert not found.keep[3]
     assert found.p_values[3] < 0.01
 

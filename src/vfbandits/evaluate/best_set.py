@@ -37,7 +37,8 @@ class BestSet:
     keep
         Which of them may be the best, (m,).
     p_values
-        Of "it is the best", (m,); candidates with at most 1 − confidence are left out.
+        Of "it is the best", (m,): 1 where nobody is ahead.  Candidates with at most
+        1 − confidence are left out.
     margins
         Half widths of intervals that hold for all values simultaneously, (m,).
     margins_behind
@@ -82,7 +83,7 @@ def best_set(
         ahead = (values - values[place]) / np.where(judged, errors, 1.0)
         # One that is far behind has no part in the maximum, and would only widen the set.
         near = judged & (ahead >= -np.sqrt(np.log(n)))
-        if near.any():
+        if near.any() and ahead[near].max() > 0.0:
             chance = ((drawn[:, near] - drawn[:, [place]]) / errors[near]).max(axis=1)
             p_values[place] = (1.0 + (chance >= ahead[near].max()).sum()) / (n_resamples + 1.0)
     top = int(values.argmax())

@@ -127,7 +127,8 @@ def _name_union(schemas: dict[str, Table], prop: Table, name: str, text: str) ->
     """Give the union that a property is, or is made of, a schema of its own; null stays beside."""
     slot = next((slot for slot in ("items", "additionalProperties") if slot in prop), None)
     holder = prop if slot is None else cast(Table, prop[slot])
-    union, null = cast(list[Json], holder.pop("anyOf")), {"type": "null"}
+    union = cast(list[Json], holder.pop("anyOf"))
+    null: Table = {"type": "null"}
     schemas[name] = {
         "title": name,
         "description": text,

@@ -11,6 +11,7 @@ from vfbandits.campaign.events import Decided, Moved, Restored, Retracted, Rewar
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
 from vfbandits.campaign.query import Contexts, Query
+from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import ConflictError
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.journal.verify import difference
@@ -98,6 +99,17 @@ def test_a_reward_before_the_activation_adds_to_a_sum():
         if reward_id == "a":
             world.apply(world.campaign.activate("event 1", now=world.now).event)
     assert world.campaign.end("event 1", now=world.now + 61.0).value == 1.5
+
+
+def test_a_reward_before_the_activation_is_refused_where_no_wait_would_end():
+    world = World(POLICIES[0])
+    model = Model(vfb.Bandit(POLICIES[0], dim=5), epoch=1)
+    world.campaign = Campaign(model, CampaignSettings(POLICIES[0], reward_wait_s=None))
+    world.step("hold", 0)
+    with pytest.raises(ConflictError, match="is held, and waits have no end"):
+        world.campaign.reward("event 1", 1.0, now=world.now)
+    world.apply(world.campaign.activate("event 1", now=world.now).event)
+    assert world.campaign.reward("event 1", 1.0, now=world.now).status == "learnt"
 
 
 def test_a_reward_without_an_activation_is_never_learnt():

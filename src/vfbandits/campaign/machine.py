@@ -306,6 +306,10 @@ class Campaign:
         Before the activation it is counted: it is learnt when the wait ends that the activation
         begins, and never if there is none.
         """
+        if pending.held and self.settings.reward_wait_s is None:
+            raise ConflictError(
+                f"event {event_id!r} is held, and waits have no end: activate it before its reward"
+            )
         if self.settings.mode == FROZEN or pending.logged:
             why = LOGGED if self.settings.mode == FROZEN else IGNORED
             report = Reported(event_id, value, reward_id, why, now)

@@ -299,6 +299,9 @@ def test_settings_changed_at_a_ranker_hold_everywhere(world):
 def test_pages_of_rankers_and_of_the_leader_show_latency_rewards_and_versions(world):
     """Decisions of both rankers, wherever one looks; they come by way of the journal."""
     leads, _ = world.leads_and_stands_by("t1", "t2")
+    with world.client_of("r1") as client:
+        for holdback in (0.5, 0.0):
+            assert client.patch("/v1/config", json={"holdback": holdback}).status_code == 200
     name = f"page-{secrets.token_hex(4)}"
     for ranker in ("r1", "r2"):
         with world.client_of(ranker) as client:

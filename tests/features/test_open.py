@@ -20,7 +20,6 @@ from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.features import FeatureSettings, Lookup, Scaling, open_features
 from vfbandits.features.fit import fit_scaling, hash_scaling
 from vfbandits.features.open import clip, open_names
-from vfbandits.features.scaling import RawRows
 from vfbandits.features.table_file import read_table
 from vfbandits.settings.decode import decode
 
@@ -189,12 +188,6 @@ def test_a_missing_extra_is_named(folder, monkeypatch, text, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(FeatureError, match=f"needs {package}, .* 'vfbandits\\[{extra}\\]'"):
         open_features(settings_of(folder, text + 'columns = ["age"]'))
-
-
-def test_a_missing_scikit_learn_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(FeatureError, match=r"needs sklearn, .* 'vfbandits\[experiments\]'"):
-        fit_scaling(RawRows(np.ones((1, 1))), numbers=["a"])
 
 
 @given(

@@ -136,7 +136,7 @@ def test_a_request_that_is_refused_leaves_the_scaling_of_an_earlier_one_alone(tm
     ("flags", "says"),
     [
         (["--columns", "age"], "name columns of --source, got no --source"),
-        (["--source", "bank.csv"], "wanted --columns, --one-hot"),
+        (["--source", "bank.csv"], "wanted --columns or --one-hot, got none"),
         (["--source", "bank.csv", "--columns", "agge"], "got none called agge"),
         (["--source", "bank.csv", "--columns", "age", "--width", "2"], "--width must be 1"),
     ],

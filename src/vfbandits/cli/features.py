@@ -131,12 +131,16 @@ def fit_table(
     hashed: "Mapping[str, int] | None" = None,
     rest: int = 0,
 ) -> "Scaling":
-    """The scaling of the named columns of a table; without one, of columns that are hashed."""
+    """The scaling of the named columns of a table; without one, of columns that are hashed.
+
+    ``hashed`` is None for a command that hashes nothing.
+    """
     from vfbandits.features.fit import hash_scaling
 
     numbers, categories = _names(columns), _names(one_hot)
     if not (numbers or categories or hashed or rest):
-        raise FeatureError("wanted --columns, --one-hot, --hash or --hash-rest, got none of them")
+        more = "" if hashed is None else ", --hash or --hash-rest"
+        raise FeatureError(f"wanted --columns or --one-hot{more}, got none of them")
     if source is None:
         if numbers or categories:
             raise FeatureError("--columns and --one-hot are fitted on --source, got none")

@@ -9,6 +9,7 @@
     ├── ArmError            the arms of a round are empty, repeated or unknown
     ├── MaskError           a mask or a share does not fit
     ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
+    ├── SharesError         a value does not fit secret shares, or a slot would be used twice
     ├── UnknownDecisionError  a reward names a decision that is not open
     │   └── UnknownEventError  there is no event of this id, or it is no longer kept
     │       └── ErasedEventError  the event was erased with its user
@@ -59,6 +60,10 @@ class MaskError(VFBanditsError, ValueError):
 
 class SecureSumError(VFBanditsError, ValueError):
     """A value does not fit the ring, or a pad would cover two different messages."""
+
+
+class SharesError(VFBanditsError, ValueError):
+    """A value does not fit secret shares, or a slot or a word would be used for a second value."""
 
 
 class UnknownDecisionError(VFBanditsError, LookupError):

@@ -12,14 +12,28 @@ SMALL_UPDATE = 256
 SMALL_PRODUCT = 4_096
 
 compiled: ModuleType | None = None
+ring: ModuleType | None = None
 
 
 def load() -> ModuleType | None:
     """The compiled loops, from now on also as ``compiled``; None where there are none."""
     global compiled  # noqa: PLW0603  (loaded once for all)
-    wanted = os.environ.get("VFBANDITS_COMPILED", "1") != "0"
-    if compiled is None and wanted and find_spec("numba") is not None:
+    if compiled is None and _are_wanted():
         from vfbandits.core import compiled as module  # noqa: PLC0415
 
         compiled = module
     return compiled
+
+
+def load_ring() -> ModuleType | None:
+    """As ``load``, for the loops modulo 2^128, which few federations need."""
+    global ring  # noqa: PLW0603  (loaded once for all)
+    if ring is None and _are_wanted():
+        from vfbandits.core import ring_kernels  # noqa: PLC0415
+
+        ring = ring_kernels
+    return ring
+
+
+def _are_wanted() -> bool:
+    return os.environ.get("VFBANDITS_COMPILED", "1") != "0" and find_spec("numba") is not None

@@ -1,0 +1,297 @@
+"""Whole numbers modulo 2^128, in which secret shares of real numbers are added and multiplied.
+
+NumPy has no 128-bit type, so ``Words`` are two planes of uint64: index 0 of the first axis holds
+the low halves, index 1 the high halves, and a single number has shape (2, 1).  Sums and products
+are exact modulo 2^128.  Matrix products are loops compiled by numba; without numba they are float64
+products of 16-bit limbs, also exact and several times slower.
+
+A real number v is the whole number nearest to v·2^40.  A product of two such numbers has 80 bits
+after the point, and ``reopen`` brings the sum of two shares of it back to 40.  The ring wraps
+silently, so ``encode`` refuses what is beyond a bound.
+
+Words that hide a value come from AES-256 in counter mode, one key for each sheet.  A sheet is cut
+into named parts that do not overlap, and each part can be taken once.
+"""
+
+import hmac
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import ArrayLike, NDArray
+
+from vfbandits.core import kernels
+from vfbandits.core.arrays import Matrix
+from vfbandits.errors import SharesError
+
+Words: TypeAlias = NDArray[np.uint64]
+
+FRACTION = 40
+"""Bits after the point of a shared number."""
+REACH = 10
+"""Shared numbers and products are below 2^REACH in size."""
+CUT = 32
+"""Low bits of a share of a product that are not sent."""
+SECRET_SIZE = 32
+
+_LIMB_BITS = 16
+_N_LIMBS = 8
+_LIMB = np.uint64(2**_LIMB_BITS - 1)
+_MAX_TERMS = 2**17  # sums of 8 products of limbs stay below 2^53
+_OFFSET = 1 << (2 * FRACTION + REACH - CUT)
+_WRAPS_FROM = 2**64 - 2 ** (2 * FRACTION + REACH + 1 - 64)
+_ZERO_NONCE = bytes(16)
+
+
+def zeros(*shape: int) -> Words:
+    """Words of value 0."""
+    return np.zeros((2, *shape), np.uint64)
+
+
+def add(a: Words, b: Words) -> Words:
+    """The sum a + b; shapes broadcast as NumPy's do."""
+    low = a[0] + b[0]
+    return np.stack((low, a[1] + b[1] + (low < a[0])))
+
+
+def subtract(a: Words, b: Words) -> Words:
+    """The difference a − b; shapes broadcast as NumPy's do."""
+    return np.stack((a[0] - b[0], a[1] - b[1] - (a[0] < b[0])))
+
+
+def negative(a: Words) -> Words:
+    """−a."""
+    return subtract(zeros(*a.shape[1:]), a)
+
+
+def total(a: Words) -> Words:
+    """The sum of the rows: (2, n, m) becomes (2, m)."""
+    result = zeros(*a.shape[2:])
+    for k in range(a.shape[1]):
+        result = add(result, a[:, k])
+    return result
+
+
+def rows_times(A: Words, B: Words) -> Words:
+    """A B' for rows A (n, k) and B (m, k): the inner product of each pair of rows.
+
+    >>> rows = from_integers([[2, 3], [-1, 2**127]])
+    >>> to_integers(rows_times(rows, rows)) == [[13, 2**127 - 2], [2**127 - 2, 1]]
+    True
+    """
+    loops = kernels.load_ring()
+    if loops is None:
+        return _limb_product(A, B.swapaxes(1, 2))
+    out = np.empty((2, A.shape[1], B.shape[1]), np.uint64)
+    loops.rows_times(A[0], A[1], B[0], B[1], out[0], out[1])
+    return out
+
+
+def times(A: Words, B: Words) -> Words:
+    """A B for A (n, k) and B (k, m)."""
+    loops = kernels.load_ring()
+    if loops is None:
+        return _limb_product(A, B)
+    out = zeros(A.shape[1], B.shape[2])
+    loops.times(A[0], A[1], B[0], B[1], out[0], out[1])
+    return out
+
+
+def _limb_product(A: Words, B: Words) -> Words:
+    """A B by float64 products of 16-bit limbs, each of which is exact."""
+    if A.shape[2] > _MAX_TERMS:
+        raise SharesError(f"a product takes up to {_MAX_TERMS} terms, got {A.shape[2]}")
+    left, right = _limbs(A), _limbs(B)
+    result = zeros(A.shape[1], B.shape[2])
+    for place in range(_N_LIMBS):
+        terms = sum(left[i] @ right[place - i] for i in range(place + 1))
+        result = add(result, _shifted_up(np.asarray(terms).astype(np.uint64), _LIMB_BITS * place))
+    return result
+
+
+def _limbs(a: Words) -> list[Matrix]:
+    halves = (a[0], a[1])
+    return [
+        ((halves[i // 4] >> np.uint64(_LIMB_BITS * (i % 4))) & _LIMB).astype(np.float64)
+        for i in range(_N_LIMBS)
+    ]
+
+
+def _shifted_up(low: NDArray[np.uint64], bits: int) -> Words:
+    """Numbers below 2^64, times 2^bits."""
+    if bits == 0:
+        return np.stack((low, np.zeros_like(low)))
+    if bits >= 64:
+        return np.stack((np.zeros_like(low), low << np.uint64(bits - 64)))
+    return np.stack((low << np.uint64(bits), low >> np.uint64(64 - bits)))
+
+
+def shifted_down(a: Words, bits: int) -> Words:
+    """The whole part of a / 2^bits, a from 0 to 2^128; 0 < bits < 64."""
+    down, up = np.uint64(bits), np.uint64(64 - bits)
+    return np.stack(((a[0] >> down) | (a[1] << up), a[1] >> down))
+
+
+def cut(share: Words) -> Words:
+    """A share of a product as it is sent, without its low ``CUT`` bits: 96 bits a number."""
+    return shifted_down(share, CUT)
+
+
+def reopen(one: Words, other: Words) -> Words:
+    """The number z + λ with 40 bits after the point, from two cut shares of it with 80.
+
+    ``reopened_mask`` of λ takes the mask off again, with an error of at most two units of 2^-40 in
+    z.  That holds for |z| below 2^REACH, and the dealer vouches for λ.
+    """
+    low = one[0] + other[0]
+    high = one[1] + other[1] + (low < one[0])
+    lifted = low + np.uint64(_OFFSET)
+    high = (high + (lifted < low)) & np.uint64(2 ** (64 - CUT) - 1)
+    opened = shifted_down(np.stack((lifted, high)), FRACTION - CUT)
+    back = np.uint64(_OFFSET >> (FRACTION - CUT))
+    return np.stack((opened[0] - back, opened[1] - (opened[0] < back)))
+
+
+def reopened_mask(mask: Words) -> Words:
+    """What λ becomes in ``reopen``; refuses a λ under which a number could wrap.
+
+    The chance is 2^-37 for each number; the dealer then deals other words.
+    """
+    if (mask[1] >= np.uint64(_WRAPS_FROM)).any():
+        raise SharesError("a mask is so near to 2^128 that a shared number could wrap")
+    return shifted_down(mask, FRACTION)
+
+
+def encode(values: ArrayLike, *, bound: float, what: str) -> Words:
+    """The nearest multiples of 2^-40; refuses what is not finite or larger than ``bound``.
+
+    >>> decode(encode([0.5, -3.0], bound=4.0, what="noise"))
+    array([ 0.5, -3. ])
+    >>> encode([5.0], bound=4.0, what="noise")
+    Traceback (most recent call last):
+    vfbandits.errors.SharesError: noise must be numbers up to 4 in size, got a larger one; \
+nothing was shared
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if not largest <= min(bound, 2.0**REACH):
+        came = "one that is not finite" if not math.isfinite(largest) else "a larger one"
+        raise SharesError(
+            f"{what} must be numbers up to {min(bound, 2.0**REACH):g} in size, got {came}; "
+            "nothing was shared"
+        )
+    whole = np.rint(np.ldexp(numbers, FRACTION)).astype(np.int64)
+    return np.stack((whole.view(np.uint64), (whole >> 63).view(np.uint64)))
+
+
+def decode(a: Words, *, bits: int = FRACTION) -> Matrix:
+    """Signed numbers with ``bits`` after the point, as floats."""
+    is_negative = a[1] >> np.uint64(63) != 0
+    size = np.where(is_negative, negative(a), a)
+    numbers = np.ldexp(size[1].astype(np.float64), 64 - bits) + np.ldexp(
+        size[0].astype(np.float64), -bits
+    )
+    return np.asarray(np.where(is_negative, -numbers, numbers))
+
+
+def from_integers(values: object) -> Words:
+    """Nested lists of Python integers as words, modulo 2^128."""
+    whole = np.asarray(values, dtype=object) % 2**128
+    return np.stack(((whole % 2**64).astype(np.uint64), (whole // 2**64).astype(np.uint64)))
+
+
+def to_integers(a: Words) -> object:
+    """Words as nested lists of Python integers from 0."""
+    return (a[0].astype(object) + a[1].astype(object) * 2**64).tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class SheetName:
+    """Which values a sheet of words hides; no two sheets of one secret have the same name.
+
+    Attributes
+    ----------
+    kind
+        What the words are for: "decide", "learn", "fold" or "input".
+    epoch, window, slot
+        Where in the order of all events.  A slot serves one event, once.
+    attempt
+        How often the dealer had to draw the window again, which almost never happens.
+    """
+
+    kind: str
+    epoch: int
+    window: int
+    attempt: int
+    slot: int
+
+    def to_bytes(self) -> bytes:
+        """Of a length that depends on ``kind`` alone, so that no two names have the same bytes."""
+        numbers = struct.pack("<4Q", self.epoch, self.window, self.attempt, self.slot)
+        return numbers + self.kind.encode()
+
+
+class Sheet:
+    """Uniform words for one slot, cut into named parts; each part can be taken once."""
+
+    __slots__ = ("_parts", "name")
+
+    def __init__(self, name: SheetName, parts: dict[str, Words]) -> None:
+        self.name = name
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        """Names only: the words are secret."""
+        return f"Sheet({self.name}, left={list(self._parts)})"
+
+    def take(self, part: str) -> Words:
+        """The words of one part.  A second time they would cover a second value: refused."""
+        try:
+            return self._parts.pop(part)
+        except KeyError:
+            raise SharesError(f"the words {part!r} of {self.name} were taken before") from None
+
+
+class WordSource:
+    """A secret from which its holders draw the same sheets."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != SECRET_SIZE:
+            raise SharesError(f"a source of words needs {SECRET_SIZE} bytes, got {len(secret)}")
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return "WordSource()"
+
+    def sheet(self, name: SheetName, parts: Mapping[str, tuple[int, ...]]) -> Sheet:
+        """The sheet of that name, in parts of these shapes, one after the other in the stream.
+
+        >>> source = WordSource(bytes(32))
+        >>> sheet = source.sheet(SheetName("decide", 0, 0, 0, 0), {"noise": (3,), "scores": (2, 2)})
+        >>> sheet.take("scores").shape
+        (2, 2, 2)
+        """
+        sizes = [math.prod(shape) for shape in parts.values()]
+        stream = np.frombuffer(self._stream(name, sum(sizes)), dtype="<u8").astype(np.uint64)
+        cuts = np.cumsum([2 * size for size in sizes])[:-1]
+        pieces = np.split(stream, cuts)
+        return Sheet(
+            name,
+            {
+                part: piece.reshape(2, *shape)
+                for (part, shape), piece in zip(parts.items(), pieces, strict=True)
+            },
+        )
+
+    def _stream(self, name: SheetName, n_words: int) -> bytes:
+        """The first words under the name's own key; every key starts from the same counter."""
+        key = hmac.digest(self._secret, name.to_bytes(), "sha256")
+        cipher = Cipher(algorithms.AES256(key), modes.CTR(_ZERO_NONCE)).encryptor()
+        return cipher.update(bytes(16 * n_words))

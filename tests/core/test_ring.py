@@ -1,0 +1,165 @@
+"""Arithmetic modulo 2^128 against Python's integers, fixed point, and words that are taken once."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes
+
+from vfbandits.core import kernels, ring
+from vfbandits.errors import SharesError
+
+M = 2**128
+EDGES = [0, 1, M - 1, M // 2, M // 2 - 1, 2**64, 2**64 - 1, 2**32 - 1]
+integers = st.one_of(st.sampled_from(EDGES), st.integers(0, M - 1))
+
+
+def as_object(words):
+    return np.asarray(ring.to_integers(words), dtype=object)
+
+
+def draw_matrix(data, rows, columns):
+    flat = data.draw(st.lists(integers, min_size=rows * columns, max_size=rows * columns))
+    return np.asarray(flat, dtype=object).reshape(rows, columns)
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def loops(request, monkeypatch):
+    if request.param == "plain":
+        monkeypatch.setattr(kernels, "load_ring", lambda: None)
+    elif kernels.load_ring() is None:
+        pytest.skip("numba (extra 'fast') is off or missing")
+
+
+@given(a=st.lists(integers, min_size=1, max_size=5), b=integers)
+def test_sums_and_differences_are_those_of_integers_modulo_2_128(a, b):
+    words, other = ring.from_integers(a), ring.from_integers([b])
+    assert ring.to_integers(ring.add(words, other)) == [(x + b) % M for x in a]
+    assert ring.to_integers(ring.subtract(words, other)) == [(x - b) % M for x in a]
+    assert ring.to_integers(ring.negative(words)) == [-x % M for x in a]
+    assert ring.to_integers(ring.total(words[:, :, None])) == [sum(a) % M]
+
+
+@pytest.mark.usefixtures("loops")
+def test_products_are_those_of_integers_modulo_2_128():
+    @given(data=st.data(), shape=array_shapes(min_dims=3, max_dims=3, max_side=5))
+    @settings(max_examples=60)
+    def holds(data, shape):
+        n, k, m = shape
+        A, B = draw_matrix(data, n, k), draw_matrix(data, k, m)
+        wanted = (A @ B) % M
+        left, right = ring.from_integers(A), ring.from_integers(B)
+        assert (as_object(ring.times(left, right)) == wanted).all()
+        rows = np.ascontiguousarray(right.swapaxes(1, 2))
+        assert (as_object(ring.rows_times(left, rows)) == wanted).all()
+
+    holds()
+
+
+@pytest.mark.usefixtures("loops")
+def test_long_products_of_the_largest_numbers_lose_no_carry():
+    A = ring.from_integers([[M - 1] * 3_000])
+    assert ring.to_integers(ring.rows_times(A, A)) == [[3_000]]
+    ones = ring.from_integers([[2**64 - 1] * 3_000])
+    assert ring.to_integers(ring.rows_times(ones, ones)) == [[3_000 * (2**64 - 1) ** 2 % M]]
+
+
+def test_the_plain_product_refuses_more_terms_than_floats_can_add():
+    with pytest.raises(SharesError, match="up to 131072 terms, got 131073"):
+        ring._limb_product(ring.zeros(1, 2**17 + 1), ring.zeros(2**17 + 1, 1))  # noqa: SLF001
+
+
+@given(a=st.lists(integers, min_size=1, max_size=4), bits=st.integers(1, 63))
+def test_a_shift_gives_the_whole_part(a, bits):
+    assert ring.to_integers(ring.shifted_down(ring.from_integers(a), bits)) == [
+        x >> bits for x in a
+    ]
+
+
+@given(st.lists(st.floats(-1024, 1024), min_size=1, max_size=5))
+def test_real_numbers_come_back_to_the_nearest_unit(values):
+    back = ring.decode(ring.encode(values, bound=1024.0, what="numbers"))
+    assert np.abs(back - values).max() <= 2.0**-41
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=5), st.floats(-1, 1))
+def test_a_product_of_encoded_numbers_decodes_to_the_product(values, scale):
+    words = ring.encode([values], bound=1.0, what="numbers")
+    other = ring.encode([[scale]], bound=1.0, what="numbers")
+    product = ring.decode(ring.times(other, words), bits=80)
+    assert np.abs(product - scale * np.asarray([values])).max() <= 2.0**-39
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.5, -2.5])
+def test_numbers_beyond_the_bound_are_refused(value):
+    with pytest.raises(SharesError, match="rows must be numbers up to 2 in size"):
+        ring.encode([0.0, value], bound=2.0, what="rows")
+
+
+def test_no_bound_reaches_beyond_the_ring():
+    with pytest.raises(SharesError, match="up to 1024 in size, got a larger one"):
+        ring.encode([1025.0], bound=1e9, what="rows")
+
+
+@given(
+    value=st.integers(-(2**90) + 1, 2**90 - 1),
+    mask=st.integers(0, M - 2**91 - 1),
+    share=integers,
+)
+def test_a_reopened_share_is_off_by_at_most_two_units(value, mask, share):
+    one = ring.cut(ring.from_integers([share]))
+    other = ring.cut(ring.from_integers([(value + mask - share) % M]))
+    opened = ring.reopen(one, other)
+    found = ring.subtract(opened, ring.reopened_mask(ring.from_integers([mask])))
+    signed = (ring.to_integers(found)[0] + M // 2) % M - M // 2
+    assert abs(signed - value / 2**40) <= 2
+
+
+@given(mask=st.integers(M - 2**91, M - 1))
+def test_a_mask_that_could_wrap_is_refused(mask):
+    with pytest.raises(SharesError, match="could wrap"):
+        ring.reopened_mask(ring.from_integers([3, mask]))
+
+
+NAME = ring.SheetName("decide", 1, 2, 3, 4)
+
+
+def test_both_holders_of_a_secret_draw_the_same_sheet():
+    one, other = (ring.WordSource(bytes(range(32))).sheet(NAME, {"a": (3,)}) for _ in range(2))
+    assert (one.take("a") == other.take("a")).all()
+
+
+def test_sheets_of_other_names_and_secrets_share_no_word():
+    names = [
+        NAME,
+        *(ring.SheetName("decide", *n) for n in ((0, 2, 3, 4), (1, 0, 3, 4), (1, 2, 0, 4))),
+    ]
+    names += [ring.SheetName("decide", 1, 2, 3, 0), ring.SheetName("learn", 1, 2, 3, 4)]
+    secrets = [bytes(32), bytes(31) + b"\1"]
+    words = [
+        word
+        for secret in secrets
+        for name in names
+        for word in ring.to_integers(ring.WordSource(secret).sheet(name, {"a": (50,)}).take("a"))
+    ]
+    assert len(set(words)) == len(words)
+
+
+def test_parts_of_a_sheet_do_not_overlap():
+    sheet = ring.WordSource(bytes(32)).sheet(NAME, {"a": (3, 5), "b": (1,), "c": (7,)})
+    parts = [sheet.take(part).reshape(2, -1) for part in "abc"]
+    words = [word for part in parts for word in ring.to_integers(part)]
+    assert len(words) == len(set(words)) == 23
+
+
+def test_a_part_is_taken_once():
+    sheet = ring.WordSource(bytes(32)).sheet(NAME, {"a": (3,)})
+    sheet.take("a")
+    with pytest.raises(SharesError, match=r"'a' of .* were taken before"):
+        sheet.take("a")
+
+
+def test_a_source_has_a_secret_of_32_bytes_and_does_not_show_it():
+    with pytest.raises(SharesError, match="needs 32 bytes, got 16"):
+        ring.WordSource(bytes(16))
+    assert repr(ring.WordSource(b"s" * 32)) == "WordSource()"

@@ -1,0 +1,23 @@
+"""Decide and learn on contexts that are secret-shared between two servers (experimental).
+
+The mathematics is LinTS in whitened units: contexts x/√ridge, so that the prior of theta is N(0, I)
+and Lambda⁻¹ = GG' with G = I at first.
+
+    decide   w = theta + v·Gz,  scores Xw                       z: half of it drawn by each server
+    reward   f = G'x,  q = f·f,  g = Gf,  c = 1/(1 + q + √(1 + q)),  h = (r − x·theta)/(1 + q)
+             G ← G − g(cf)',    theta ← theta + hg              Potter's update
+
+A number v is *masked*: m = v + λ with λ = λ_A + λ_B.  Both servers know m; A knows λ_A, B knows
+λ_B, and only the dealer, who sees no message, knows λ.  A keeps T = m − λ_A = v + λ_B.  Then
+
+    v·w  =  T_v·T_w  −  (m_v·λ_wB + λ_vB·m_w)  +  (λ_vB·λ_w + λ_vA·λ_wB)
+            server A       server B                 dealer, ahead of time
+
+so a product needs no message.  A product that is multiplied again is masked again: the servers
+exchange their parts under fresh words once, and lose 40 of its 80 bits after the point.
+
+Rewards are not put into G one by one.  A window keeps the rows a = cf, g and h of its rewards, and
+a fold brings them into G and theta when the window is full:
+
+    Gz − Σ g_l (a_l·z)  stands for  Gz,        theta + Σ h_l g_l  for  theta.
+"""

@@ -1,0 +1,341 @@
+"""Server A, the active participant: asks the helper, learns the arm, and puts rewards in.
+
+It keeps T = v + λ_B of the state.  What it learns is the arm of a decision (or the arms that tie
+for it), and q = x'Lambda⁻¹x of the chosen context when its reward is learnt; scores and means stay
+under masks of B's.
+"""
+
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from vfbandits.core.mask import Entropy
+from vfbandits.core.ring import (
+    FRACTION,
+    SECRET_SIZE,
+    Sheet,
+    Words,
+    WordSource,
+    add,
+    cut,
+    decode,
+    encode,
+    negative,
+    reopen,
+    rows_times,
+    subtract,
+    times,
+    total,
+    zeros,
+)
+from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.comparison import (
+    TOLERANCE,
+    differences,
+    is_less,
+    look_up,
+    masked_numbers,
+    pairs_among,
+    shuffled,
+    top_bits,
+    words_of_tables,
+)
+from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
+from vfbandits.core.shares.helper import MAX_OPEN, Held
+from vfbandits.core.shares.noise import half_noise
+from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
+from vfbandits.errors import ArmError, RewardError, SharesError
+
+_Reply = TypeVar("_Reply", bound=m.Message)
+_Result = TypeVar("_Result")
+Exchange: TypeAlias = Generator[m.Message, m.Message, _Result]
+"""Yields a message for the helper, is sent the answer, and returns a result at the end."""
+
+Event: TypeAlias = tuple[int, int]
+"""The window and the slot of a decision."""
+
+BLANK: Event = (-1, -1)
+_SLACK = 1e-6
+
+
+class Opened:
+    """A decision whose arm is known and which was not picked yet."""
+
+    __slots__ = ("T_X", "arm", "event", "n_arms", "place", "sheet")
+
+    def __init__(self, place: m.Place, T_X: Words, sheet: Sheet, arm: int) -> None:
+        self.place = place
+        self.event = (place.window, place.slot)
+        self.T_X = T_X
+        self.n_arms = T_X.shape[1]
+        self.sheet = sheet
+        self.arm = arm
+
+
+class ActiveServer:
+    """The active participant's end of the protocol."""
+
+    def __init__(
+        self,
+        terms: ShareTerms,
+        secrets: ServerSecrets,
+        *,
+        entropy: Entropy = os.urandom,
+        max_open: int = MAX_OPEN,
+    ) -> None:
+        n, d = terms.window, terms.dim
+        self.terms = terms
+        self._secrets = secrets
+        self._noise = WordSource(entropy(SECRET_SIZE))
+        self._max_open = max_open
+        self._root = encode(np.eye(d), bound=1.0, what="a unit matrix")
+        self._theta = zeros(1, d)
+        self._a, self._g, self._h = zeros(n, d), zeros(n, d), zeros(1, n)
+        self._deal: m.WindowDeal | None = None
+        self._n_windows = 0
+        self.n_rows = 0
+        self.n_slots = 0
+        self._open: OrderedDict[Event, Words] = OrderedDict()
+
+    def __repr__(self) -> str:
+        """Counts; no share."""
+        return f"ActiveServer(window={self._n_windows}, rows={self.n_rows}, slots={self.n_slots})"
+
+    @property
+    def needs_deal(self) -> bool:
+        """Whether the next window has to be dealt."""
+        return self._deal is None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether this window has no slot left for a decision."""
+        return self.n_slots >= self.terms.decisions
+
+    def held(self) -> Held:
+        """A's side of the state, for a federation in one process."""
+        n = self.n_rows
+        return Held(self._root, self._theta, self._a[:, :n], self._g[:, :n], self._h[:, :, :n])
+
+    def half_noise(self, event: tuple[int, int]) -> Words:
+        """A's half of the noise of a decision in its window, (dim,): for a plain twin."""
+        window, slot = event
+        place = m.Place(self._dealt().fold.place.epoch, window, self._dealt().attempt, slot)
+        return half_noise(self._noise, self.terms, place)
+
+    def take(self, deal: m.WindowDeal) -> None:
+        """Begin a window with what the dealer made for it."""
+        if self._deal is not None or deal.window != self._n_windows:
+            raise SharesError(
+                f"wanted what is dealt for window {self._n_windows}, got window {deal.window}"
+            )
+        self._deal = deal
+
+    def next_place(self) -> m.Place:
+        """The slot of the next decision.  It is used up by this call, whatever happens then."""
+        deal = self._dealt()
+        if self.is_used_up:
+            raise SharesError("the window has no slot left for a decision: it must be folded")
+        place = deal.decisions[self.n_slots].place
+        self.n_slots += 1
+        return place
+
+    def decide(self, place: m.Place, blocks: list[m.Contribution]) -> Exchange[Opened]:
+        """The arm with the best score for contexts that all participants have shared."""
+        deal = self._dealt().decisions[place.slot]
+        sheet = self._secrets.own.sheet(
+            sheet_name("decide", place), self.terms.active_decision_words()
+        )
+        contexts = self._joined(place, blocks)
+        n_arms = contexts.shape[1]
+        masks = input_masks(self._secrets, self.terms, place)
+        T_X = subtract(contexts, masks[:, :n_arms])
+        n = self.n_rows
+        tau = negative(self._h[:, :, :n])
+        share = add(sheet.take("rho_direction"), total(deal.rows[:, :n]))
+        if self.terms.is_noisy:
+            mask = sheet.take("mask_noise")
+            noise = add(half_noise(self._noise, self.terms, place), mask)
+            asked = _expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
+            T_z = subtract(add(noise, asked.noise), mask)[:, None]
+            projections = add(
+                rows_times(T_z, self._a[:, :n])[:, 0], sheet.take("rho_projections")[:, :n]
+            )
+            own_projections = cut(projections)
+            opened = reopen(own_projections, asked.projections)
+            tau = add(subtract(opened, deal.projections[:, :n])[:, None], tau)
+            share = add(share, rows_times(T_z, self._root)[:, 0])
+        else:
+            _expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
+            own_projections = zeros(0)
+        own = cut(subtract(share, times(tau, self._g[:, :n])[:, 0]))
+        sampled = _expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
+        direction = subtract(reopen(own, sampled.direction), deal.direction)
+        T_w = add(self._theta, direction[:, None])
+        scores = add(rows_times(T_X, T_w)[:, :, 0], deal.scores[:, :n_arms])
+        arm = yield from self._best(deal, sheet, add(scores, sampled.scores))
+        return Opened(place, T_X, sheet, arm)
+
+    def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
+        numbers = [block.participant for block in blocks]
+        if numbers != list(range(len(self.terms.widths))) or any(
+            block.place != place for block in blocks
+        ):
+            raise SharesError(
+                f"slot {place.slot} needs a block of each participant in order, got {numbers}"
+            )
+        return np.concatenate([block.contexts for block in blocks], axis=2)
+
+    def _best(self, deal: m.DecisionDeal, sheet: Sheet, scores: Words) -> Exchange[int]:
+        """The best arm of scores (n_arms,) that are under masks of B's."""
+        place, max_arms = deal.place, self.terms.max_arms
+        n_arms = scores.shape[1]
+        order = shuffled(sheet.take("order"))
+        is_live = order < n_arms
+        live = np.flatnonzero(is_live)
+        ranks = sheet.take("mask_ranks")
+        numbers = np.zeros(max_arms, np.uint64)
+        numbers[live] = masked_numbers(add(scores[:, order[live]], ranks[:, live]))
+        if n_arms == 1:
+            return 0
+        i, j, places = pairs_among(live, max_arms)
+        tables = words_of_tables(deal.tables)[places]
+        x = differences(numbers, i, j, tolerance=TOLERANCE)
+        lookups = look_up(x, tables)
+        message = m.Compare(place, is_live.astype(np.uint8), numbers[live], lookups)
+        compared = _expect(m.Compared, (yield message))
+        less = is_less(lookups ^ compared.lookups, tables)
+        results = less ^ top_bits(x) ^ deal.tops[places] ^ np.uint8(1)
+        found = _expect(m.Candidates, (yield m.Results(place, results)))
+        candidates = order[live[found.candidates == 1]]
+        if not len(candidates):
+            raise SharesError("no arm is the best: a score was beyond what is compared")
+        return int(candidates.min())
+
+    def pick(self, opened: Opened, arm: int) -> Exchange[Event]:
+        """Keep shares of the context of the arm that is shown, until its reward comes."""
+        if not 0 <= arm < opened.n_arms:
+            raise ArmError(f"an arm is a position among {opened.n_arms}, got {arm}")
+        deal = self._dealt().decisions[opened.place.slot]
+        one_hot = np.zeros(self.terms.max_arms)
+        one_hot[arm] = 1.0
+        # The choice is a whole number, not a fixed-point one: the context keeps its 40 bits.
+        choice = zeros(self.terms.max_arms)
+        choice[0] = one_hot.astype(np.uint64)
+        masked = add(choice, opened.sheet.take("mask_choice"))
+        _expect(m.Picked, (yield m.Pick(opened.place, masked)))
+        self._open[opened.event] = add(opened.T_X[:, arm], deal.context)
+        if len(self._open) > self._max_open:
+            self._open.popitem(last=False)
+        return opened.event
+
+    def learn(self, event: Event, reward: float) -> Exchange[float]:
+        """Learn the reward of a decision; returns q, which is all that A sees of it."""
+        if not abs(reward) <= MAX_REWARD:
+            raise RewardError(
+                f"a reward on secret shares must be at most {MAX_REWARD:g} in size, got {reward}"
+            )
+        share = self._open.get(event)
+        if share is None:
+            raise SharesError(f"no context waits for a reward at {event}")
+        q = yield from self._learn(event, share, reward)
+        del self._open[event]
+        return q
+
+    def fill(self) -> Exchange[float]:
+        """Fill one row of the window with a blank, which changes nothing."""
+        return (yield from self._learn(BLANK, zeros(self.terms.dim), 0.0))
+
+    def _learn(self, event: Event, share: Words, reward: float) -> Exchange[float]:
+        n = self.n_rows
+        if n >= self.terms.window:
+            raise SharesError("the window has no slot left for a reward: it must be folded")
+        deal = self._dealt().rewards[n]
+        place = deal.place
+        sheet = self._secrets.own.sheet(
+            sheet_name("learn", place), self.terms.active_reward_words()
+        )
+        a, g, h = self._a[:, :n], self._g[:, :n], self._h[:, :, :n]
+        mask = sheet.take("mask_context")
+        own = add(share, mask)
+        recalled = _expect(m.Recalled, (yield m.Recall(place, *event, own)))
+        T_x = subtract(add(own, recalled.context), mask)[:, None]
+        own_overlaps = cut(add(rows_times(T_x, g)[:, 0], sheet.take("rho_overlaps")[:, :n]))
+        T_u = subtract(reopen(own_overlaps, recalled.overlaps), deal.overlaps)[:, None]
+        whitened = subtract(times(T_x, self._root), times(T_u, a))[:, 0]
+        own_f = cut(add(whitened, sheet.take("rho_whitened")))
+        reply = _expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
+        T_f = subtract(reopen(own_f, reply.whitened), deal.whitened)[:, None]
+        q = self._square(add(add(rows_times(T_f, T_f)[:, 0], deal.square), reply.square))
+        mean = cut(add(rows_times(T_x, self._theta), rows_times(h, T_u))[:, 0])
+        T_m = subtract(reopen(mean, reply.mean), deal.mean)[:, None]
+        own_v = cut(add(rows_times(T_f, a)[:, 0], sheet.take("rho_projections")[:, :n]))
+        T_v = subtract(reopen(own_v, reply.projections), deal.projections)[:, None]
+        gain = subtract(rows_times(T_f, self._root), times(T_v, g))[:, 0]
+        is_real = 0.0 if event == BLANK else 1.0
+        weight = _scalar(is_real / (1.0 + q + math.sqrt(1.0 + q)))
+        step = _scalar(is_real / (1.0 + q))
+        residual = times(step, subtract(_scalar(reward), T_m))[:, 0]
+        own_g = cut(add(gain, sheet.take("rho_gain")))
+        own_a = cut(add(times(weight, T_f)[:, 0], sheet.take("rho_row")))
+        own_h = cut(add(residual, sheet.take("rho_residual")))
+        message = m.Learn(
+            place,
+            projections=own_v,
+            gain=own_g,
+            row=own_a,
+            residual=own_h,
+            weight=add(weight[:, 0], sheet.take("mask_weight")),
+            step=add(step[:, 0], sheet.take("mask_step")),
+        )
+        learnt = _expect(m.Learnt, (yield message))
+        self._g[:, n] = subtract(reopen(own_g, learnt.gain), deal.gain)
+        self._a[:, n] = subtract(reopen(own_a, learnt.row), deal.row)
+        self._h[:, 0, n : n + 1] = subtract(reopen(own_h, learnt.residual), deal.residual)
+        self.n_rows += 1
+        return q
+
+    def _square(self, words: Words) -> float:
+        q = float(decode(words, bits=2 * FRACTION)[0])
+        if not -_SLACK <= q <= self.terms.max_length**2 * (1.0 + _SLACK) + _SLACK:
+            raise SharesError("x'Lambda⁻¹x is out of its bounds: the servers' states do not match")
+        return max(q, 0.0)
+
+    def fold(self) -> Exchange[None]:
+        """Bring the rows of a full window into the state; the window is over then."""
+        deal = self._dealt().fold
+        if self.n_rows != self.terms.window:
+            raise SharesError(
+                f"a window is folded after {self.terms.window} rewards, got {self.n_rows}"
+            )
+        sheet = self._secrets.own.sheet(
+            sheet_name("fold", deal.place), self.terms.active_fold_words()
+        )
+        columns = np.ascontiguousarray(self._g.swapaxes(1, 2))
+        root = cut(add(times(columns, self._a), sheet.take("rho_root")))
+        theta = cut(add(times(self._h, self._g)[:, 0], sheet.take("rho_theta")))
+        folded = _expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
+        self._root = subtract(self._root, subtract(reopen(root, folded.root), deal.root))
+        shift = subtract(reopen(theta, folded.theta), deal.theta)
+        self._theta = add(self._theta, shift[:, None])
+        self._deal = None
+        self._n_windows += 1
+        self.n_rows = self.n_slots = 0
+
+    def _dealt(self) -> m.WindowDeal:
+        if self._deal is None:
+            raise SharesError(f"window {self._n_windows} was not dealt")
+        return self._deal
+
+
+def _scalar(value: float) -> Words:
+    return encode([[value]], bound=MAX_REWARD, what="a scalar")
+
+
+def _expect(kind: type[_Reply], message: m.Message) -> _Reply:
+    if not isinstance(message, kind):
+        raise SharesError(f"wanted a {kind.__name__} message, got {type(message).__name__}")
+    return message

@@ -1,0 +1,177 @@
+"""Which arm has the best score, when one server has the scores under the other's masks.
+
+Server A has y_a = s_a + ρ_a, and B knows ρ.  A shuffles the arms by a secret order π, puts a mask δ
+of its own on each and drops the low bits: n_i = ⌊(y_π(i) + δ_i)/2^45⌋ modulo 2^43, which A sends.
+The dealer knows ν_i, the same of δ_i + ρ_π(i), so that n_i − ν_i is the score in units of 2^-35, or
+one unit more.  For each ordered pair the servers know x = n_i − n_j + tolerance, the dealer knows
+r = ν_i − ν_j.  Arm i is not beaten by j if x − r is not negative, which is
+
+    1  ⊕  top bit of x  ⊕  top bit of r  ⊕  1{low 42 bits of x < low 42 bits of r}.
+
+The last bit comes from tables that are used once.  With x and r cut into 7 digits of 6 bits,
+
+    1{x < r} = ⊕_i lt_i·Π_{j>i} eq_j,       lt_i = 1{x_i < r_i},  eq_j = 1{x_j = r_j}.
+
+The dealer shares a table of 64 bits for each lt_i and eq_j, flipped throughout by a secret bit
+(α_i, β_j).  A look-up is a shift, and what it gives is exchanged: L_i = lt_i ⊕ α_i and
+E_j = eq_j ⊕ β_j.  With L and E known the formula is linear in products of the secret bits, which
+the dealer shares too, as three words of 64 bits.  Shares are exclusive-or shares; B's come from its
+stream.
+"""
+
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfbandits.core.ring import FRACTION, Words, add, shifted_down
+
+Bits: TypeAlias = NDArray[np.uint8]
+Numbers: TypeAlias = NDArray[np.uint64]
+Lookups: TypeAlias = NDArray[np.uint16]
+Places: TypeAlias = NDArray[np.intp]
+
+DIGIT_BITS = 6
+N_DIGITS = 7
+N_TABLES = 2 * N_DIGITS - 1
+N_WORDS = N_TABLES + 3
+LOW_BITS = DIGIT_BITS * N_DIGITS
+UNIT_BITS = 35
+"""Scores are compared in units of 2^-35, and must be below 64 in size."""
+TOLERANCE = 64
+"""Units by which two scores may differ and still tie: 1.9e-9."""
+
+_DROP = 2 * FRACTION - UNIT_BITS
+_MODULUS = np.uint64(2 ** (LOW_BITS + 1) - 1)
+_LOW = np.uint64(2**LOW_BITS - 1)
+_ONE = np.uint64(1)
+_DIGITS = np.arange(0, LOW_BITS, DIGIT_BITS, dtype=np.uint64)
+_SUBSETS = np.arange(64, dtype=np.uint64)
+# Entry S of the third word of products is α_i·Π_{j in rest} β_j: i is the place of the lowest
+# member of S, counted from 1, and the rest are the others.
+_LOWEST = np.array([(int(S) & -int(S)).bit_length() for S in _SUBSETS], dtype=np.uint64)
+_REST = np.array([int(S) & (int(S) - 1) for S in _SUBSETS], dtype=np.uint64)
+
+
+def shuffled(order_words: Words) -> Places:
+    """A uniformly random order, from uniform words: the order that sorts them."""
+    return np.lexsort((order_words[0], order_words[1]))
+
+
+def masked_numbers(words: Words) -> Numbers:
+    """Scores or masks with 80 bits after the point, as numbers of 43 bits in units of 2^-35."""
+    return np.asarray(shifted_down(words, _DROP)[0] & _MODULUS)
+
+
+@cache
+def ordered_pairs(n: int) -> tuple[Places, Places]:
+    """All (i, j) with i ≠ j, i by i."""
+    i, j = np.nonzero(~np.eye(n, dtype=bool))
+    return i, j
+
+
+def pairs_among(live: Places, max_arms: int) -> tuple[Places, Places, Places]:
+    """All pairs of the positions ``live``, and their places among the pairs of all positions."""
+    i, j = ordered_pairs(len(live))
+    i, j = live[i], live[j]
+    return i, j, i * (max_arms - 1) + j - (j > i)
+
+
+def differences(numbers: Numbers, i: Places, j: Places, *, tolerance: int) -> Numbers:
+    """n_i − n_j + tolerance, modulo 2^43."""
+    return np.asarray((numbers[i] - numbers[j] + np.uint64(tolerance)) & _MODULUS)
+
+
+def top_bits(differences: Numbers) -> Bits:
+    """The bit above the 42 low ones."""
+    return (differences >> np.uint64(LOW_BITS)).astype(np.uint8)
+
+
+def words_of_tables(stream: Words) -> Numbers:
+    """B's shares of tables (n_pairs, 16) from words (n_pairs, 8)."""
+    return np.concatenate((stream[0], stream[1]), axis=1)
+
+
+def deal_tables(masks: Numbers, secret_bits: Numbers, helper: Numbers) -> tuple[Numbers, Bits]:
+    """A's shares of the tables for the masks ν, and the top bits of r, in the clear.
+
+    ``secret_bits`` has one uniform number for each pair, and ``helper`` is B's shares.
+    """
+    r = differences(masks, *ordered_pairs(len(masks)), tolerance=0)
+    alpha, beta = secret_bits & np.uint64(127), (secret_bits >> np.uint64(7)) & np.uint64(63)
+    digits = (r[:, None] >> _DIGITS) & np.uint64(63)
+    words = np.empty((len(r), N_WORDS), np.uint64)
+    words[:, :N_DIGITS] = ((_ONE << digits) - _ONE) ^ _spread(alpha, N_DIGITS)
+    words[:, N_DIGITS:N_TABLES] = (_ONE << digits[:, 1:]) ^ _spread(beta, N_DIGITS - 1)
+    products = (_SUBSETS & ~beta[:, None]) == 0
+    words[:, N_TABLES] = _packed(products)
+    words[:, N_TABLES + 1] = _packed(products) * (alpha & _ONE)
+    chosen = ((alpha[:, None] >> _LOWEST) & _ONE).astype(bool) & (_SUBSETS > 0)
+    words[:, N_TABLES + 2] = _packed(chosen & ((_REST & ~beta[:, None]) == 0))
+    return words ^ helper, top_bits(r)
+
+
+def _spread(bits: Numbers, n: int) -> Numbers:
+    """Bit k of each number as a word of 64 equal bits, (n_pairs, n)."""
+    each = (bits[:, None] >> np.arange(n, dtype=np.uint64)) & _ONE
+    return np.asarray(np.uint64(0) - each)
+
+
+def _packed(flags: NDArray[np.bool_]) -> Numbers:
+    """64 flags in a row as one number; flag S is bit S."""
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8")[:, 0].astype(np.uint64)
+
+
+def look_up(differences: Numbers, tables: Numbers) -> Lookups:
+    """One server's shares of L (bits 0 to 6) and E (bits 7 to 12), pair by pair."""
+    digits = (differences[:, None] >> _DIGITS) & np.uint64(63)
+    digits = np.concatenate((digits, digits[:, 1:]), axis=1)
+    bits = (tables[:, :N_TABLES] >> digits) & _ONE
+    codes = np.bitwise_or.reduce(bits << np.arange(N_TABLES, dtype=np.uint64), axis=1)
+    return np.asarray(codes, dtype=np.uint16)
+
+
+def is_less(opened: Lookups, tables: Numbers) -> Bits:
+    """One server's shares of 1{x < r}, from the opened L and E."""
+    masks = _formula()[opened]
+    chosen = tables[:, N_TABLES:] & masks
+    word = chosen[:, 0] ^ chosen[:, 1] ^ chosen[:, 2]
+    return np.asarray(np.bitwise_count(word) & 1, dtype=np.uint8)
+
+
+@cache
+def _formula() -> Numbers:
+    """Which entries of the three words of products add up to 1{x < r}, for each L and E."""
+    masks = np.zeros((2**N_TABLES, 3), np.uint64)
+    for opened in range(2**N_TABLES):
+        L, E = opened & 127, opened >> N_DIGITS
+        plain, first, others = _entries(L, E)
+        masks[opened] = plain, first, others
+    return masks
+
+
+def _entries(L: int, E: int) -> tuple[int, int, int]:
+    plain = others = first = 0
+    for i in range(N_DIGITS):
+        sets = _sets(E, i)
+        if L >> i & 1:
+            plain ^= sets
+        if i == 0:
+            first = sets
+        else:
+            # Bit S of ``sets`` becomes bit S | 1 << (i − 1): all S are multiples of 2^i.
+            others ^= sets << (1 << (i - 1))
+    return plain, first, others
+
+
+@cache
+def _sets(E: int, i: int) -> int:
+    """The S for which Π_{j in S} β_j is a term of Π_{j>i} (E_j ⊕ β_j), as bits S of a number."""
+    above = 63 >> i << i
+    return sum(1 << S for S in range(64) if S & ~above == 0 and above & ~E & ~S == 0)
+
+
+def shuffled_masks(mask_ranks: Words, rho_scores: Words, order: Places) -> Numbers:
+    """The dealer's ν: what A's and B's masks are together, in the shuffled order."""
+    return masked_numbers(add(mask_ranks, rho_scores[:, order]))

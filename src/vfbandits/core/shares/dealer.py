@@ -1,0 +1,288 @@
+"""The dealer: correlated randomness for both servers, made ahead of time.
+
+It knows every mask and sees no message, so it learns nothing.  Server B and the participants get
+secrets once; server A gets secrets, and words for each slot.  Each of those words is blinded by a
+word of B's stream that blinds nothing else: were two alternatives of one value blinded by the same
+word, their difference would show masks of B.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from vfbandits.core.mask import Entropy
+from vfbandits.core.ring import (
+    SECRET_SIZE,
+    Sheet,
+    SheetName,
+    Words,
+    WordSource,
+    add,
+    negative,
+    reopened_mask,
+    rows_times,
+    subtract,
+    times,
+    zeros,
+)
+from vfbandits.core.shares.comparison import deal_tables, shuffled, shuffled_masks, words_of_tables
+from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import SharesError
+
+MAX_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerSecrets:
+    """What the dealer gives one server: a source of its own, and one for each participant."""
+
+    own: WordSource
+    inputs: tuple[WordSource, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParticipantSecrets:
+    """What the dealer gives one participant: the sources that hide its block, one per server."""
+
+    active: WordSource
+    helper: WordSource
+
+
+class Mask(NamedTuple):
+    """λ = λ_A + λ_B of a masked value."""
+
+    A: Words
+    B: Words
+
+    @property
+    def whole(self) -> Words:
+        """λ."""
+        return add(self.A, self.B)
+
+    def rows(self, stop: int) -> "Mask":
+        """The first rows."""
+        return Mask(self.A[:, :stop], self.B[:, :stop])
+
+
+Product = Callable[[Words, Words], Words]
+
+
+def cross(v: Mask, w: Mask, product: Product) -> Words:
+    """λ_vB·λ_w + λ_vA·λ_wB: the dealer's term of a product."""
+    return add(product(v.B, w.whole), product(v.A, w.B))
+
+
+@dataclass(slots=True)
+class _Window:
+    """Masks of the rows that a window's rewards leave."""
+
+    a: Mask
+    g: Mask
+    h: Mask
+    rewards: list[RewardDeal] = field(default_factory=list)
+
+
+class Dealer:
+    """Makes secrets and windows of words; keeps the masks of the state and forgets the rest."""
+
+    def __init__(self, terms: ShareTerms, *, entropy: Entropy = os.urandom, epoch: int = 0) -> None:
+        n = len(terms.widths)
+        self.terms = terms
+        self.epoch = epoch
+        sources = [WordSource(entropy(SECRET_SIZE)) for _ in range(2 * n + 3)]
+        self._own = sources[0]
+        self._active = ServerSecrets(sources[1], tuple(sources[3 : 3 + n]))
+        self._helper = ServerSecrets(sources[2], tuple(sources[3 + n :]))
+        d = terms.dim
+        # G = I and theta = 0 are public at first: they need no mask until the first fold.
+        self._root = Mask(zeros(d, d), zeros(d, d))
+        self._theta = Mask(zeros(1, d), zeros(1, d))
+        self._next_window = 0
+
+    def __repr__(self) -> str:
+        """Counts; no secret."""
+        return f"Dealer(windows={self._next_window})"
+
+    def active_secrets(self) -> ServerSecrets:
+        """For server A."""
+        return self._active
+
+    def helper_secrets(self) -> ServerSecrets:
+        """For server B."""
+        return self._helper
+
+    def participant_secrets(self, participant: int) -> ParticipantSecrets:
+        """For the participant of that number."""
+        return ParticipantSecrets(
+            self._active.inputs[participant], self._helper.inputs[participant]
+        )
+
+    def deal(self) -> WindowDeal:
+        """The next window.  Almost never are masks such that a number could wrap: then again."""
+        window = self._next_window
+        self._next_window += 1
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                return self._deal(window, attempt)
+            except SharesError:
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _deal(self, window: int, attempt: int) -> WindowDeal:
+        terms = self.terms
+        n, d = terms.window, terms.dim
+        rows = _Window(
+            a=Mask(zeros(n, d), zeros(n, d)),
+            g=Mask(zeros(n, d), zeros(n, d)),
+            h=Mask(zeros(1, n), zeros(1, n)),
+        )
+        for slot in range(n):
+            rows.rewards.append(self._deal_reward(Place(self.epoch, window, attempt, slot), rows))
+        decisions = tuple(
+            self._deal_decision(Place(self.epoch, window, attempt, slot), rows)
+            for slot in range(terms.decisions)
+        )
+        fold, root, theta = self._deal_fold(Place(self.epoch, window, attempt, 0), rows)
+        self._root, self._theta = root, theta  # last: an attempt that fails leaves no trace
+        return WindowDeal(window, attempt, decisions, tuple(rows.rewards), fold)
+
+    def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
+        terms = self.terms
+        shapes = {
+            "decide": (terms.active_decision_words(), terms.helper_decision_words()),
+            "learn": (terms.active_reward_words(), terms.helper_reward_words()),
+            "fold": (terms.active_fold_words(), terms.helper_fold_words()),
+        }[kind]
+        name = sheet_name(kind, place)
+        return self._active.own.sheet(name, shapes[0]), self._helper.own.sheet(name, shapes[1])
+
+    def _deal_reward(self, place: Place, rows: _Window) -> RewardDeal:
+        i, one = place.slot, slice(place.slot, place.slot + 1)
+        A, B = self._sheets("learn", place)
+        a, g = rows.a.rows(i), rows.g.rows(i)
+        h = Mask(rows.h.A[:, :, :i], rows.h.B[:, :, :i])
+        x = Mask(_row(A, "mask_context"), _row(B, "mask_context"))
+        overlaps = _fresh(cross(x, g, rows_times), A, B, "overlaps", i)
+        whitened_term = subtract(cross(x, self._root, times), cross(overlaps, a, times))
+        f = _fresh(whitened_term, A, B, "whitened")
+        projections = _fresh(cross(f, a, rows_times), A, B, "projections", i)
+        gain_term = subtract(cross(f, self._root, rows_times), cross(projections, g, times))
+        new_g = _fresh(gain_term, A, B, "gain")
+        weight, step = _row(A, "mask_weight"), _row(A, "mask_step")
+        new_a = _fresh(times(weight, f.B), A, B, "row")
+        mean_term = add(cross(x, self._theta, rows_times), cross(h, overlaps, rows_times))
+        mean_mask = reopened_mask(subtract(_row(B, "rho_mean"), mean_term))
+        mean_B = _row(B, "mask_mean")
+        new_h = _fresh(negative(times(step, mean_B)), A, B, "residual")
+        square = subtract(cross(f, f, rows_times), _row(B, "blind_square"))
+        for kept, new in ((rows.a, new_a), (rows.g, new_g)):
+            kept.A[:, one], kept.B[:, one] = new.A, new.B
+        rows.h.A[:, :, one], rows.h.B[:, :, one] = new_h.A, new_h.B
+        return RewardDeal(
+            place,
+            overlaps=overlaps.A[:, 0],
+            whitened=f.A[:, 0],
+            projections=projections.A[:, 0],
+            gain=new_g.A[:, 0],
+            row=new_a.A[:, 0],
+            residual=new_h.A[:, 0],
+            mean=subtract(mean_mask, mean_B)[:, 0],
+            square=square[:, 0],
+        )
+
+    def _deal_decision(self, place: Place, rows: _Window) -> DecisionDeal:
+        terms = self.terms
+        A, B = self._sheets("decide", place)
+        X = Mask(*(self._inputs(secrets, place) for secrets in (self._active, self._helper)))
+        tau = Mask(negative(rows.h.A), negative(rows.h.B))
+        direction_term = zeros(1, terms.dim)
+        projections = zeros(1, 0)
+        if terms.is_noisy:
+            z = Mask(_row(A, "mask_noise"), _row(B, "mask_noise"))
+            t = _fresh(cross(z, rows.a, rows_times), A, B, "projections")
+            projections = t.A
+            tau = Mask(add(t.A, tau.A), add(t.B, tau.B))
+            direction_term = cross(z, self._root, rows_times)
+        y = _fresh(direction_term, A, B, "direction")
+        w = Mask(add(self._theta.A, y.A), add(self._theta.B, y.B))
+        columns = Mask(tau.A.swapaxes(1, 2), tau.B.swapaxes(1, 2))
+        scores = cross(X, w, rows_times)[:, :, 0]
+        context = times(_row(A, "mask_choice"), X.B)[:, 0]
+        order = shuffled(A.take("order"))
+        masks = shuffled_masks(A.take("mask_ranks"), B.take("rho_scores"), order)
+        secret = self._own.sheet(sheet_name("dealer", place), terms.dealer_words()).take("bits")
+        tables, tops = deal_tables(masks, secret[0], words_of_tables(B.take("tables")))
+        half = tables.shape[1] // 2
+        return DecisionDeal(
+            place,
+            projections=projections[:, 0],
+            direction=y.A[:, 0],
+            rows=negative(add(_scaled(columns, rows.g), B.take("blind_rows"))),
+            scores=subtract(scores, B.take("blind_scores")),
+            context=subtract(context, B.take("blind_context")),
+            tables=np.stack((tables[:, :half], tables[:, half:])),
+            tops=tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8),
+        )
+
+    def _inputs(self, secrets: ServerSecrets, place: Place) -> Words:
+        return input_masks(secrets, self.terms, place)
+
+    def _deal_fold(self, place: Place, rows: _Window) -> tuple[FoldDeal, Mask, Mask]:
+        A, B = self._sheets("fold", place)
+        g_columns = Mask(rows.g.A.swapaxes(1, 2), rows.g.B.swapaxes(1, 2))
+        root_term = cross(g_columns, rows.a, times)
+        root = _fresh_matrix(root_term, A, B, "root")
+        theta = _fresh(cross(rows.h, rows.g, times), A, B, "theta")
+        deal = FoldDeal(place, root=root.A, theta=theta.A[:, 0])
+        new_root = Mask(subtract(self._root.A, root.A), subtract(self._root.B, root.B))
+        new_theta = Mask(add(self._theta.A, theta.A), add(self._theta.B, theta.B))
+        return deal, new_root, new_theta
+
+
+def sheet_name(kind: str, place: Place) -> SheetName:
+    """The name of the words that one slot uses."""
+    return SheetName(kind, place.epoch, place.window, place.attempt, place.slot)
+
+
+def input_masks(secrets: ServerSecrets, terms: ShareTerms, place: Place) -> Words:
+    """One server's masks of the contexts of a decision, (max_arms, dim), from all participants."""
+    name = sheet_name("input", place)
+    blocks = [
+        source.sheet(name, terms.input_words(j)).take("contexts")
+        for j, source in enumerate(secrets.inputs)
+    ]
+    return np.concatenate(blocks, axis=2)
+
+
+def _row(sheet: Sheet, part: str) -> Words:
+    return sheet.take(part)[:, None]
+
+
+def _fresh_matrix(term: Words, A: Sheet, B: Sheet, name: str) -> Mask:
+    """The mask that a product has after its parts were exchanged under ρ_A and ρ_B and reopened."""
+    rho = add(A.take(f"rho_{name}"), B.take(f"rho_{name}"))
+    helper = B.take(f"mask_{name}")
+    return Mask(subtract(reopened_mask(subtract(rho, term)), helper), helper)
+
+
+def _fresh(term: Words, A: Sheet, B: Sheet, name: str, n: int | None = None) -> Mask:
+    """As ``_fresh_matrix`` for one row, of which the first ``n`` words are used."""
+    rho = add(A.take(f"rho_{name}")[:, None, :n], B.take(f"rho_{name}")[:, None, :n])
+    helper = B.take(f"mask_{name}")[:, None, :n]
+    return Mask(subtract(reopened_mask(subtract(rho, term)), helper), helper)
+
+
+def _scaled(scalars: Mask, rows: Mask) -> Words:
+    """The dealer's term of each row times its scalar: scalars (n, 1), rows (n, dim)."""
+    n, d = rows.A.shape[1:]
+    result = zeros(n, d)
+    for k in range(n):
+        one = slice(k, k + 1)
+        scalar, row = (Mask(mask.A[:, one], mask.B[:, one]) for mask in (scalars, rows))
+        result[:, one] = cross(scalar, row, times)
+    return result

@@ -1,0 +1,407 @@
+"""Server B, the helper: answers server A, one slot after the other, and learns nothing.
+
+It keeps m and λ_B of the state, and shares of the contexts that wait for a reward.  All that it
+receives is under masks of A or of both servers, but for counts and the results of comparisons,
+which come in an order that only A knows.
+"""
+
+import os
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfbandits.core.mask import Entropy
+from vfbandits.core.ring import (
+    SECRET_SIZE,
+    Sheet,
+    Words,
+    WordSource,
+    add,
+    cut,
+    encode,
+    negative,
+    reopen,
+    rows_times,
+    subtract,
+    times,
+    total,
+    zeros,
+)
+from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.comparison import (
+    TOLERANCE,
+    Bits,
+    Lookups,
+    Numbers,
+    differences,
+    is_less,
+    look_up,
+    pairs_among,
+    words_of_tables,
+)
+from vfbandits.core.shares.dealer import Product, ServerSecrets, input_masks, sheet_name
+from vfbandits.core.shares.noise import half_noise
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import SharesError
+
+MAX_OPEN = 100_000
+
+
+class Held(NamedTuple):
+    """One server's side of the state: A's T = v + λ_B, or B's λ_B.  Their difference is v.
+
+    ``root`` and ``theta`` are as of the last fold; ``a``, ``g`` and ``h`` are rows learnt since.
+    """
+
+    root: Words
+    theta: Words
+    a: Words
+    g: Words
+    h: Words
+
+
+class Known(NamedTuple):
+    """A masked value as B has it: m, and its part λ_B of the mask."""
+
+    m: Words
+    part: Words
+
+    def rows(self, stop: int) -> "Known":
+        """The first rows."""
+        return Known(self.m[:, :stop], self.part[:, :stop])
+
+    def plus(self, other: "Known") -> "Known":
+        """The sum, masked by the sum of the masks."""
+        return Known(add(self.m, other.m), add(self.part, other.part))
+
+    def minus(self, other: "Known") -> "Known":
+        """The difference."""
+        return Known(subtract(self.m, other.m), subtract(self.part, other.part))
+
+
+class _Decision:
+    """What B keeps of a decision from one step to the next."""
+
+    def __init__(self, sheet: Sheet, X: Known, n_rows: int) -> None:
+        self.sheet = sheet
+        self.X = X
+        self.n_rows = n_rows
+        self.noise: Known | None = None
+        self.own_projections = zeros(0)
+        self.lookups: Lookups = np.zeros(0, np.uint16)
+        self.results: Bits = np.zeros(0, np.uint8)
+        self.n_live = 0
+
+
+class _Reward:
+    """What B keeps of a reward from one step to the next."""
+
+    def __init__(self, sheet: Sheet, x: Known, overlaps: Words) -> None:
+        self.sheet = sheet
+        self.x = x
+        self.own_overlaps = overlaps
+        self.own_projections = zeros(0)
+        self.f = x
+        self.mean_part = zeros(1, 1)
+
+
+class Helper:
+    """The helper's end of the protocol: one message in, one message out.
+
+    A repeated message gets the same answer.  Another message for the same step of a slot is
+    refused, and so is a slot of a window that is over.
+    """
+
+    def __init__(
+        self,
+        terms: ShareTerms,
+        secrets: ServerSecrets,
+        *,
+        entropy: Entropy = os.urandom,
+        max_open: int = MAX_OPEN,
+    ) -> None:
+        n, d = terms.window, terms.dim
+        self.terms = terms
+        self._secrets = secrets
+        self._noise = WordSource(entropy(SECRET_SIZE))
+        self._max_open = max_open
+        self._root = Known(_identity(d), zeros(d, d))
+        self._theta = Known(zeros(1, d), zeros(1, d))
+        self._a, self._g = (Known(zeros(n, d), zeros(n, d)) for _ in range(2))
+        self._h = Known(zeros(1, n), zeros(1, n))
+        self._n_rows = 0
+        self._epoch = 0
+        self._window = 0
+        self._attempt: int | None = None
+        self._decisions: dict[int, _Decision] = {}
+        self._rewards: dict[int, _Reward] = {}
+        self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
+        self._open: OrderedDict[tuple[int, int], Words] = OrderedDict()
+
+    def __repr__(self) -> str:
+        """Counts; no share."""
+        return f"Helper(window={self._window}, rows={self._n_rows}, open={len(self._open)})"
+
+    def answer(self, message: m.Message) -> m.Message:
+        """The answer to one message of A's."""
+        place = message.place
+        if place.window != self._window or self._attempt not in (None, place.attempt):
+            raise SharesError(
+                f"window {self._window} is open, got a message for window {place.window}, attempt "
+                f"{place.attempt}"
+            )
+        key = (message.KIND, place.slot)
+        before = self._answered.get(key)
+        if before is not None:
+            if before[0].to_bytes() != message.to_bytes():
+                raise SharesError(
+                    f"slot {place.slot} of window {place.window} was used before: a second message "
+                    "under the same words would show the difference of the two"
+                )
+            return before[1]
+        reply = self._respond(message)
+        self._attempt = place.attempt
+        if isinstance(message, m.Fold):
+            self._turn()
+        else:
+            self._answered[key] = message, reply
+        return reply
+
+    def held(self) -> Held:
+        """B's side of the state, for a federation in one process."""
+        n = self._n_rows
+        a, g = self._a.part[:, :n], self._g.part[:, :n]
+        return Held(self._root.part, self._theta.part, a, g, self._h.part[:, :, :n])
+
+    def half_noise(self, event: tuple[int, int]) -> Words:
+        """B's half of the noise of a decision in its window, (dim,): for a plain twin."""
+        window, slot = event
+        place = m.Place(self._epoch, window, self._attempt or 0, slot)
+        return half_noise(self._noise, self.terms, place)
+
+    def _respond(self, message: m.Message) -> m.Message:  # noqa: PLR0911  (one for each kind)
+        match message:
+            case m.Ask():
+                return self._ask(message)
+            case m.Sample():
+                return self._sample(message)
+            case m.Compare():
+                return self._compare(message)
+            case m.Results():
+                return self._results(message)
+            case m.Pick():
+                return self._pick(message)
+            case m.Recall():
+                return self._recall(message)
+            case m.Whiten():
+                return self._whiten(message)
+            case m.Learn():
+                return self._learn(message)
+            case m.Fold():
+                return self._fold(message)
+        raise SharesError(f"a helper does not answer a {type(message).__name__} message")
+
+    # Decisions.
+
+    def _ask(self, ask: m.Ask) -> m.Asked:
+        terms, place = self.terms, ask.place
+        n_arms = ask.contexts.shape[1]
+        if ask.contexts.shape[1:] != (n_arms, terms.dim) or not 1 <= n_arms <= terms.max_arms:
+            raise SharesError(
+                f"wanted contexts of 1 to {terms.max_arms} arms and {terms.dim} features, got "
+                f"shape {ask.contexts.shape[1:]}"
+            )
+        if ask.n_rows != self._n_rows or place.slot >= terms.decisions:
+            raise SharesError(
+                f"wanted slot 0 to {terms.decisions - 1} after {self._n_rows} rewards"
+            )
+        sheet = self._secrets.own.sheet(sheet_name("decide", place), terms.helper_decision_words())
+        masks = input_masks(self._secrets, terms, place)
+        decision = _Decision(sheet, Known(ask.contexts, masks), ask.n_rows)
+        self._decisions[place.slot] = decision
+        if not terms.is_noisy:
+            return m.Asked(place, noise=zeros(0), projections=zeros(0))
+        mask = sheet.take("mask_noise")
+        own = add(half_noise(self._noise, terms, place), mask)
+        z = Known(add(own, ask.noise)[:, None], mask[:, None])
+        decision.noise = z
+        share = _share(z, self._a.rows(ask.n_rows), rows_times)[:, 0]
+        decision.own_projections = cut(add(share, sheet.take("rho_projections")[:, : ask.n_rows]))
+        return m.Asked(place, noise=own, projections=decision.own_projections)
+
+    def _sample(self, message: m.Sample) -> m.Sampled:
+        decision = self._decision(message)
+        sheet, n = decision.sheet, decision.n_rows
+        g, h = self._g.rows(n), Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
+        tau = Known(negative(h.m), negative(h.part))
+        share = sheet.take("rho_direction")[:, None]
+        if decision.noise is not None:
+            opened = reopen(decision.own_projections, message.projections)
+            part = sheet.take("mask_projections")[:, :n]
+            tau = Known(opened[:, None], part[:, None]).plus(tau)
+            share = add(share, _share(decision.noise, self._root, rows_times))
+        share = subtract(share, _share(tau, g, times))
+        share = add(share, total(sheet.take("blind_rows")[:, :n])[:, None])[:, 0]
+        own = cut(share)
+        y = Known(reopen(own, message.direction)[:, None], sheet.take("mask_direction")[:, None])
+        w = self._theta.plus(y)
+        X = decision.X
+        n_arms = X.m.shape[1]
+        scores = _share(Known(X.m, X.part[:, :n_arms]), w, rows_times)[:, :, 0]
+        for part_name in ("blind_scores", "rho_scores"):
+            scores = add(scores, sheet.take(part_name)[:, :n_arms])
+        return m.Sampled(message.place, direction=own, scores=scores)
+
+    def _compare(self, message: m.Compare) -> m.Compared:
+        decision = self._decision(message)
+        sheet = decision.sheet
+        live = np.flatnonzero(message.live)
+        if len(live) != decision.X.m.shape[1] or len(message.live) != self.terms.max_arms:
+            raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
+        i, j, places = pairs_among(live, self.terms.max_arms)
+        tables = words_of_tables(sheet.take("tables"))[places]
+        x = differences(_at(message.numbers, live, self.terms), i, j, tolerance=TOLERANCE)
+        decision.lookups = look_up(x, tables)
+        flips = (sheet.take("flips")[0][places] & np.uint64(1)).astype(np.uint8)
+        decision.results = is_less(decision.lookups ^ message.lookups, tables) ^ flips
+        decision.n_live = len(live)
+        return m.Compared(message.place, lookups=decision.lookups)
+
+    def _results(self, message: m.Results) -> m.Candidates:
+        decision = self._decision(message)
+        results = decision.results ^ message.results
+        n = decision.n_live
+        candidates = np.asarray(results.reshape(n, n - 1).all(axis=1), dtype=np.uint8)
+        return m.Candidates(message.place, candidates=candidates)
+
+    def _pick(self, message: m.Pick) -> m.Picked:
+        decision = self._decision(message)
+        share = negative(times(message.choice[:, None], decision.X.part)[:, 0])
+        place = message.place
+        self._open[place.window, place.slot] = add(share, decision.sheet.take("blind_context"))
+        if len(self._open) > self._max_open:
+            self._open.popitem(last=False)
+        return m.Picked(place)
+
+    def _decision(self, message: m.Message) -> _Decision:
+        try:
+            return self._decisions[message.place.slot]
+        except KeyError:
+            raise SharesError(f"no decision was asked for in slot {message.place.slot}") from None
+
+    # Rewards.
+
+    def _recall(self, message: m.Recall) -> m.Recalled:
+        place, terms = message.place, self.terms
+        if place.slot != self._n_rows:
+            raise SharesError(f"the next reward has slot {self._n_rows}, got {place.slot}")
+        event = (message.window, message.slot)
+        share = zeros(terms.dim) if event == (-1, -1) else self._open.pop(event, None)
+        if share is None:
+            raise SharesError(f"no context waits for a reward at {event}")
+        sheet = self._secrets.own.sheet(sheet_name("learn", place), terms.helper_reward_words())
+        mask = sheet.take("mask_context")
+        own = add(share, mask)
+        x = Known(add(own, message.context)[:, None], mask[:, None])
+        n = self._n_rows
+        overlaps = _share(x, self._g.rows(n), rows_times)[:, 0]
+        overlaps = cut(add(overlaps, sheet.take("rho_overlaps")[:, :n]))
+        self._rewards[place.slot] = _Reward(sheet, x, overlaps)
+        return m.Recalled(place, context=own, overlaps=overlaps)
+
+    def _whiten(self, message: m.Whiten) -> m.Whitened:
+        reward, n = self._reward(message), self._n_rows
+        sheet, x, a = reward.sheet, reward.x, self._a.rows(self._n_rows)
+        u = Known(
+            reopen(reward.own_overlaps, message.overlaps)[:, None],
+            sheet.take("mask_overlaps")[:, None, :n],
+        )
+        share = subtract(_share(x, self._root, times), _share(u, a, times))[:, 0]
+        own = cut(add(share, sheet.take("rho_whitened")))
+        opened = reopen(own, message.whitened)
+        f = Known(opened[:, None], sheet.take("mask_whitened")[:, None])
+        reward.f = f
+        projections = _share(f, a, rows_times)[:, 0]
+        reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
+        square = add(_share(f, f, rows_times)[:, 0], sheet.take("blind_square"))
+        h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
+        mean = add(_share(x, self._theta, rows_times), _share(h, u, rows_times))[:, 0]
+        reward.mean_part = sheet.take("mask_mean")[:, None]
+        return m.Whitened(
+            message.place,
+            whitened=own,
+            projections=reward.own_projections,
+            square=square,
+            mean=cut(add(mean, sheet.take("rho_mean"))),
+        )
+
+    def _learn(self, message: m.Learn) -> m.Learnt:
+        reward, n = self._reward(message), self._n_rows
+        sheet, f, one = reward.sheet, reward.f, slice(n, n + 1)
+        v = Known(
+            reopen(reward.own_projections, message.projections)[:, None],
+            sheet.take("mask_projections")[:, None, :n],
+        )
+        gain = subtract(_share(f, self._root, rows_times), _share(v, self._g.rows(n), times))
+        gain = cut(add(gain[:, 0], sheet.take("rho_gain")))
+        row = cut(subtract(sheet.take("rho_row"), times(message.weight[:, None], f.part)[:, 0]))
+        residual = times(message.step[:, None], reward.mean_part)[:, 0]
+        residual = cut(add(residual, sheet.take("rho_residual")))
+        for kept, own, theirs, name in (
+            (self._g, gain, message.gain, "mask_gain"),
+            (self._a, row, message.row, "mask_row"),
+        ):
+            kept.m[:, n], kept.part[:, n] = reopen(own, theirs), sheet.take(name)
+        self._h.m[:, 0, one] = reopen(residual, message.residual)
+        self._h.part[:, 0, one] = sheet.take("mask_residual")
+        self._n_rows += 1
+        return m.Learnt(message.place, gain=gain, row=row, residual=residual)
+
+    def _reward(self, message: m.Message) -> _Reward:
+        try:
+            return self._rewards[message.place.slot]
+        except KeyError:
+            raise SharesError(f"no context was recalled in slot {message.place.slot}") from None
+
+    def _fold(self, message: m.Fold) -> m.Folded:
+        if self._n_rows != self.terms.window:
+            raise SharesError(
+                f"a window is folded after {self.terms.window} rewards, got {self._n_rows}"
+            )
+        sheet = self._secrets.own.sheet(
+            sheet_name("fold", message.place), self.terms.helper_fold_words()
+        )
+        columns = Known(*(np.ascontiguousarray(w.swapaxes(1, 2)) for w in self._g))
+        root = cut(add(_share(columns, self._a, times), sheet.take("rho_root")))
+        theta = cut(add(_share(self._h, self._g, times)[:, 0], sheet.take("rho_theta")))
+        change = Known(reopen(root, message.root), sheet.take("mask_root"))
+        shift = Known(reopen(theta, message.theta)[:, None], sheet.take("mask_theta")[:, None])
+        self._root, self._theta = self._root.minus(change), self._theta.plus(shift)
+        return m.Folded(message.place, root=root, theta=theta)
+
+    def _turn(self) -> None:
+        """Begin the next window; slots of this one are never answered again."""
+        self._window += 1
+        self._attempt = None
+        self._n_rows = 0
+        self._decisions.clear()
+        self._rewards.clear()
+        self._answered.clear()
+
+
+def _share(v: Known, w: Known, product: Product) -> Words:
+    """B's part of v·w: −(m_v·λ_wB + λ_vB·m_w)."""
+    return negative(add(product(v.m, w.part), product(v.part, w.m)))
+
+
+def _identity(dim: int) -> Words:
+    return encode(np.eye(dim), bound=1.0, what="a unit matrix")
+
+
+def _at(numbers: Numbers, live: NDArray[np.intp], terms: ShareTerms) -> Numbers:
+    """Numbers of the live positions, each at its position."""
+    placed = np.zeros(terms.max_arms, np.uint64)
+    placed[live] = numbers
+    return placed

@@ -1,0 +1,425 @@
+"""What the two servers send to each other, and what the dealer and participants send to a server.
+
+Every message is frozen and has one encoding in bytes, so that views can be recorded and sizes
+counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``),
+masked numbers of 43 bits, look-ups of 13 bits, single bits and public counts.  None holds a
+context, an arm, a reward, a score or a mean.
+"""
+
+import math
+import struct
+from dataclasses import dataclass, field, fields
+from typing import Annotated, ClassVar, Self, TypeAlias, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfbandits.core.ring import Words
+from vfbandits.core.shares.comparison import Bits, Lookups, Numbers
+from vfbandits.errors import WireError
+
+Array: TypeAlias = NDArray[np.uint64] | NDArray[np.uint16] | NDArray[np.uint8]
+
+Full: TypeAlias = Annotated[Words, "words"]
+Cut: TypeAlias = Annotated[Words, "cut"]
+MaskedNumbers: TypeAlias = Annotated[Numbers, "numbers"]
+LookupBits: TypeAlias = Annotated[Lookups, "lookups"]
+PackedBits: TypeAlias = Annotated[Bits, "bits"]
+Count: TypeAlias = Annotated[int, "count"]
+
+_PLACE = struct.Struct("<4Q")
+_NUMBER_SIZE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A slot: the only one that this event will ever use."""
+
+    epoch: int
+    window: int
+    attempt: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """Base of all messages; ``place`` is where in the order of events it belongs."""
+
+    KIND: ClassVar[int] = 0
+
+    place: Place
+
+    def to_bytes(self) -> bytes:
+        """The message as it travels: its kind, its place, then field by field."""
+        place = self.place
+        head = _PLACE.pack(place.epoch, place.window, place.attempt, place.slot)
+        parts = [bytes([self.KIND]), head]
+        parts += [_encoded(getattr(self, name), form) for name, form in _forms(type(self))]
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The message that was encoded."""
+        start = 1 + _PLACE.size
+        if len(data) < start or data[0] != cls.KIND:
+            raise WireError(f"wanted the bytes of a {cls.__name__} message, got others")
+        values: list[object] = [Place(*_PLACE.unpack_from(data, 1))]
+        for _, form in _forms(cls):
+            value, start = _decoded(data, start, form)
+            values.append(value)
+        if start != len(data):
+            raise WireError(f"a {cls.__name__} message ends after {start} bytes, got {len(data)}")
+        return cls(*values)  # type: ignore[arg-type]  # fields in their order
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the encoding."""
+        return len(self.to_bytes())
+
+    def __repr__(self) -> str:
+        """Kind and place only."""
+        return f"{type(self).__name__}({self.place})"
+
+
+_known_forms: dict[int, list[tuple[str, str]]] = {}
+
+
+def _forms(kind: type[Message]) -> list[tuple[str, str]]:
+    """Names of the fields after the place, and how each is encoded."""
+    if kind.KIND not in _known_forms:
+        hints = get_type_hints(kind, include_extras=True)
+        names = [part.name for part in fields(kind)[1:]]
+        _known_forms[kind.KIND] = [(name, str(hints[name].__metadata__[0])) for name in names]
+    return _known_forms[kind.KIND]
+
+
+def _encoded(value: object, form: str) -> bytes:
+    if form == "count":
+        return struct.pack("<q", value)
+    array: Array = value  # type: ignore[assignment]  # by the forms of the fields
+    shape = array.shape[1:] if form in ("words", "cut") else array.shape
+    head = struct.pack(f"<B{len(shape)}I", len(shape), *shape)
+    if form == "cut":
+        return b"".join((head, array[0].tobytes(), array[1].astype("<u4").tobytes()))
+    if form == "numbers":
+        return head + array.reshape(-1, 1).view(np.uint8)[:, :_NUMBER_SIZE].tobytes()
+    if form == "bits":
+        return head + np.packbits(array.astype(np.uint8)).tobytes()
+    return head + array.tobytes()
+
+
+def _decoded(data: bytes, start: int, form: str) -> tuple[object, int]:
+    try:
+        if form == "count":
+            return struct.unpack_from("<q", data, start)[0], start + 8
+        ndim = data[start]
+        shape = struct.unpack_from(f"<{ndim}I", data, start + 1)
+        start += 1 + 4 * ndim
+        return _decoded_array(data, start, form, shape)
+    except (IndexError, ValueError, struct.error) as error:
+        raise WireError("a message of secret shares ends too early") from error
+
+
+def _decoded_array(data: bytes, start: int, form: str, shape: tuple[int, ...]) -> tuple[Array, int]:
+    n = math.prod(shape)
+    if form == "words":
+        array = np.frombuffer(data, "<u8", 2 * n, start).reshape(2, *shape)
+        return array, start + 16 * n
+    if form == "cut":
+        low = np.frombuffer(data, "<u8", n, start)
+        high = np.frombuffer(data, "<u4", n, start + 8 * n).astype(np.uint64)
+        return np.stack((low, high)).reshape(2, *shape), start + 12 * n
+    if form == "numbers":
+        padded = np.zeros((n, 8), np.uint8)
+        raw = np.frombuffer(data, np.uint8, _NUMBER_SIZE * n, start)
+        padded[:, :_NUMBER_SIZE] = raw.reshape(n, _NUMBER_SIZE)
+        return padded.view("<u8").reshape(shape), start + _NUMBER_SIZE * n
+    if form == "bits":
+        size = (n + 7) // 8
+        bits = np.unpackbits(np.frombuffer(data, np.uint8, size, start), count=n)
+        return bits.reshape(shape), start + size
+    return np.frombuffer(data, "<u2", n, start).reshape(shape), start + 2 * n
+
+
+# Participants to server A, which passes them on to B.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Contribution(Message):
+    """One participant's block of the contexts, (n_arms, width), under masks of both servers."""
+
+    KIND: ClassVar[int] = 1
+
+    participant: Count
+    contexts: Full
+
+
+# A decision: A asks, B answers, four times.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ask(Message):
+    """Masked contexts (n_arms, dim), A's masked half of the noise, and the window's rows so far."""
+
+    KIND: ClassVar[int] = 2
+
+    n_rows: Count
+    contexts: Full
+    noise: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Asked(Message):
+    """B's masked half of the noise, and its share of a_l·z for each row of the window."""
+
+    KIND: ClassVar[int] = 3
+
+    noise: Full
+    projections: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sample(Message):
+    """A's shares of a_l·z and of the sampled direction w − theta."""
+
+    KIND: ClassVar[int] = 4
+
+    projections: Cut
+    direction: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sampled(Message):
+    """B's share of the direction, and its shares of the scores under its masks ρ."""
+
+    KIND: ClassVar[int] = 5
+
+    direction: Cut
+    scores: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Compare(Message):
+    """Scores in a secret order under both servers' masks, and A's look-ups for each pair.
+
+    ``live`` says which positions of the order hold an arm of this decision.
+    """
+
+    KIND: ClassVar[int] = 6
+
+    live: PackedBits
+    numbers: MaskedNumbers
+    lookups: LookupBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Compared(Message):
+    """B's look-ups."""
+
+    KIND: ClassVar[int] = 7
+
+    lookups: LookupBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Results(Message):
+    """A's shares of the results of all comparisons."""
+
+    KIND: ClassVar[int] = 8
+
+    results: PackedBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Candidates(Message):
+    """Which live positions no other one beats: one of them, or several that tie."""
+
+    KIND: ClassVar[int] = 9
+
+    candidates: PackedBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Pick(Message):
+    """The arm that is shown, as a masked row with one 1, (max_arms,)."""
+
+    KIND: ClassVar[int] = 10
+
+    choice: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Picked(Message):
+    """B has its share of the arm's context."""
+
+    KIND: ClassVar[int] = 11
+
+
+# A reward: A asks, B answers, three times.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Recall(Message):
+    """A's share of the context that a reward belongs to, masked again.
+
+    ``window`` and ``slot`` name the decision.  -1 and -1 are a blank: the context is 0, and the row
+    of the window that it fills changes nothing.
+    """
+
+    KIND: ClassVar[int] = 12
+
+    window: Count
+    slot: Count
+    context: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Recalled(Message):
+    """B's share of the context, masked again, and of g_l·x for each row of the window."""
+
+    KIND: ClassVar[int] = 13
+
+    context: Full
+    overlaps: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Whiten(Message):
+    """A's shares of g_l·x and of f = G'x."""
+
+    KIND: ClassVar[int] = 14
+
+    overlaps: Cut
+    whitened: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Whitened(Message):
+    """B's shares of f, a_l·f and q = f·f, which A opens, and of the mean, under a mask of B's."""
+
+    KIND: ClassVar[int] = 15
+
+    whitened: Cut
+    projections: Cut
+    square: Full
+    mean: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Learn(Message):
+    """A's masked c and 1/(1 + q), and its shares of a_l·f, g, cf and h."""
+
+    KIND: ClassVar[int] = 16
+
+    projections: Cut
+    gain: Cut
+    row: Cut
+    residual: Cut
+    weight: Full
+    step: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Learnt(Message):
+    """B's shares of g, cf and h."""
+
+    KIND: ClassVar[int] = 17
+
+    gain: Cut
+    row: Cut
+    residual: Cut
+
+
+# A fold: A asks, B answers, and the next window begins.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fold(Message):
+    """A's shares of Σ g_l a_l' and Σ h_l g_l."""
+
+    KIND: ClassVar[int] = 18
+
+    root: Cut
+    theta: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Folded(Message):
+    """B's shares of the same."""
+
+    KIND: ClassVar[int] = 19
+
+    root: Cut
+    theta: Cut
+
+
+# The dealer to server A, ahead of time.  B needs its secret only.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DecisionDeal(Message):
+    """For one decision: A's parts of masks, and terms of products, each blinded by words of B's.
+
+    Attributes
+    ----------
+    projections, direction
+        A's parts of the masks of a_l·z, (window,), and of the direction, (dim,).
+    rows, scores, context
+        The dealer's terms of g_l(a_l·z − h_l), (window, dim), of the scores, (max_arms,), and of
+        the chosen context, (dim,).  Each number is blinded by a word that blinds nothing else.
+    tables, tops
+        A's shares of the tables of all comparisons, and of the top bits of r.
+    """
+
+    KIND: ClassVar[int] = 20
+
+    projections: Full
+    direction: Full
+    rows: Full
+    scores: Full
+    context: Full
+    tables: Full
+    tops: PackedBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RewardDeal(Message):
+    """For one reward: A's parts of masks, and the dealer's term of q; each blinded by B's words."""
+
+    KIND: ClassVar[int] = 21
+
+    overlaps: Full
+    whitened: Full
+    projections: Full
+    gain: Full
+    row: Full
+    residual: Full
+    mean: Full
+    square: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FoldDeal(Message):
+    """For one fold: A's parts of the masks of Σ g_l a_l' and Σ h_l g_l."""
+
+    KIND: ClassVar[int] = 22
+
+    root: Full
+    theta: Full
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowDeal:
+    """All that A needs for one window."""
+
+    window: int
+    attempt: int
+    decisions: tuple[DecisionDeal, ...] = field(repr=False)
+    rewards: tuple[RewardDeal, ...] = field(repr=False)
+    fold: FoldDeal = field(repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all deals together."""
+        deals = (*self.decisions, *self.rewards, self.fold)
+        return sum(deal.size_bytes for deal in deals)

@@ -1,0 +1,176 @@
+"""What all parties of a federation on secret shares agree on before the first message."""
+
+import math
+from dataclasses import dataclass
+
+from vfbandits.core.ring import REACH
+from vfbandits.core.settings import whole
+from vfbandits.errors import SettingError
+
+MAX_ARMS = 64
+DEFAULT_ARMS = 16
+MAX_LENGTH = 2.0 ** (REACH / 2)
+MAX_REWARD = 16.0
+MAX_DEVIATION = 4.0
+"""Most that posterior_scale·‖x‖/√ridge may be: eight deviations stay within what is compared."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTerms:
+    """Sizes and bounds; dealt words fit one set of terms only.
+
+    Attributes
+    ----------
+    widths
+        Of the participants' blocks.
+    max_arms
+        Most arms of one decision.  Dealt material grows with its square.
+    ridge, posterior_scale
+        The prior's weight, and the v of LinTS.  With v = 0 no noise is drawn.
+    bound
+        Most that the length of a row of one participant's block may be.
+    window, decisions
+        How many rewards, and how many decisions, a window has slots for.
+
+    >>> ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1).dim
+    5
+    """
+
+    widths: tuple[int, ...]
+    max_arms: int
+    ridge: float
+    posterior_scale: float
+    bound: float = 1.0
+    window: int = 16
+    decisions: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuse what the ring has no room for."""
+        for name in ("max_arms", "window", "decisions"):
+            whole(getattr(self, name), name)
+        if self.max_arms > MAX_ARMS:
+            raise SettingError(
+                f"max_arms must be at most {MAX_ARMS} on secret shares, got {self.max_arms}: each "
+                "decision needs dealt tables for every pair of arms"
+            )
+        if not 0.0 < self.bound < math.inf:
+            raise SettingError(f"bound must be a positive number, got {self.bound!r}")
+        if not self.max_length <= MAX_LENGTH:
+            raise SettingError(
+                "bound·√(participants/ridge) must be at most "
+                f"{MAX_LENGTH:g} on secret shares, got {self.max_length:g}: scale the features, or "
+                "raise the ridge"
+            )
+        if not self.posterior_scale * self.max_length <= MAX_DEVIATION:
+            raise SettingError(
+                f"posterior_scale·bound·√(participants/ridge) must be at most {MAX_DEVIATION:g} on "
+                f"secret shares, got {self.posterior_scale * self.max_length:g}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Width of the whole context."""
+        return sum(self.widths)
+
+    @property
+    def max_length(self) -> float:
+        """Most that ‖x‖/√ridge may be for a whole context."""
+        return self.bound * math.sqrt(len(self.widths) / self.ridge)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether a decision draws noise."""
+        return self.posterior_scale > 0.0
+
+    @property
+    def n_pairs(self) -> int:
+        """Ordered pairs of arms."""
+        return self.max_arms * (self.max_arms - 1)
+
+    def input_words(self, participant: int) -> Shapes:
+        """Words that hide one participant's block in a decision; each server has its own."""
+        return {"contexts": (self.max_arms, self.widths[participant])}
+
+    def active_decision_words(self) -> Shapes:
+        """Words of server A for a decision."""
+        shapes: Shapes = {"mask_noise": (self.dim,), "rho_projections": (self.window,)}
+        if not self.is_noisy:
+            shapes = {}
+        return shapes | {
+            "rho_direction": (self.dim,),
+            "mask_choice": (self.max_arms,),
+            "mask_ranks": (self.max_arms,),
+            "order": (self.max_arms,),
+        }
+
+    def helper_decision_words(self) -> Shapes:
+        """Words of server B for a decision."""
+        shapes: Shapes = {
+            "mask_noise": (self.dim,),
+            "rho_projections": (self.window,),
+            "mask_projections": (self.window,),
+        }
+        if not self.is_noisy:
+            shapes = {}
+        return shapes | {
+            "rho_direction": (self.dim,),
+            "mask_direction": (self.dim,),
+            "blind_rows": (self.window, self.dim),
+            "blind_scores": (self.max_arms,),
+            "rho_scores": (self.max_arms,),
+            "blind_context": (self.dim,),
+            "tables": (self.n_pairs, 8),
+            "flips": (self.n_pairs,),
+        }
+
+    def active_reward_words(self) -> Shapes:
+        """Words of server A for a reward."""
+        return {
+            "mask_context": (self.dim,),
+            "rho_overlaps": (self.window,),
+            "rho_whitened": (self.dim,),
+            "rho_projections": (self.window,),
+            "rho_gain": (self.dim,),
+            "rho_row": (self.dim,),
+            "rho_residual": (1,),
+            "mask_weight": (1,),
+            "mask_step": (1,),
+        }
+
+    def helper_reward_words(self) -> Shapes:
+        """Words of server B for a reward."""
+        return {
+            "mask_context": (self.dim,),
+            "rho_overlaps": (self.window,),
+            "mask_overlaps": (self.window,),
+            "rho_whitened": (self.dim,),
+            "mask_whitened": (self.dim,),
+            "rho_projections": (self.window,),
+            "mask_projections": (self.window,),
+            "rho_gain": (self.dim,),
+            "mask_gain": (self.dim,),
+            "rho_row": (self.dim,),
+            "mask_row": (self.dim,),
+            "rho_residual": (1,),
+            "mask_residual": (1,),
+            "blind_square": (1,),
+            "rho_mean": (1,),
+            "mask_mean": (1,),
+        }
+
+    def active_fold_words(self) -> Shapes:
+        """Words of server A for a fold."""
+        return {"rho_root": (self.dim, self.dim), "rho_theta": (self.dim,)}
+
+    def helper_fold_words(self) -> Shapes:
+        """Words of server B for a fold."""
+        return self.active_fold_words() | {
+            "mask_root": (self.dim, self.dim),
+            "mask_theta": (self.dim,),
+        }
+
+    def dealer_words(self) -> Shapes:
+        """Secret bits of the comparisons of a decision, which nobody but the dealer knows."""
+        return {"bits": (self.n_pairs,)}

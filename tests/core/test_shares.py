@@ -1,0 +1,344 @@
+"""Deciding and learning on secret shares: as in the open, slot by slot, each slot once."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from shares_world import (
+    Recorder,
+    local_shares,
+    plain_twin,
+    small_terms,
+    split_rows,
+    unit_rows,
+)
+
+from vfbandits.core import ring
+from vfbandits.core.shares import dealer as dealer_module
+from vfbandits.core.shares import messages
+from vfbandits.core.shares.messages import Message, Place
+from vfbandits.errors import (
+    ArmError,
+    RewardError,
+    SettingError,
+    SharesError,
+    WireError,
+)
+
+
+def play(local, *, rounds, seed, max_late=6):
+    """Decide and reward beside a plain twin, rewards late and shuffled; same arms all along."""
+    terms = local.terms
+    rng = np.random.default_rng(seed)
+    twin, draws = plain_twin(terms)
+    theta_star = rng.standard_normal(terms.dim)
+    waiting = []
+    for _ in range(rounds):
+        X = unit_rows(rng, int(rng.integers(1, terms.max_arms + 1)), terms.dim)
+        opened = local.decide(split_rows(X, terms))
+        if terms.is_noisy:
+            draws.normals = local.noise(opened.event)
+        decision = twin.decide(X)
+        assert opened.arm == decision.index
+        waiting.append((local.pick(opened, opened.arm), decision, X[opened.arm]))
+        rng.shuffle(waiting)
+        while len(waiting) > rng.integers(max_late):
+            event, decision, x = waiting.pop()
+            reward = float(np.clip(x @ theta_star + 0.1 * rng.standard_normal(), -16, 16))
+            local.learn(event, reward)
+            twin.reward(decision, reward)
+    return twin.states[None]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    widths=st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    window=st.integers(1, 4),
+    decisions=st.integers(1, 5),
+    scale=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_arms_and_state_are_those_of_a_plain_bandit_with_the_same_noise(
+    widths, window, decisions, scale, seed
+):
+    terms = small_terms(
+        widths=tuple(widths), window=window, decisions=decisions, posterior_scale=scale
+    )
+    local = local_shares(terms, seed=seed)
+    state = play(local, rounds=25, seed=seed)
+    theta, inverse = local.reveal()
+    assert_allclose(theta, state.theta, atol=1e-9)
+    assert_allclose(inverse, np.linalg.inv(state.Lambda), atol=1e-9)
+
+
+def test_the_plain_loops_decide_as_the_compiled_ones_do(monkeypatch):
+    monkeypatch.setattr(ring.kernels, "load_ring", lambda: None)
+    play(local_shares(small_terms()), rounds=20, seed=3)
+
+
+def test_arms_that_tie_go_to_the_first():
+    terms = small_terms()
+    local = local_shares(terms)
+    X = np.repeat(unit_rows(np.random.default_rng(0), 1, terms.dim), 4, axis=0)
+    assert [local.decide(split_rows(X, terms)).arm for _ in range(10)] == [0] * 10
+
+
+def test_blank_rows_change_nothing():
+    terms = small_terms(window=4, decisions=1)
+    local = local_shares(terms)
+    X = unit_rows(np.random.default_rng(1), 3, terms.dim)
+    event = local.pick(local.decide(split_rows(X, terms)), 2)
+    local.learn(event, 1.0)
+    before = local.reveal()
+    local.decide(split_rows(X, terms))  # fills the window with three blanks and folds it
+    for found, wanted in zip(local.reveal(), before, strict=True):
+        assert_allclose(found, wanted, atol=1e-10)
+
+
+def one_decision(seed=0, **changes):
+    terms = small_terms(**changes)
+    recorder = Recorder()
+    local = local_shares(terms, seed=seed, on_message=recorder)
+    X = unit_rows(np.random.default_rng(seed), terms.max_arms, terms.dim)
+    opened = local.decide(split_rows(X, terms))
+    return local, recorder, opened, X
+
+
+def test_every_message_comes_back_from_its_bytes():
+    local, recorder, opened, _ = one_decision()
+    event = local.pick(opened, opened.arm)
+    local.learn(event, 1.0)
+    for _ in range(local.terms.decisions):  # the last one folds the window
+        local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
+    kinds = set()
+    for _, _, message in recorder.messages:
+        data = message.to_bytes()
+        assert len(data) == message.size_bytes
+        again = type(message).from_bytes(data)
+        assert again.to_bytes() == data
+        assert again.place == message.place
+        for part in fields(message)[1:]:
+            assert np.array_equal(getattr(again, part.name), getattr(message, part.name))
+        kinds.add(type(message).__name__)
+    assert kinds == {kind.__name__ for kind in Message.__subclasses__()}
+
+
+def test_damaged_bytes_are_refused():
+    data = one_decision()[1].messages[-1][2].to_bytes()
+    kind = type(one_decision()[1].messages[-1][2])
+    for damaged in (b"", b"\xff" + data[1:], data[:-1], data + b"\0"):
+        with pytest.raises(WireError):
+            kind.from_bytes(damaged)
+
+
+def test_messages_do_not_show_their_words():
+    message = one_decision()[1].view("helper")[0]
+    assert repr(message) == f"Ask({message.place})"
+
+
+def test_the_helper_answers_a_repeated_message_with_the_same_bytes():
+    local, recorder, _, _ = one_decision()
+    asks, answers = recorder.view("helper"), recorder.view("active", "helper")
+    for ask, answer in zip(asks, answers, strict=True):
+        assert local.helper.answer(ask).to_bytes() == answer.to_bytes()
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_helper_refuses_another_message_in_a_used_slot(place):
+    local, recorder, _, _ = one_decision()
+    message = recorder.view("helper")[place]
+    name = fields(message)[-1].name
+    changed = getattr(message, name).copy()
+    changed.flat[0] ^= changed.dtype.type(1)
+    with pytest.raises(SharesError, match="slot 0 of window 0 was used before"):
+        local.helper.answer(replace(message, **{name: changed}))
+
+
+def test_the_helper_refuses_a_window_that_is_over_and_gaps():
+    local, recorder, opened, _ = one_decision(window=1)
+    local.learn(local.pick(opened, 0), 0.5)
+    with pytest.raises(SharesError, match="window 1 is open, got a message for window 0"):
+        local.helper.answer(recorder.view("helper")[0])
+    ask = recorder.view("helper")[0]
+    with pytest.raises(SharesError, match="window 1 is open, got a message for window 2"):
+        local.helper.answer(replace(ask, place=Place(0, 2, 0, 0)))
+
+
+def test_the_helper_refuses_steps_without_a_beginning_and_what_it_does_not_know():
+    local, recorder, opened, _ = one_decision()
+    local.learn(local.pick(opened, 0), 0.5)
+    elsewhere = Place(0, 0, 0, 2)
+    by_kind = {type(m): m for m in recorder.view("helper")}
+    for kind, reason in (
+        (messages.Sample, "no decision was asked for in slot 2"),
+        (messages.Learn, "no context was recalled in slot 2"),
+        (messages.Recall, "the next reward has slot 1, got 2"),
+    ):
+        with pytest.raises(SharesError, match=reason):
+            local.helper.answer(replace(by_kind[kind], place=elsewhere))
+    with pytest.raises(SharesError, match="wanted slot 0 to 3 after 1 rewards"):
+        local.helper.answer(replace(by_kind[messages.Ask], place=elsewhere))
+    recall = replace(by_kind[messages.Recall], place=Place(0, 0, 0, 1))
+    with pytest.raises(SharesError, match="no context waits for a reward"):
+        local.helper.answer(recall)
+    fold = messages.Fold(elsewhere, ring.zeros(5, 5), ring.zeros(5))
+    with pytest.raises(SharesError, match="folded after 3 rewards, got 1"):
+        local.helper.answer(fold)
+    with pytest.raises(SharesError, match="does not answer a Picked"):
+        local.helper.answer(messages.Picked(elsewhere))
+    wrong = replace(by_kind[messages.Ask], place=elsewhere, contexts=ring.zeros(4, 6))
+    with pytest.raises(SharesError, match="wanted contexts of 1 to 4 arms and 5 features"):
+        local.helper.answer(wrong)
+    local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
+    compare = replace(by_kind[messages.Compare], place=Place(0, 0, 0, 1))
+    fresh = local_shares(local.terms)
+    fresh.helper.answer(recorder.view("helper")[0])
+    with pytest.raises(SharesError, match="as many live positions as arms, got 3"):
+        fresh.helper.answer(
+            replace(compare, place=Place(0, 0, 0, 0), live=np.array([1, 1, 1, 0], np.uint8))
+        )
+
+
+def test_the_active_server_refuses_what_is_out_of_turn():
+    local, _, opened, _ = one_decision(decisions=1)
+    with pytest.raises(SharesError, match="no slot left for a decision"):
+        local.active.next_place()
+    with pytest.raises(SharesError, match="wanted what is dealt for window 0, got window 1"):
+        local.active.take(local.dealer.deal())
+    with pytest.raises(ArmError, match="a position among 4, got 4"):
+        local.pick(opened, 4)
+    with pytest.raises(SharesError, match="folded after 3 rewards, got 0"):
+        next(local.active.fold())
+    with pytest.raises(SharesError, match="no context waits"):
+        local.learn((0, 3), 1.0)
+    event = local.pick(opened, 1)
+    with pytest.raises(RewardError, match="at most 16 in size, got 17"):
+        local.learn(event, 17.0)
+    local.learn(event, 1.0)
+    with pytest.raises(SharesError, match="no context waits"):
+        local.learn(event, 1.0)
+
+
+def test_the_active_server_refuses_an_answer_of_another_kind():
+    local, _, opened, _ = one_decision()
+    exchange = local.active.pick(opened, 0)
+    next(exchange)
+    other = messages.Candidates(Place(0, 0, 0, 0), np.zeros(1, np.uint8))
+    with pytest.raises(SharesError, match="wanted a Picked message, got Candidates"):
+        exchange.send(other)
+
+
+def test_without_a_deal_the_active_server_has_no_slot():
+    local = local_shares(small_terms())
+    with pytest.raises(SharesError, match="window 0 was not dealt"):
+        local.active.next_place()
+
+
+def test_a_full_window_takes_no_reward():
+    local, _, _, _ = one_decision()
+    local.active.n_rows = 3
+    with pytest.raises(SharesError, match="no slot left for a reward"):
+        next(local.active.fill())
+
+
+def test_a_state_that_does_not_match_is_noticed():
+    local, _, opened, _ = one_decision()
+    event = local.pick(opened, 0)
+    local.helper._root.part[1] += np.uint64(2**20 + 1)  # noqa: SLF001
+    with pytest.raises(SharesError, match="out of its bounds"):
+        local.learn(event, 1.0)
+
+
+def test_a_missing_or_foreign_block_is_refused():
+    local, recorder, _, _ = one_decision()
+    blocks = recorder.view("active", "participant")
+    place = local.active.next_place()
+    for wrong in (blocks[:1], blocks[::-1], blocks):
+        with pytest.raises(SharesError, match="slot 1 needs a block of each participant"):
+            next(local.active.decide(place, wrong))
+
+
+def test_a_participant_shares_one_block_in_a_slot():
+    terms = small_terms()
+    local = local_shares(terms)
+    one, place = local.participants[0], Place(0, 0, 0, 1)
+    block = np.full((3, 2), 0.5)
+    assert one.share(place, block).to_bytes() == one.share(place, block).to_bytes()
+    with pytest.raises(SharesError, match="slot 1 of window 0 was used before"):
+        one.share(place, block + 0.1)
+    one.share(Place(0, 1, 0, 0), block)
+    with pytest.raises(SharesError, match="slot 1 of window 0 was used before"):
+        one.share(place, block)
+    assert repr(one) == "SharingParticipant(0)"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 2.0])
+def test_blocks_beyond_the_bound_use_no_slot(value):
+    terms = small_terms()
+    local = local_shares(terms)
+    X = np.zeros((2, 5))
+    X[1, 4] = value
+    with pytest.raises(SharesError, match="at most 1 long, the declared bound"):
+        local.decide(split_rows(X, terms))
+    with pytest.raises(ArmError, match="at most max_arms=4 arms, got 5"):
+        local.decide(split_rows(np.zeros((5, 5)), terms))
+    assert local.active.n_slots == 0
+
+
+def test_both_servers_let_the_oldest_context_go():
+    terms = small_terms()
+    local = local_shares(terms)
+    for server in (local.active, local.helper):
+        server._max_open = 1  # noqa: SLF001
+    X = split_rows(np.full((2, 5), 0.1), terms)
+    first, second = (local.pick(local.decide(X), 0) for _ in range(2))
+    with pytest.raises(SharesError, match="no context waits"):
+        local.learn(first, 1.0)
+    local.learn(second, 1.0)
+
+
+def test_the_dealer_draws_again_where_a_number_could_wrap(monkeypatch):
+    refused = []
+
+    def wraps_once(mask):
+        if not refused:
+            refused.append(mask)
+            raise SharesError("could wrap")
+        return ring.reopened_mask(mask)
+
+    monkeypatch.setattr(dealer_module, "reopened_mask", wraps_once)
+    local = local_shares(small_terms())
+    play(local, rounds=8, seed=1)
+    assert len(refused) == 1
+    monkeypatch.setattr(dealer_module, "reopened_mask", lambda _: ring.reopened_mask(MAX_WORDS))
+    with pytest.raises(SharesError, match="could wrap"):
+        local.dealer.deal()
+
+
+MAX_WORDS = ring.from_integers([2**128 - 1])
+
+
+def test_no_role_shows_a_secret():
+    local, _, _, _ = one_decision()
+    assert repr(local.dealer) == "Dealer(windows=1)"
+    assert repr(local.active) == "ActiveServer(window=0, rows=0, slots=1)"
+    assert repr(local.helper) == "Helper(window=0, rows=0, open=0)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"max_arms": 65}, "max_arms must be at most 64"),
+        ({"max_arms": 0}, "max_arms must be"),
+        ({"window": 0}, "window must be"),
+        ({"bound": -1.0}, "bound must be a positive number"),
+        ({"bound": 30.0}, "must be at most 32 on secret shares, got 60"),
+        ({"posterior_scale": 3.0}, "must be at most 4 on secret shares, got 6"),
+    ],
+)
+def test_terms_that_the_ring_has_no_room_for_are_refused(changes, reason):
+    with pytest.raises(SettingError, match=reason):
+        small_terms(**changes)

@@ -1,0 +1,420 @@
+"""What each party of a federation on secret shares sees, word by word.
+
+Equal arms say nothing about views, so views are looked at themselves.  A word of a view is
+*blinded* by a stream word that the party does not have.  Changing that word by δ must change the
+view's word by δ, and the words that depend on it further must come in an order without cycles.
+Then the map from stream words to view words is one to one, so that uniform stream words make a
+uniform view: it can be simulated without a context, an arm, a reward or a mean.
+"""
+
+from collections import Counter
+from copy import deepcopy
+from dataclasses import fields, replace
+from graphlib import TopologicalSorter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from shares_world import Recorder, local_shares, small_terms, split_rows
+
+from vfbandits.core import ring
+from vfbandits.core.shares import messages as m
+
+TERMS = small_terms(widths=(1, 1), max_arms=2, window=2, decisions=2)
+CONTEXTS = np.array([[[0.3, -0.4], [0.5, 0.1]], [[-0.2, 0.6], [0.7, 0.2]]])
+REWARDS = (1.0, 0.25)
+ARMS = (0, 1)
+
+# The word of the same slot that blinds each field; other fields are outputs, or public.
+BLINDED_BY_HELPER = {
+    "DecisionDeal": {
+        "projections": "mask_projections",
+        "direction": "mask_direction",
+        "rows": "blind_rows",
+        "scores": "blind_scores",
+        "context": "blind_context",
+        "tables": "tables",
+        "tops": "flips",
+    },
+    "RewardDeal": {
+        "overlaps": "mask_overlaps",
+        "whitened": "mask_whitened",
+        "projections": "mask_projections",
+        "gain": "mask_gain",
+        "row": "mask_row",
+        "residual": "mask_residual",
+        "mean": "mask_mean",
+        "square": "blind_square",
+    },
+    "FoldDeal": {"root": "mask_root", "theta": "mask_theta"},
+    "Asked": {"noise": "mask_noise", "projections": "rho_projections"},
+    "Sampled": {"direction": "rho_direction", "scores": "rho_scores"},
+    "Recalled": {"context": "mask_context", "overlaps": "rho_overlaps"},
+    "Whitened": {
+        "whitened": "rho_whitened",
+        "projections": "rho_projections",
+        "mean": "rho_mean",
+    },
+    "Learnt": {"gain": "rho_gain", "row": "rho_row", "residual": "rho_residual"},
+    "Folded": {"root": "rho_root", "theta": "rho_theta"},
+}
+BLINDED_BY_ACTIVE = {
+    "Ask": {"contexts": "contexts", "noise": "mask_noise"},
+    "Sample": {"projections": "rho_projections", "direction": "rho_direction"},
+    "Compare": {"numbers": "mask_ranks"},
+    "Pick": {"choice": "mask_choice"},
+    "Recall": {"context": "mask_context"},
+    "Whiten": {"overlaps": "rho_overlaps", "whitened": "rho_whitened"},
+    "Learn": {
+        "projections": "rho_projections",
+        "gain": "rho_gain",
+        "row": "rho_row",
+        "residual": "rho_residual",
+        "weight": "mask_weight",
+        "step": "mask_step",
+    },
+    "Fold": {"root": "rho_root", "theta": "rho_theta"},
+}
+# What a party learns, and what is public: q, the arms that tie for the best, results of comparisons
+# in an order that the party does not know, and counts.  Look-ups are seen as what they open to.
+OUTPUTS = {
+    "active": {("Whitened", "square"), ("Candidates", "candidates"), ("Compared", "lookups")},
+    "helper": {
+        ("Ask", "n_rows"),
+        ("Compare", "live"),
+        ("Compare", "lookups"),
+        ("Results", "results"),
+        ("Recall", "window"),
+        ("Recall", "slot"),
+    },
+}
+PUBLIC = {("Ask", "n_rows"), ("Compare", "live"), ("Recall", "window"), ("Recall", "slot")}
+KINDS = {
+    **dict.fromkeys(("RewardDeal", "Recalled", "Whitened", "Learnt"), "learn"),
+    **dict.fromkeys(("Recall", "Whiten", "Learn"), "learn"),
+    **dict.fromkeys(("FoldDeal", "Folded", "Fold"), "fold"),
+}
+CUT_FIELDS = {
+    (kind.__name__, part.name)
+    for kind in m.Message.__subclasses__()
+    for part in fields(kind)
+    if part.type == m.Cut
+}
+
+
+class World:
+    """Two decisions and two rewards, which fill the second window; its words can be changed."""
+
+    def __init__(self, monkeypatch, *, seed=0, share_one_blinding=False):
+        self.monkeypatch = monkeypatch
+        self.share_one_blinding = share_one_blinding
+        self.sheet = ring.WordSource.sheet
+        self.base = local_shares(TERMS, seed=seed)
+        for X, reward in zip(CONTEXTS[::-1], REWARDS, strict=True):  # then the state has masks
+            self.base.learn(self.base.pick(self.base.decide(split_rows(X, TERMS)), 0), reward)
+
+    def run(self, changes=None, *, contexts=CONTEXTS, rewards=REWARDS, arms=ARMS, other_order=()):
+        recorder = Recorder()
+        local = deepcopy(self.base)
+        local.on_message = recorder
+        names = {id(source): name for name, source in sources(local).items()}
+
+        def changed_sheet(source, name, parts):
+            sheet = self.sheet(source, name, parts)
+            who = names.get(id(source))
+            taken = {part: sheet.take(part).copy() for part in parts}
+            for (owner, kind, slot, part, index), (change, mode) in (changes or {}).items():
+                if (owner, kind, slot) == (who, name.kind, name.slot):
+                    words = taken[part][(slice(None), *index)]
+                    words[:] = shifted(words, change, mode)
+            if "order" in taken and name.slot in other_order:
+                taken["order"] = taken["order"][:, ::-1].copy()
+            if self.share_one_blinding and "blind_rows" in taken:
+                taken["blind_rows"][:, 1:] = taken["blind_rows"][:, :1]
+            return ring.Sheet(name, taken)
+
+        with self.monkeypatch.context() as patch:
+            patch.setattr(ring.WordSource, "sheet", changed_sheet)
+            released = []
+            for X, reward, arm in zip(contexts, rewards, arms, strict=True):
+                opened = local.decide(split_rows(X, TERMS))
+                released.append(opened.arm)
+                local.learn(local.pick(opened, arm), reward)
+        return recorder, released
+
+
+def sources(local):
+    active, helper = local.dealer.active_secrets(), local.dealer.helper_secrets()
+    named = {"active": active.own, "helper": helper.own, "dealer": local.dealer._own}  # noqa: SLF001
+    for side, secrets in (("active", active), ("helper", helper)):
+        named |= {f"{side} input {j}": source for j, source in enumerate(secrets.inputs)}
+    return named
+
+
+def shifted(words, change, mode):
+    value = int(words[0]) + (int(words[1]) << 64)
+    value = value ^ change if mode == "xor" else value + change
+    return [value % 2**64, value // 2**64 % 2**64]
+
+
+def view_of(recorder, party):
+    """Every word and bit that a party received, by message, slot, field and place."""
+    seen = {}
+    lookups = {}
+    for _, receiver, message in recorder.messages:
+        name, slot = type(message).__name__, message.place.slot
+        if name in ("Compare", "Compared"):
+            lookups[name, slot] = message.lookups
+        if receiver != party or name == "Contribution":
+            continue
+        for part in fields(message)[1:]:
+            value = np.asarray(getattr(message, part.name))
+            wide = value.dtype == np.uint64 and value.shape[:1] == (2,) and part.name != "numbers"
+            numbers = np.asarray(ring.to_integers(value) if wide else value, dtype=object)
+            for index in np.ndindex(numbers.shape):
+                seen[name, slot, part.name, index] = int(numbers[index])
+    for slot in (0, 1):
+        opened = lookups["Compare", slot] ^ lookups["Compared", slot]
+        for pair, bit in np.ndindex(len(opened), 13):
+            seen["Opened", slot, "lookups", (pair, bit)] = int(opened[pair]) >> bit & 1
+    return seen
+
+
+def blinding_of(label, party):
+    """The stream word behind a word of a view: where it is, how it acts, and by what factor."""
+    name, slot, part, index = label
+    if name == "Opened":
+        return ("dealer", "dealer", slot, "bits", index[:1]), "xor", 1 << index[1]
+    table, owner = {
+        "active": (BLINDED_BY_HELPER, "helper"),
+        "helper": (BLINDED_BY_ACTIVE, "active"),
+    }[party]
+    word = table.get(name, {}).get(part)
+    if word is None:
+        return None
+    if part == "contexts":
+        return (f"active input {index[1]}", "input", slot, word, (index[0], 0)), "add", 1
+    where = (owner, KINDS.get(name, "decide"), slot, word, index)
+    if part in ("tables", "tops"):
+        return where, "xor", 1
+    scale = 2**32 if (name, part) in CUT_FIELDS else 2**45 if part == "numbers" else 1
+    return where, "add", scale
+
+
+def size_of(label):
+    name, _, part, _ = label
+    if name == "Opened" or part == "tops":
+        return 2
+    return 2**43 if part == "numbers" else 2**96 if (name, part) in CUT_FIELDS else 2**128
+
+
+def words_of(view, party):
+    return [x for x in view if x[0] == "Opened" or (x[0], x[2]) not in OUTPUTS[party]]
+
+
+def faults(world, party, rng, *, field=None):
+    """Words of a view without a blinding of their own; and, if there is none, their order.
+
+    With ``field``, a message and a field of it, only those words are looked at.
+    """
+    recorder, _ = world.run()
+    view = view_of(recorder, party)
+    graph, used, found = {}, Counter(), []
+    for label in words_of(view, party):
+        if field is not None and (label[0], label[2]) != field:
+            continue
+        blinding = blinding_of(label, party)
+        if blinding is None:
+            found.append(label)
+            continue
+        where, mode, scale = blinding
+        used[where, scale if mode == "xor" and label[0] == "Opened" else 0] += 1
+        size = size_of(label)
+        change = 1 if size == 2 else int.from_bytes(rng.bytes(16)) % size
+        after = view_of(world.run({where: (change * scale, mode)})[0], party)
+        is_own = (
+            after[label] == view[label] ^ change
+            if mode == "xor"
+            else (after[label] - view[label]) % size in (change, -change % size)
+        )
+        if not is_own:
+            found.append(label)
+        graph[label] = {x for x in view if x != label and after.get(x) != view[x]}
+    found += [where for where, count in used.items() if count > 1]
+    if found:
+        return found, []
+    # ``graph`` has what comes after each word; a cycle raises.
+    order = list(TopologicalSorter(graph).static_order())[::-1]
+    return [], [label for label in order if label in graph]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+@pytest.mark.parametrize("party", ["active", "helper"])
+def test_every_word_of_a_view_has_a_blinding_of_its_own(party, rng, monkeypatch):
+    found, order = faults(World(monkeypatch), party, rng)
+    assert not found
+    assert len(order) > 90
+
+
+def test_two_alternatives_under_one_blinding_are_found(rng, monkeypatch):
+    """The mistake of a prototype, with which every arm was right: one word blinds several terms."""
+    world = World(monkeypatch, share_one_blinding=True)
+    assert world.run()[1] == World(monkeypatch).run()[1]
+    found, _ = faults(world, "active", rng, field=("DecisionDeal", "rows"))
+    slots = {label[:3] for label in found}
+    assert slots == {("DecisionDeal", 0, "rows"), ("DecisionDeal", 1, "rows")}
+
+
+@pytest.mark.parametrize(
+    "flip",
+    [
+        {"arms": (1, 0)},
+        {"rewards": (-3.0, 0.75)},
+        {"contexts": CONTEXTS * 0.9},  # widths and means change with it
+        {"contexts": CONTEXTS * 0.9, "arms": (1, 1), "rewards": (0.0, 0.0)},
+    ],
+    ids=["arm", "reward", "context", "all"],
+)
+def test_with_other_masks_the_helper_would_have_seen_the_same(flip, monkeypatch):
+    """For other arms, rewards and contexts there are masks with which its view is bit-identical."""
+    world = World(monkeypatch)
+    recorder, released = world.run()
+    wanted = view_of(recorder, "helper")
+    changes = {}
+    others = world.run(**flip)[1]
+    # Where the other arm wins, B sees the same result if A's secret order is the other one.
+    swapped = [slot for slot in (0, 1) if released[slot] != others[slot]]
+    flip = {**flip, "other_order": swapped}
+    seen = view_of(world.run(**flip)[0], "helper")
+    assert seen.keys() == wanted.keys()
+    differ = {(x[0], x[2]) for x in wanted if seen[x] != wanted[x]}
+    assert differ
+    assert not differ & PUBLIC
+    for label in words_of(wanted, "helper"):  # in the order of the messages
+        if seen[label] == wanted[label]:
+            continue
+        where, mode, scale = blinding_of(label, "helper")
+        already = changes.get(where, (0, mode))[0]
+        step = (wanted[label] - seen[label]) * scale
+        changes[where] = (already ^ scale if mode == "xor" else already + step, mode)
+        seen = view_of(world.run(changes, **flip)[0], "helper")
+    assert seen == wanted
+
+
+def test_the_dealer_and_participants_receive_nothing(monkeypatch):
+    recorder, _ = World(monkeypatch).run()
+    assert {receiver for _, receiver, _ in recorder.messages} == {"active", "helper"}
+
+
+def test_no_stream_word_is_drawn_for_two_purposes(monkeypatch):
+    """Each holder of a secret draws a sheet once, and no two sheets have a key in common."""
+    keys, draws = {}, Counter()
+    stream, sheet = ring.WordSource._stream, ring.WordSource.sheet  # noqa: SLF001
+
+    def watched_stream(source, name, n_words):
+        words = stream(source, name, n_words)
+        if n_words:
+            keys.setdefault(words[:16], set()).add((id(source), name, n_words))
+        return words
+
+    def watched_sheet(source, name, parts):
+        draws[id(source), name] += 1
+        return sheet(source, name, parts)
+
+    monkeypatch.setattr(ring.WordSource, "_stream", watched_stream)
+    monkeypatch.setattr(ring.WordSource, "sheet", watched_sheet)
+    recorder = Recorder()
+    local = local_shares(TERMS, on_message=recorder)
+    for X, reward in zip(np.tile(CONTEXTS, (4, 1, 1)), REWARDS * 4, strict=True):
+        opened = local.decide(split_rows(X, TERMS))
+        local.learn(local.pick(opened, opened.arm), reward)
+    assert all(len(users) == 1 for users in keys.values())
+    named = {id(source): name for name, source in sources(local).items()}
+    holders = {"active": 2, "helper": 2, "dealer": 1}  # the dealer, and the server itself
+    for (source, name), count in draws.items():
+        who = named.get(source, "noise of one server")
+        # A block's masks are drawn by the dealer, the server, and the participant.
+        assert count <= (3 if "input" in who else holders.get(who, 1)), (who, name)
+
+
+# Simulators.  They are given what a party may know, and make up the rest.
+
+
+def simulated(message, party, rng):
+    """A message of the same shape whose words are uniform; outputs and public fields stay."""
+    values = {}
+    for part in fields(message)[1:]:
+        value = getattr(message, part.name)
+        key = (type(message).__name__, part.name)
+        if not isinstance(value, np.ndarray):
+            continue
+        if part.name == "lookups":
+            values[part.name] = rng.integers(0, 2**13, value.shape, dtype=np.uint16)
+        elif key in OUTPUTS[party]:
+            continue
+        elif value.dtype == np.uint8:
+            values[part.name] = rng.integers(0, 2, value.shape, dtype=np.uint8)
+        else:
+            values[part.name] = rng.integers(0, 2**64, value.shape, dtype=np.uint64)
+            if key in CUT_FIELDS:
+                values[part.name][1] >>= np.uint64(32)
+            if part.name == "numbers":
+                values[part.name] >>= np.uint64(21)
+    return replace(message, **values)
+
+
+def top_bytes(view, party):
+    """The eight highest bits of each word of a view that has so many."""
+    labels = [x for x in words_of(view, party) if size_of(x) > 2]
+    return np.array([view[x] * 256 // size_of(x) for x in labels])
+
+
+N_VIEWS = 128
+
+
+def refuse_unless_uniform(samples):
+    """Byte frequencies, the mean of each word, and each pair of words; six deviations at most."""
+    n, n_words = samples.shape
+    counts = np.bincount(samples.ravel(), minlength=256)
+    expected = samples.size / 256
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - 255) < 6 * np.sqrt(2 * 255)
+    means = samples.mean(axis=0)
+    assert np.abs(means - 127.5).max() < 6 * 74 / np.sqrt(n)
+    signs = np.where(samples >= 128, 1, -1)
+    for one, other in combinations(range(n_words), 2):
+        assert abs(int(signs[:, one] @ signs[:, other])) < 6 * np.sqrt(n)
+
+
+def test_real_and_simulated_views_pass_the_same_checks(monkeypatch):
+    rng = np.random.default_rng(5)
+    views = {(party, kind): [] for party in OUTPUTS for kind in ("real", "simulated")}
+    for seed in range(N_VIEWS):
+        recorder, _ = World(monkeypatch, seed=seed).run()
+        fake = Recorder()
+        for sender, receiver, message in recorder.messages:
+            fake(sender, receiver, simulated(message, receiver, rng))
+        for party in OUTPUTS:
+            for kind, recorded in (("real", recorder), ("simulated", fake)):
+                views[party, kind].append(top_bytes(view_of(recorded, party), party))
+    for samples in views.values():
+        refuse_unless_uniform(np.array(samples))
+
+
+def test_the_checks_find_a_word_that_is_not_uniform():
+    rng = np.random.default_rng(0)
+    samples = rng.integers(0, 256, (N_VIEWS, 40))
+    refuse_unless_uniform(samples)
+    for spoil in (
+        lambda s: s.__setitem__((slice(None), 3), s[:, 4]),
+        lambda s: s.__setitem__((slice(None), 3), s[:, 3] // 2),
+        lambda s: s.__setitem__((slice(None), slice(None, None, 4)), 7),
+    ):
+        spoilt = samples.copy()
+        spoil(spoilt)
+        with pytest.raises(AssertionError):
+            refuse_unless_uniform(spoilt)

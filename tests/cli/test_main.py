@@ -14,7 +14,7 @@ from vfbandits.cli.main import app
 from vfbandits.client.client import Client
 from vfbandits.core.layout import LAYOUTS
 from vfbandits.core.policy.registry import POLICIES
-from vfbandits.core.round import AGGREGATIONS, MASKS
+from vfbandits.core.round import AGGREGATIONS, MASKS, PROTECTIONS
 from vfbandits.simulate.plot import FORMATS
 
 COMMANDS = (
@@ -64,6 +64,7 @@ def test_an_error_is_red_where_there_is_colour():
         (choices.PolicyName, POLICIES),
         (choices.LayoutName, LAYOUTS),
         (choices.MaskName, MASKS),
+        (choices.ProtectionName, PROTECTIONS),
         (choices.AggregationName, AGGREGATIONS),
         (choices.PlotFormat, (*FORMATS, "none")),
     ],

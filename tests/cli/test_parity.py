@@ -23,6 +23,7 @@ KINDS = {
     "layout": str,
     "mask": str,
     "aggregation": str,
+    "protection": str,
     "dim": int,
     "arms": int,
     "rounds": int,
@@ -69,6 +70,28 @@ def vfb_parity(*flags):
 
 def peeking():
     return ParityTrial(Peek(), WorldSettings(even_widths(10, 5), n_arms=4), horizon=40)
+
+
+def test_secret_shares_decide_as_a_plain_bandit_with_the_servers_noise():
+    done = vfb_parity("--protection", "shares", "--policy", "lints", "--floor", "0.2")
+    assert done.exit_code == 0
+    for wanted in ("secret shares, 10 features", "40 of 40", "each of the two servers"):
+        assert wanted in done.stdout
+
+
+def test_secret_shares_release_no_scores():
+    flags = ("--protection", "shares", "--policy", "lingreedy", "--missing", "0.5", "--json")
+    done = json.loads(vfb_parity(*flags).stdout)
+    assert done["protection"] == "shares"
+    assert done["lossless"]
+    assert done["largest_score_difference"] is None
+    assert done["norm_difference"] < 1e-9
+
+
+def test_secret_shares_refuse_policies_that_need_statistics():
+    done = vfb_parity("--protection", "shares")
+    assert done.exit_code == 2
+    assert "decides by LinTS or LinGreedy, got LinUCB" in done.stderr
 
 
 def test_the_table_says_how_many_decisions_are_equal_and_the_command_ends_well():

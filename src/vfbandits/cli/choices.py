@@ -42,6 +42,14 @@ class AggregationName(StrEnum):
     secure = "secure"
 
 
+class ProtectionName(StrEnum):
+    """What is hidden from the active participant."""
+
+    mask = "mask"
+    sum = "sum"
+    shares = "shares"
+
+
 class UsersName(StrEnum):
     """How passive participants are asked for users."""
 

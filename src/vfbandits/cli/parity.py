@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName
+from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName, ProtectionName
 from vfbandits.cli.live_parity import compare_live
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING, WORLD
@@ -32,6 +32,10 @@ ROTATED = (
     "LinTS sampled in parameter space, as it does with more arms than features. There the masked "
     "and the plain bandit are equal in distribution. For this report the masked bandit's normals "
     "were rotated by the mask, so that decisions can be compared one by one."
+)
+SHARED = (
+    "LinTS sampled in parameter space, with noise of which each of the two servers drew half. For "
+    "this report the plain bandit was given the sum, which no party knows outside of a simulation."
 )
 ARM_DIM = 5  # of simulate.world
 LIVE = ("config", "trial", "arms", "rounds", "as_json")
@@ -65,6 +69,15 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
             help="secure needs dense masks and 3 participants.", rich_help_panel=FEDERATION
         ),
     ] = AggregationName.plain,
+    protection: Annotated[
+        ProtectionName | None,
+        typer.Option(
+            help="Level of protection. shares (experimental) needs --policy lints or lingreedy; "
+            "the second participant is the helper.",
+            show_default="what --aggregation says",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
     participants: Annotated[
         int,
         typer.Option(
@@ -149,6 +162,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         WorldSettings(even_widths(dim, participants), arms, layout.value, arm_dim, noise),
         mask=mask.value,
         aggregation=aggregation.value,
+        protection=None if protection is None else protection.value,
         horizon=rounds,
         ridge=ridge,
         discount=discount,
@@ -169,11 +183,14 @@ def compare(trial: "ParityTrial", *, as_json: bool = False) -> int:
 
 def as_object(trial: "ParityTrial", report: "ParityReport") -> dict[str, object]:
     """Settings and report, flat, as ``--json`` prints them."""
+    from vfbandits.core.round import protection_of
+
     return {
         "policy": _named(trial.policy),
         "layout": trial.world.layout,
         "mask": trial.mask,
         "aggregation": trial.aggregation,
+        "protection": protection_of(trial.protection, trial.aggregation),
         "dim": trial.world.split.dim,
         "arms": trial.world.n_arms,
         "rounds": trial.horizon,
@@ -208,7 +225,8 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
         "",
         "masked against plain",
         title=f"{trial.policy!r}\n{trial.world.layout}, {trial.mask} mask, "
-        f"{trial.aggregation} aggregation, {trial.world.split.dim} features, "
+        f"{'secret shares' if trial.protection == 'shares' else f'{trial.aggregation} aggregation'}"
+        f", {trial.world.split.dim} features, "
         f"{trial.world.n_arms} arms, {len(trial.world.widths)} participants",
         title_justify="left",
     )
@@ -217,7 +235,9 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
     table.add_row(equal, f"[{verdict}]{count}[/]")
     for row in others:
         table.add_row(*row)
-    return [table, Text(ROTATED, style="dim")] if report.rotated_draws else [table]
+    if not report.rotated_draws:
+        return [table]
+    return [table, Text(SHARED if trial.protection == "shares" else ROTATED, style="dim")]
 
 
 def _named(policy: "Policy") -> dict[str, object]:

@@ -536,6 +536,10 @@ class Bandit:
         """Take the policy's randomness from ``draws``: for twins that must share their draws."""
         self._rng = draws
 
+    def learn_with(self, learner: Learner) -> None:
+        """Keep what is learnt in ``learner``: for states that do not live in this process alone."""
+        self._learner = learner
+
     def _propose(
         self,
         opened: Round,

@@ -193,6 +193,10 @@ class Decision:
 
     def _repr_html_(self) -> str:
         """The best arms by score, and always the chosen one."""
+        if np.isnan(self.scores).all():  # on secret shares nobody knows them
+            said = f"Decision {self.id}: arm {self.arm}; contributors: "
+            released = [("released", "arm"), ("position", f"{self.index}")]
+            return table(released, caption=f"{said}{', '.join(self.contributors)}.")
         best = np.argsort(-self.scores, kind="stable")[:MAX_SHOWN].tolist()
         shown = best if self.index in best else [self.index, *best[:-1]]
         chances = self.propensity.probabilities()

@@ -29,6 +29,7 @@ from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.layout import MAX_ARMS
+from vfbandits.core.layout.base import as_arms, refuse_empty
 from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.noise import KeyedNoise, VectorNoise
@@ -36,10 +37,20 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
+from vfbandits.core.shares.learner import ReleasedPolicy, SharesLearner, released
+from vfbandits.core.shares.local import LocalShares
+from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
 from vfbandits.core.snapshot import Record, Snapshot, stored
-from vfbandits.errors import ContextError, SecureSumError, SettingError, SnapshotError
+from vfbandits.errors import (
+    ContextError,
+    SecureSumError,
+    SettingError,
+    SharesError,
+    SnapshotError,
+)
 
 MASKS = ("blockwise", "dense")
+PROTECTIONS = ("mask", "sum", "shares")
 AGGREGATIONS = ("plain", "secure")
 IN_ONE_PROCESS = b"rows of a federation in one process"
 
@@ -58,15 +69,23 @@ class Federation:
     aggregation
         "plain", or "secure": the active participant sees the sum of the passive participants'
         blocks and not the parts.  Secure sums need dense masks and two passive participants.
+    protection
+        "mask", "sum" (secure aggregation) or "shares": contexts and all that is learnt are
+        secret-shared between the active participant and ``helper`` (experimental; see
+        docs/shares.md).  None is what ``aggregation`` says.
+    helper
+        The passive participant that is the second server under "shares".
     bound
-        Largest size of a masked value that a secure sum takes; ‖block row‖ bounds it.
+        Largest size of a masked value that a secure sum takes, 64 unless given; ‖block row‖ bounds
+        it.  Under "shares" the most that ‖block row‖ may be, 1 unless given.
     noise
         Gaussian noise on each row of the passive participants before it is masked, each with a key
         of its own; None for none.  Equal rows get equal noise: here a row has no user.
     entropy
         Source of the secret bits of masks and noise; tests may give their own.
     layout, arm_dim, intercept, ridge, discount, floor, seed
-        As for ``Bandit``, and so are the others.
+        As for ``Bandit``, and so are the others.  Under "shares" ``max_arms`` is the most arms of a
+        decision, 16 unless given.
 
     Examples
     --------
@@ -86,7 +105,9 @@ class Federation:
         widths: Mapping[str, int],
         mask: str = "blockwise",
         aggregation: str = "plain",
-        bound: float = 64.0,
+        protection: str | None = None,
+        helper: str | None = None,
+        bound: float | None = None,
         noise: VectorNoise | None = None,
         entropy: Entropy = os.urandom,
         layout: str = "per_arm",
@@ -108,11 +129,18 @@ class Federation:
         refuse_combination(mask, aggregation, self.split)
         self.mask = mask
         self.aggregation = aggregation
-        self.bound = bound
+        self.protection = protection_of(protection, aggregation)
+        self.helper = helper
+        is_shared = self.protection == "shares"
+        if is_shared:
+            refuse_for_shares(mask, layout, discount, self.split, helper)
+        elif helper is not None:
+            raise SettingError(f"only protection 'shares' has a helper, got helper {helper!r}")
+        self.bound = bound if bound is not None else 1.0 if is_shared else 64.0
         self.noise = noise
         self.clipped = 0
         self.bandit = Bandit(
-            policy,
+            released(policy) if is_shared else policy,
             dim=self.split.dim,
             layout=layout,
             arm_dim=arm_dim,
@@ -134,6 +162,19 @@ class Federation:
         self._noises: dict[str, KeyedNoise] = {}
         self._deal()
         self._draw_noises()
+        self._learner: SharesLearner | None = None
+        if is_shared:
+            terms = ShareTerms(
+                widths=self.split.widths,
+                max_arms=DEFAULT_ARMS if max_arms == MAX_ARMS else max_arms,
+                ridge=self.bandit.settings.ridge,
+                posterior_scale=released(policy).posterior_scale,
+                bound=self.bound,
+            )
+            rotations = list(self._shares.values())
+            local = LocalShares(terms, rotations=rotations, entropy=entropy, max_open=max_open)
+            self._learner = SharesLearner(local)
+            self.bandit.learn_with(self._learner)
 
     def __repr__(self) -> str:
         """Settings and counts; no mask, no key."""
@@ -141,6 +182,7 @@ class Federation:
         return (
             f"Federation({self.bandit.policy!r}, widths={widths}, mask={self.mask!r}, "
             f"aggregation={self.aggregation!r}, epoch={self._epoch}"
+            f"{f', protection={self.protection!r}, helper={self.helper!r}' if self.helper else ''}"
             f"{f', noise={self.noise}' if self.noise else ''})"
         )
 
@@ -158,6 +200,8 @@ class Federation:
         participant that is missing, or None, counts as zeros; ``decision.contributors`` says who
         counted.
         """
+        if self._learner is not None:
+            return self._decide_on_shares(self._learner, blocks, arms, arm_features, decision_id)
         contexts, contributors = self._gather(blocks, ndim=self._ndim)
         try:
             return self.bandit.decide(
@@ -179,6 +223,7 @@ class Federation:
         arm_features: ArrayLike | None = None,
     ) -> list[Decision]:
         """Choose an arm for each of several users, the first axis of every block."""
+        self._refuse_on_shares("decide_many")
         contexts, contributors = self._gather(blocks, ndim=self._ndim + 1)
         try:
             return self.bandit.decide_many(
@@ -204,6 +249,7 @@ class Federation:
         >>> federation.decide({"shop": [[1.0], [0.0]], "bank": [[0.0], [1.0]]}).arm
         1
         """
+        self._refuse_on_shares("fit")
         contexts, _ = self._gather(blocks, ndim=2)
         try:
             self.bandit.fit(contexts, rewards, arms=arms, arm_features=arm_features)
@@ -223,11 +269,39 @@ class Federation:
         return self.bandit.reward_many(decisions, values)
 
     def twin(self) -> Bandit:
-        """A new plain bandit with this federation's settings and seed: what it must agree with."""
-        return Bandit(self.bandit.policy, dim=self.split.dim, **self.bandit.options)
+        """A new plain bandit with this federation's settings and seed: what it must agree with.
+
+        Under protection "shares" its draws must be set to those of the servers, decision by
+        decision: ``draw_from`` and ``noise_of``.
+        """
+        policy = self.bandit.policy
+        plain = policy.plain() if isinstance(policy, ReleasedPolicy) else policy
+        return Bandit(plain, dim=self.split.dim, **self.bandit.options)
+
+    def noise_of(self, decision: Decision) -> Vector:
+        """The normals z, (dim,), that LinTS on secret shares drew for its latest decision.
+
+        Each server drew half.  Only a federation in one process can add them; parity reports and
+        tests need it.  Their rotation is undone: with them the plain twin chooses the same arm.
+        """
+        if self._learner is None:
+            raise SettingError("only protection 'shares' draws noise in two halves")
+        behind = self._learner.noise_of(self.bandit.observation(decision))
+        return np.asarray(behind @ self.reveal_mask())
+
+    def estimate_norm(self) -> float:
+        """‖theta‖: the same number behind any mask.
+
+        Under protection "shares" both servers' parts are put together for it, which only a
+        federation in one process can do.
+        """
+        if self._learner is None:
+            return self.bandit.estimate_norm()
+        return float(np.linalg.norm(self._learner.local.reveal()[0]))
 
     def rekey(self) -> None:
         """Draw new masks and carry all that was learnt over to them."""
+        self._refuse_on_shares("rekey")
         before = self.reveal_mask()
         self._epoch += 1
         self._deal()
@@ -235,6 +309,7 @@ class Federation:
 
     def join(self, name: str, width: int) -> None:
         """Let a participant join: its features start unknown, nothing else is lost."""
+        self._refuse_on_shares("join")
         if name in self.split.names:
             raise SettingError(f"a participant that joins needs a new name, got {name!r}")
         split = Split.of({**dict(self.split.items()), name: width})
@@ -243,6 +318,7 @@ class Federation:
 
     def leave(self, name: str) -> None:
         """Let a passive participant leave: what was learnt from its features goes with it."""
+        self._refuse_on_shares("leave")
         if name not in self.split.passive:
             passive = ", ".join(self.split.passive)
             raise SettingError(f"one of {passive} may leave, got {name!r}")
@@ -261,6 +337,43 @@ class Federation:
         """
         columns = [share.columns for share in self._shares.values()]
         return np.hstack(columns) if self.mask == "dense" else block_diag(*columns)
+
+    def _decide_on_shares(
+        self,
+        learner: SharesLearner,
+        blocks: Mapping[str, ArrayLike],
+        arms: Sequence[ArmId] | None,
+        arm_features: ArrayLike | None,
+        decision_id: str | None,
+    ) -> Decision:
+        came = self.split.check(blocks, ndim=2)
+        if self.noise is not None:
+            came = self._with_noise(came)
+        n_arms = len(came[self.split.active])
+        refuse_empty(came[self.split.active])
+        if arms is not None:
+            arms = as_arms(arms, n_arms)
+        # A participant without this user shares zeros, as it would any other rows.
+        rows = [
+            came.get(name, PlainBlock(np.zeros((n_arms, width))))
+            for name, width in self.split.items()
+        ]
+        try:
+            reference = learner.gather(rows)
+        except SharesError:
+            self.split.blame(came)
+            raise
+        return self.bandit.decide(
+            reference,
+            arms=arms,
+            arm_features=arm_features,
+            decision_id=decision_id,
+            contributors=tuple(came),
+        )
+
+    def _refuse_on_shares(self, what: str) -> None:
+        if self._learner is not None:
+            raise SettingError(f"{what} is not built for protection 'shares' yet")
 
     def _deal(self) -> None:
         deal = deal_dense if self.mask == "dense" else deal_blockwise
@@ -347,13 +460,18 @@ class Federation:
 
     def __reduce__(self) -> Never:
         """Refuse to be pickled or copied: the masks would go where nobody looks for secrets."""
+        if self._learner is not None:
+            self._learner.pack()
         raise SnapshotError(
             "a federation holds the masks of all participants, and is not pickled or copied; "
             "wanted vfb.save(), whose file only its owner can read"
         )
 
     def snapshot(self) -> Snapshot:
-        """All that ``restore`` needs, masks included: keep it as secret as the masks."""
+        """All that ``restore`` needs, masks included: keep it as secret as the masks.
+
+        Refused under protection "shares": a restored copy would use the same words again.
+        """
         inner = self.bandit.snapshot()
         header: dict[str, object] = {
             "kind": "federation",
@@ -420,6 +538,51 @@ def _stored_key(keys: Record, name: str) -> bytes:
 
 def _as_rows(blocks: dict[str, PlainBlock]) -> dict[str, PlainBlock]:
     return {name: PlainBlock(b.reshape(-1, b.shape[-1])) for name, b in blocks.items()}
+
+
+def protection_of(protection: str | None, aggregation: str) -> str:
+    """The level of protection; ``aggregation`` alone says which of "mask" and "sum" it is."""
+    level = "sum" if aggregation == "secure" else "mask"
+    if protection is None:
+        return level
+    if protection not in PROTECTIONS:
+        known = ", ".join(PROTECTIONS)
+        raise SettingError(f"protection must be one of {known}, got {protection!r}")
+    if protection != level and (protection != "shares" or aggregation == "secure"):
+        raise SettingError(
+            f"protection {protection!r} does not go with aggregation={aggregation!r}: 'mask' and "
+            "'shares' have plain aggregation, 'sum' has a secure one"
+        )
+    return protection
+
+
+def refuse_for_shares(
+    mask: str, layout: str, discount: float, split: Split, helper: str | None
+) -> None:
+    """Let only settings through that protection "shares" is built for."""
+    if helper not in split.passive:
+        passive = ", ".join(split.passive)
+        why = (
+            "the active participant is the other server, and would hold both shares"
+            if helper == split.active
+            else "it must be a participant"
+        )
+        raise SettingError(
+            f"protection 'shares' needs helper, one of {passive}, got {helper!r}"
+            + (f": {why}" if helper is not None else "")
+        )
+    if mask != "blockwise":
+        raise SettingError(
+            "protection 'shares' needs mask='blockwise': each participant has a rotation of its "
+            f"own under the shares, got {mask!r}"
+        )
+    if layout != "per_arm":
+        raise SettingError(f"protection 'shares' is built for layout 'per_arm', got {layout!r}")
+    if discount != 1.0:
+        raise SettingError(
+            "protection 'shares' cannot forget: the prior would have to be put back, which takes "
+            f"an inversion; wanted discount 1, got {discount}"
+        )
 
 
 def refuse_combination(mask: str, aggregation: str, split: Split) -> None:

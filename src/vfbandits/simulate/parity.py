@@ -38,11 +38,13 @@ class ParityReport:
     first_difference
         The first round, from 0, in which they did not; None if there is none.
     largest_score_difference
-        Over all rounds and arms, relative to the largest score of the round (at least 1).
+        Over all rounds and arms, relative to the largest score of the round (at least 1); None
+        where scores are secret shares.
     masked_norm, plain_norm
         ‖theta‖ at the end, masked and plain.
     rotated_draws
-        Whether normals were turned by the mask: only LinTS in parameter space needs it.
+        Whether normals were turned by the mask, or taken from the two servers that each drew half
+        of them: only LinTS in parameter space needs it.
     masked_regret, plain_regret
         Cumulative regret of each; None unless every round brought its expected rewards.
     """
@@ -50,7 +52,7 @@ class ParityReport:
     equal: int
     total: int
     first_difference: int | None
-    largest_score_difference: float
+    largest_score_difference: float | None
     masked_norm: float
     plain_norm: float
     rotated_draws: bool = False
@@ -68,7 +70,7 @@ class ParityReport:
         rows = [
             ("decisions equal", f"{self.equal} of {self.total}"),
             ("first difference", "none" if first is None else f"round {first}, counted from 0"),
-            ("largest relative score difference", f"{self.largest_score_difference:.1e}"),
+            ("largest relative score difference", self._score_difference()),
             ("‖θ̃‖, masked", f"{self.masked_norm:.12f}"),
             ("‖θ̂‖, plain", f"{self.plain_norm:.12f}"),
             ("their difference", f"{abs(self.masked_norm - self.plain_norm):.1e}"),
@@ -77,6 +79,10 @@ class ParityReport:
             rows.append(("cumulative regret, masked", f"{self.masked_regret:.6f}"))
             rows.append(("cumulative regret, plain", f"{self.plain_regret:.6f}"))
         return rows
+
+    def _score_difference(self) -> str:
+        difference = self.largest_score_difference
+        return "scores are secret shares" if difference is None else f"{difference:.1e}"
 
     def _repr_html_(self) -> str:
         return table([("", "masked against plain"), *self.rows()])
@@ -100,6 +106,42 @@ class TurnedDraws:
         return self._source.random()
 
 
+class ServersDraws:
+    """Draws of the twin of a federation on secret shares: the normals that its servers drew."""
+
+    def __init__(self, source: np.random.Generator) -> None:
+        self._source = source
+        self.normals: Vector = np.zeros(0)
+
+    def standard_normal(self, size: int | tuple[int, ...], /) -> Matrix:
+        """The normals of this decision."""
+        del size
+        return self.normals
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
+        return self._source.random()
+
+
+class ReleasedDraws:
+    """Draws of a federation on secret shares, whose arm needs no draw once it was released."""
+
+    def __init__(self, source: np.random.Generator) -> None:
+        self._source = source
+        self.is_released = False
+
+    def standard_normal(self, size: int | tuple[int, ...], /) -> Matrix:
+        """Independent N(0, 1)."""
+        return self._source.standard_normal(size)
+
+    def random(self) -> float:
+        """Uniform in [0, 1); the first one of a decision is for the released arm, and is given."""
+        if self.is_released:
+            return self._source.random()
+        self.is_released = True
+        return 0.5
+
+
 def parity(
     federation_factory: Callable[[], Federation],
     rounds: Iterable[ParityRound | tuple[Mapping[str, ArrayLike], Vector]],
@@ -121,6 +163,8 @@ def parity(
     (50, 50)
     """
     federation = federation_factory()
+    if federation.protection == "shares":
+        return _parity_on_shares(federation, rounds, on_round)
     twin = federation.twin()
     policy = federation.bandit.policy
     turned = TurnedDraws(np.random.default_rng(federation.bandit.seed), federation.reveal_mask())
@@ -149,9 +193,50 @@ def parity(
         tally.total,
         tally.first,
         tally.difference,
-        federation.bandit.estimate_norm(),
+        federation.estimate_norm(),
         twin.estimate_norm(),
         tally.rotated,
+        tally.masked_regret if tally.knows_regret else None,
+        tally.plain_regret if tally.knows_regret else None,
+    )
+
+
+def _parity_on_shares(
+    federation: Federation,
+    rounds: Iterable[ParityRound | tuple[Mapping[str, ArrayLike], Vector]],
+    on_round: Callable[[int], None] | None,
+) -> ParityReport:
+    """As ``parity``.  The twin is given the noise that the two servers drew, half each."""
+    twin = federation.twin()
+    is_noisy = isinstance(twin.policy, LinTS)
+    seed = federation.bandit.seed
+    released = ReleasedDraws(np.random.default_rng(seed))
+    servers = ServersDraws(np.random.default_rng(seed))
+    federation.bandit.draw_from(released)
+    twin.draw_from(servers)
+    tally = _Tally()
+    for number, item in enumerate(rounds):
+        given = item if isinstance(item, ParityRound) else ParityRound(*item)
+        released.is_released = False
+        shared = federation.decide(given.blocks, arms=given.arms, arm_features=given.arm_features)
+        counted = {name: given.blocks[name] for name in shared.contributors}
+        if is_noisy:
+            servers.normals = federation.noise_of(shared)
+        plain = twin.decide(federation.split.join(counted, ndim=2), arms=given.arms)
+        tally.note_arms(number, shared, plain)
+        tally.note_regret(given.expected, shared, plain)
+        federation.reward(shared, float(given.rewards[shared.index]))
+        twin.reward(plain, float(given.rewards[plain.index]))
+        if on_round is not None:
+            on_round(number)
+    return ParityReport(
+        tally.equal,
+        tally.total,
+        tally.first,
+        None,
+        federation.estimate_norm(),
+        twin.estimate_norm(),
+        is_noisy,
         tally.masked_regret if tally.knows_regret else None,
         tally.plain_regret if tally.knows_regret else None,
     )
@@ -169,14 +254,17 @@ class _Tally:
         self.knows_regret = True
 
     def note(self, number: int, masked: Decision, plain: Decision) -> None:
+        self.note_arms(number, masked, plain)
+        scale = max(1.0, float(np.abs(plain.scores).max()))
+        difference = float(np.abs(masked.scores - plain.scores).max()) / scale
+        self.difference = max(self.difference, difference)
+
+    def note_arms(self, number: int, masked: Decision, plain: Decision) -> None:
         self.total += 1
         if masked.index == plain.index:
             self.equal += 1
         elif self.first is None:
             self.first = number
-        scale = max(1.0, float(np.abs(plain.scores).max()))
-        difference = float(np.abs(masked.scores - plain.scores).max()) / scale
-        self.difference = max(self.difference, difference)
 
     def note_regret(self, expected: Vector | None, masked: Decision, plain: Decision) -> None:
         if expected is None:

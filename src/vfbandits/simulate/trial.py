@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.policy.base import Policy, share
 from vfbandits.core.round import Federation
 from vfbandits.core.settings import whole
@@ -18,13 +19,15 @@ class ParityTrial:
     """All that a parity run needs; the same trial gives the same report.
 
     ``missing`` is the probability that a passive participant does not come in a round, each for
-    itself.  The mask is drawn from ``seed`` as well: in a trial nothing is secret.
+    itself.  The mask is drawn from ``seed`` as well: in a trial nothing is secret.  At protection
+    level "shares" the first passive participant is the helper.
     """
 
     policy: Policy
     world: WorldSettings
     mask: str = "blockwise"
     aggregation: str = "plain"
+    protection: str | None = None
     horizon: int = 1_000
     ridge: float = 1.0
     discount: float = 1.0
@@ -51,6 +54,9 @@ class ParityTrial:
             widths=self.world.widths,
             mask=self.mask,
             aggregation=self.aggregation,
+            protection=self.protection,
+            helper=self.world.split.passive[0] if self.protection == "shares" else None,
+            max_arms=self.world.n_arms if self.protection == "shares" else MAX_ARMS,
             entropy=np.random.default_rng(mask_seed).bytes,
             layout=self.world.layout,
             arm_dim=self.world.arm_dim if self.world.layout == "outer" else None,

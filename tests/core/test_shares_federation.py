@@ -1,0 +1,233 @@
+"""``Federation(protection="shares")``: the central bandit's arms, and refusals with the reason."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from shares_world import GivenDraws, unit_rows
+
+import vfbandits as vfb
+from vfbandits.errors import (
+    ArmError,
+    ContextError,
+    RewardError,
+    SettingError,
+    SharesError,
+    SnapshotError,
+)
+
+WIDTHS = {"shop": 2, "bank": 3}
+
+
+def federation(policy=None, *, widths=None, **options):
+    options = {"protection": "shares", "helper": "bank", **options}
+    return vfb.Federation(policy or vfb.LinTS(0.1), widths=widths or WIDTHS, **options)
+
+
+def equal_arms(*, rounds, widths, n_arms, max_late, seed, policy):
+    """How many arms a federation on shares and a plain bandit with its noise have in common."""
+    rng = np.random.default_rng(seed)
+    shared = federation(policy, widths=widths, entropy=rng.bytes)
+    twin, draws = shared.twin(), GivenDraws()
+    twin.draw_from(draws)
+    dim = sum(widths.values())
+    theta_star = rng.standard_normal(dim) / np.sqrt(dim)
+    due: list[list] = [[] for _ in range(rounds + max_late + 1)]
+    equal = 0
+    for number in range(rounds):
+        X = unit_rows(rng, n_arms, dim)
+        blocks = dict(
+            zip(widths, np.split(X, np.cumsum(list(widths.values()))[:-1], 1), strict=True)
+        )
+        decision = shared.decide(blocks)
+        if isinstance(policy, vfb.LinTS):
+            draws.normals = shared.noise_of(decision)
+        plain = twin.decide(X)
+        equal += decision.index == plain.index
+        reward = float(X[decision.index] @ theta_star + 0.05 * rng.standard_normal())
+        due[number + int(rng.integers(max_late + 1))].append((decision, plain, reward))
+        for decision, plain, reward in rng.permutation(
+            np.array(due[number], dtype=object)
+        ).tolist():
+            assert shared.reward(decision, reward)
+            twin.reward(plain, reward)
+    return equal
+
+
+@pytest.mark.parametrize("policy", [vfb.LinTS(0.1), vfb.LinGreedy()])
+def test_a_federation_on_shares_chooses_the_arms_of_a_plain_bandit(policy):
+    widths = {"shop": 4, "bank": 4, "post": 4}
+    assert (
+        equal_arms(rounds=120, widths=widths, n_arms=5, max_late=20, seed=7, policy=policy) == 120
+    )
+
+
+@pytest.mark.long
+def test_two_thousand_decisions_with_late_rewards_have_the_arms_of_a_plain_bandit():
+    widths = {"shop": 20, "bank": 20, "post": 20, "rail": 20, "tax": 20}
+    assert (
+        equal_arms(
+            rounds=2_000, widths=widths, n_arms=10, max_late=200, seed=1, policy=vfb.LinTS(0.1)
+        )
+        == 2_000
+    )
+
+
+def blocks(n_arms=2):
+    rng = np.random.default_rng(n_arms)
+    return {"shop": 0.5 * unit_rows(rng, n_arms, 2), "bank": 0.5 * unit_rows(rng, n_arms, 3)}
+
+
+def test_rewards_are_learnt_once():
+    shared = federation()
+    decision = shared.decide(blocks(), arms=["tea", "milk"])
+    assert decision.arm in ("tea", "milk")
+    assert shared.reward(decision, 1.0)
+    assert not shared.reward(decision, 1.0)
+    with pytest.raises(RewardError, match="already has the reward 1"):
+        shared.reward(decision, 0.0)
+
+
+def test_several_rewards_are_learnt_one_by_one():
+    shared = federation()
+    decisions = [shared.decide(blocks()) for _ in range(3)]
+    with pytest.raises(RewardError, match="at most 16 in size, got 99"):
+        shared.reward_many(decisions, [1.0, 0.0, 99.0])
+    assert shared.reward_many(decisions, [1.0, 0.0, 1.0]) == 3
+
+
+def test_the_active_participant_sees_the_arm_alone():
+    decision = federation().decide(blocks())
+    assert np.isnan(decision.scores).all()
+    assert np.isnan(decision.means).all()
+    with pytest.raises(SettingError, match="probability of an arm is not released"):
+        _ = decision.probability
+    assert "position" in decision._repr_html_()
+
+
+def test_a_greedy_policy_knows_its_probabilities():
+    decision = federation(vfb.LinGreedy(epsilon=0.2)).decide(blocks())
+    assert sorted(decision.probabilities) == pytest.approx([0.1, 0.9])
+
+
+def test_a_floor_shows_other_arms_and_they_are_learnt():
+    shared = federation(floor=1.0, seed=1)
+    shown = set()
+    for _ in range(20):
+        decision = shared.decide(blocks())
+        shown.add(decision.index)
+        shared.reward(decision, 0.5)
+    assert shown == {0, 1}
+
+
+def test_a_missing_participant_counts_as_zeros():
+    shared = federation(seed=1)
+    decision = shared.decide({"shop": blocks()["shop"]})
+    assert decision.contributors == ("shop",)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"helper": None}, "needs helper, one of bank, got None"),
+        ({"helper": "shop"}, "got 'shop': the active participant is the other server"),
+        ({"helper": "post"}, "got 'post': it must be a participant"),
+        ({"discount": 0.99}, "cannot forget: .* wanted discount 1, got 0.99"),
+        ({"layout": "disjoint"}, "built for layout 'per_arm', got 'disjoint'"),
+        ({"layout": "outer", "arm_dim": 2}, "built for layout 'per_arm', got 'outer'"),
+        ({"mask": "dense"}, "needs mask='blockwise'"),
+        ({"max_arms": 65}, "max_arms must be at most 64"),
+        ({"bound": 64.0}, "must be at most 32 on secret shares, got 90.5"),
+        ({"protection": "share"}, "protection must be one of mask, sum, shares, got 'share'"),
+        ({"protection": "mask"}, "only protection 'shares' has a helper, got helper 'bank'"),
+        ({"protection": "sum", "helper": None}, "'sum' does not go with aggregation='plain'"),
+    ],
+)
+def test_settings_that_shares_are_not_built_for_are_refused(options, reason):
+    with pytest.raises(SettingError, match=reason):
+        federation(**options)
+
+
+def test_shares_do_not_go_with_secure_sums():
+    widths = {"shop": 1, "bank": 1, "post": 1}
+    with pytest.raises(SettingError, match="'shares' does not go with aggregation='secure'"):
+        federation(widths=widths, mask="dense", aggregation="secure")
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (vfb.LinUCB(), "decides by LinTS or LinGreedy, got LinUCB: it would need means or widths"),
+        (vfb.InverseGap(), "got InverseGap"),
+        (vfb.LinTS(space="arm"), "got space 'arm', which needs the covariance"),
+    ],
+)
+def test_policies_that_need_statistics_are_refused(policy, reason):
+    with pytest.raises(SettingError, match=reason):
+        federation(policy)
+
+
+def test_bad_rounds_are_refused_and_change_nothing():
+    shared = federation(max_arms=3)
+    with pytest.raises(ArmError, match="at most max_arms=3 arms, got 4"):
+        shared.decide(blocks(4))
+    with pytest.raises(SharesError, match="at most 1 long, the declared bound, got 5"):
+        shared.decide({"shop": [[3.0, 4.0]], "bank": [[0.0, 0.0, 0.0]]})
+    with pytest.raises(ContextError, match="block of 'bank' must be finite"):
+        shared.decide({"shop": [[0.0, 0.0]], "bank": [[np.nan, 0.0, 0.0]]})
+    with pytest.raises(ArmError, match="2 arms have contexts, got 1 arm ids"):
+        shared.decide(blocks(), arms=["tea"])
+    with pytest.raises(ArmError, match="at least one arm"):
+        shared.decide({"shop": np.zeros((0, 2)), "bank": np.zeros((0, 3))})
+    assert shared.bandit.n_decisions == 0
+    assert shared.decide(blocks()).id == 0
+
+
+def test_what_is_not_built_is_refused_with_the_reason():
+    shared = federation()
+    decision = shared.decide(blocks())
+    stacked = {name: block[None] for name, block in blocks().items()}
+    for call in (
+        lambda: shared.decide_many(stacked),
+        lambda: shared.fit(blocks(), [1.0, 0.0]),
+        shared.rekey,
+        lambda: shared.join("post", 1),
+        lambda: shared.leave("bank"),
+    ):
+        with pytest.raises(SettingError, match="is not built for protection 'shares' yet"):
+            call()
+    observation = shared.bandit.observation(decision)
+    for call, reason in (
+        (lambda: shared.bandit.states, "what was learnt is not released"),
+        (shared.bandit.estimate_norm, "what was learnt is not released"),
+        (lambda: shared.bandit.retract(observation, 1.0), "is not recalled"),
+        (lambda: shared.bandit.decide([[0, 0]]), "opened once, after it was gathered"),
+    ):
+        with pytest.raises(SettingError, match=reason):
+            call()
+
+
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_federation_on_shares_is_not_copied_or_pickled(keep):
+    with pytest.raises(SnapshotError, match="not saved, copied or pickled"):
+        keep(federation())
+
+
+def test_a_federation_on_shares_is_not_saved(tmp_path):
+    with pytest.raises(SnapshotError, match="a copy would use the same words for other values"):
+        vfb.save(federation(), tmp_path / "federation.vfb")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_shares_have_noise_in_two_halves():
+    masked = vfb.Federation(vfb.LinTS(), widths=WIDTHS)
+    assert masked.protection == "mask"
+    decision = masked.decide(blocks())
+    with pytest.raises(SettingError, match="only protection 'shares'"):
+        masked.noise_of(decision)
+
+
+def test_the_level_is_shown():
+    assert "protection='shares', helper='bank'" in repr(federation())
+    assert federation().protection == "shares"

@@ -53,14 +53,29 @@ def zeros(*shape: int) -> Words:
 
 
 def add(a: Words, b: Words) -> Words:
-    """The sum a + b; shapes broadcast as NumPy's do."""
-    low = a[0] + b[0]
-    return np.stack((low, a[1] + b[1] + (low < a[0])))
+    """The sum a + b of words of one shape."""
+    out = np.empty(a.shape, np.uint64)
+    loops = kernels.load_ring()
+    if loops is not None:
+        loops.add(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        return out
+    np.add(a[0], b[0], out=out[0])
+    np.add(a[1], b[1], out=out[1])
+    out[1] += out[0] < a[0]
+    return out
 
 
 def subtract(a: Words, b: Words) -> Words:
-    """The difference a − b; shapes broadcast as NumPy's do."""
-    return np.stack((a[0] - b[0], a[1] - b[1] - (a[0] < b[0])))
+    """The difference a − b of words of one shape."""
+    out = np.empty(a.shape, np.uint64)
+    loops = kernels.load_ring()
+    if loops is not None:
+        loops.subtract(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        return out
+    np.subtract(a[0], b[0], out=out[0])
+    np.subtract(a[1], b[1], out=out[1])
+    out[1] -= a[0] < b[0]
+    return out
 
 
 def negative(a: Words) -> Words:
@@ -70,7 +85,11 @@ def negative(a: Words) -> Words:
 
 def total(a: Words) -> Words:
     """The sum of the rows: (2, n, m) becomes (2, m)."""
-    result = zeros(*a.shape[2:])
+    result = zeros(a.shape[2])
+    loops = kernels.load_ring()
+    if loops is not None:
+        loops.add_rows(a[0], a[1], result[0], result[1])
+        return result
     for k in range(a.shape[1]):
         result = add(result, a[:, k])
     return result
@@ -99,6 +118,21 @@ def times(A: Words, B: Words) -> Words:
     out = zeros(A.shape[1], B.shape[2])
     loops.times(A[0], A[1], B[0], B[1], out[0], out[1])
     return out
+
+
+def minus_cross_rows(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
+    """The words −(v·w_mask' + v_mask·w') for rows, as ``rows_times`` takes them."""
+    loops = kernels.load_ring()
+    if loops is None:
+        return negative(add(rows_times(v, w_mask), rows_times(v_mask, w)))
+    out = np.empty((2, v.shape[1], w.shape[1]), np.uint64)
+    loops.minus_cross_rows(*v, *v_mask, *w, *w_mask, out[0], out[1])
+    return out
+
+
+def minus_cross(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
+    """The words −(v·w_mask + v_mask·w) for matrices, as ``times`` takes them."""
+    return negative(add(times(v, w_mask), times(v_mask, w)))
 
 
 def _limb_product(A: Words, B: Words) -> Words:
@@ -132,8 +166,15 @@ def _shifted_up(low: NDArray[np.uint64], bits: int) -> Words:
 
 def shifted_down(a: Words, bits: int) -> Words:
     """The whole part of a / 2^bits, a from 0 to 2^128; 0 < bits < 64."""
+    out = np.empty(a.shape, np.uint64)
+    loops = kernels.load_ring()
+    if loops is not None:
+        loops.shifted_down(a.reshape(2, -1), bits, out.reshape(2, -1))
+        return out
     down, up = np.uint64(bits), np.uint64(64 - bits)
-    return np.stack(((a[0] >> down) | (a[1] << up), a[1] >> down))
+    out[0] = (a[0] >> down) | (a[1] << up)
+    out[1] = a[1] >> down
+    return out
 
 
 def cut(share: Words) -> Words:
@@ -145,15 +186,25 @@ def reopen(one: Words, other: Words) -> Words:
     """The number z + λ with 40 bits after the point, from two cut shares of it with 80.
 
     ``reopened_mask`` of λ takes the mask off again, with an error of at most two units of 2^-40 in
-    z.  That holds for |z| below 2^REACH, and the dealer vouches for λ.
+    z.  That holds for |z| up to 2^REACH less a unit, and the dealer vouches for λ.
     """
-    low = one[0] + other[0]
-    high = one[1] + other[1] + (low < one[0])
-    lifted = low + np.uint64(_OFFSET)
-    high = (high + (lifted < low)) & np.uint64(2 ** (64 - CUT) - 1)
-    opened = shifted_down(np.stack((lifted, high)), FRACTION - CUT)
-    back = np.uint64(_OFFSET >> (FRACTION - CUT))
-    return np.stack((opened[0] - back, opened[1] - (opened[0] < back)))
+    loops = kernels.load_ring()
+    if loops is not None:
+        out = np.empty(one.shape, np.uint64)
+        numbers = (CUT, FRACTION, _OFFSET)
+        loops.reopen(one.reshape(2, -1), other.reshape(2, -1), *numbers, out.reshape(2, -1))
+        return out
+    opened = add(add(one, other), _words_like(_OFFSET, one))
+    opened[1] &= np.uint64(2 ** (64 - CUT) - 1)
+    drop = FRACTION - CUT
+    return subtract(shifted_down(opened, drop), _words_like(_OFFSET >> drop, one))
+
+
+def _words_like(value: int, a: Words) -> Words:
+    """A number below 2^64 in each place of ``a``."""
+    words = np.zeros(a.shape, np.uint64)
+    words[0] = value
+    return words
 
 
 def reopened_mask(mask: Words) -> Words:
@@ -278,20 +329,18 @@ class WordSource:
         >>> sheet.take("scores").shape
         (2, 2, 2)
         """
-        sizes = [math.prod(shape) for shape in parts.values()]
-        stream = np.frombuffer(self._stream(name, sum(sizes)), dtype="<u8").astype(np.uint64)
-        cuts = np.cumsum([2 * size for size in sizes])[:-1]
-        pieces = np.split(stream, cuts)
-        return Sheet(
-            name,
-            {
-                part: piece.reshape(2, *shape)
-                for (part, shape), piece in zip(parts.items(), pieces, strict=True)
-            },
-        )
+        sizes = [2 * math.prod(shape) for shape in parts.values()]
+        stream = np.frombuffer(self._stream(name, sum(sizes) // 2), np.uint64)
+        taken, start = {}, 0
+        for (part, shape), size in zip(parts.items(), sizes, strict=True):
+            taken[part] = stream[start : start + size].reshape(2, *shape)
+            start += size
+        return Sheet(name, taken)
 
-    def _stream(self, name: SheetName, n_words: int) -> bytes:
+    def _stream(self, name: SheetName, n_words: int) -> bytearray:
         """The first words under the name's own key; every key starts from the same counter."""
         key = hmac.digest(self._secret, name.to_bytes(), "sha256")
         cipher = Cipher(algorithms.AES256(key), modes.CTR(_ZERO_NONCE)).encryptor()
-        return cipher.update(bytes(16 * n_words))
+        words = bytearray(16 * n_words)
+        cipher.update_into(bytes(16 * n_words), words)
+        return words

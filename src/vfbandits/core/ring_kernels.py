@@ -51,6 +51,35 @@ def rows_times(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Wo
 
 
 @njit(cache=True)
+def minus_cross_rows(  # noqa: PLR0913, PLR0917  (planes of four matrices and of the result)
+    v0: Words,
+    v1: Words,
+    p0: Words,
+    p1: Words,
+    w0: Words,
+    w1: Words,
+    q0: Words,
+    q1: Words,
+    out0: Words,
+    out1: Words,
+) -> None:
+    """−(V Q' + P W') for planes of rows V, P (n, k) and W, Q (m, k)."""
+    for i in range(len(v0)):
+        a0, a1, b0, b1 = v0[i], v1[i], p0[i], p1[i]
+        for j in range(len(w0)):
+            x0, x1, y0, y1 = w0[j], w1[j], q0[j], q1[j]
+            cross = np.uint64(0)
+            for c in range(len(a0)):
+                cross += a0[c] * y1[c] + a1[c] * y0[c] + b0[c] * x1[c] + b1[c] * x0[c]
+            low = high = np.uint64(0)
+            for c in range(len(a0)):
+                low, high = _add_product(low, high, a0[c], y0[c])  # type: ignore[call-arg]
+                low, high = _add_product(low, high, b0[c], x0[c])  # type: ignore[call-arg]
+            out0[i, j] = np.uint64(0) - low
+            out1[i, j] = np.uint64(0) - (high + cross) - np.uint64(low != 0)
+
+
+@njit(cache=True)
 def times(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Words) -> None:
     """Add A B to ``out`` for planes of A (n, k) and B (k, m)."""
     for i in range(len(a0)):
@@ -60,3 +89,56 @@ def times(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Words) 
             for j in range(len(y0)):
                 z0[j], z1[j] = _add_product(z0[j], z1[j], x0, y0[j])  # type: ignore[call-arg]
                 z1[j] += x0 * y1[j] + x1 * y0[j]
+
+
+@njit(cache=True)
+def add(a: Words, b: Words, out: Words) -> None:
+    """A + b for words (2, n)."""
+    for i in range(a.shape[1]):
+        low = a[0, i] + b[0, i]
+        out[1, i] = a[1, i] + b[1, i] + np.uint64(low < a[0, i])
+        out[0, i] = low
+
+
+@njit(cache=True)
+def subtract(a: Words, b: Words, out: Words) -> None:
+    """A − b for words (2, n)."""
+    for i in range(a.shape[1]):
+        out[1, i] = a[1, i] - b[1, i] - np.uint64(a[0, i] < b[0, i])
+        out[0, i] = a[0, i] - b[0, i]
+
+
+@njit(cache=True)
+def shifted_down(a: Words, bits: int, out: Words) -> None:
+    """The whole part of a / 2^bits for words (2, n)."""
+    down, up = np.uint64(bits), np.uint64(64 - bits)
+    for i in range(a.shape[1]):
+        out[0, i] = (a[0, i] >> down) | (a[1, i] << up)
+        out[1, i] = a[1, i] >> down
+
+
+@njit(cache=True)
+def reopen(one: Words, other: Words, cut: int, fraction: int, offset: int, out: Words) -> None:
+    """As ``ring.reopen``, for cut shares (2, n)."""
+    keep = (np.uint64(1) << np.uint64(64 - cut)) - np.uint64(1)
+    down, up = np.uint64(fraction - cut), np.uint64(64 - fraction + cut)
+    lift = np.uint64(offset)
+    back = lift >> down
+    for i in range(one.shape[1]):
+        total = one[0, i] + other[0, i]
+        high = one[1, i] + other[1, i] + np.uint64(total < one[0, i])
+        low = total + lift
+        high = (high + np.uint64(low < lift)) & keep
+        low, high = (low >> down) | (high << up), high >> down
+        out[0, i] = low - back
+        out[1, i] = high - np.uint64(low < back)
+
+
+@njit(cache=True)
+def add_rows(a0: Words, a1: Words, out0: Words, out1: Words) -> None:
+    """Add the rows of planes (n, m) to ``out`` (m,)."""
+    for k in range(len(a0)):
+        for j in range(len(out0)):
+            low = out0[j] + a0[k, j]
+            out1[j] += a1[k, j] + np.uint64(low < out0[j])
+            out0[j] = low

@@ -21,9 +21,10 @@ from vfbandits.core.ring import (
     add,
     cut,
     encode,
+    minus_cross,
+    minus_cross_rows,
     negative,
     reopen,
-    rows_times,
     subtract,
     times,
     total,
@@ -41,7 +42,7 @@ from vfbandits.core.shares.comparison import (
     pairs_among,
     words_of_tables,
 )
-from vfbandits.core.shares.dealer import Product, ServerSecrets, input_masks, sheet_name
+from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
 from vfbandits.core.shares.noise import half_noise
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
@@ -227,7 +228,7 @@ class Helper:
         own = add(half_noise(self._noise, terms, place), mask)
         z = Known(add(own, ask.noise)[:, None], mask[:, None])
         decision.noise = z
-        share = _share(z, self._a.rows(ask.n_rows), rows_times)[:, 0]
+        share = _rows_share(z, self._a.rows(ask.n_rows))[:, 0]
         decision.own_projections = cut(add(share, sheet.take("rho_projections")[:, : ask.n_rows]))
         return m.Asked(place, noise=own, projections=decision.own_projections)
 
@@ -241,15 +242,15 @@ class Helper:
             opened = reopen(decision.own_projections, message.projections)
             part = sheet.take("mask_projections")[:, :n]
             tau = Known(opened[:, None], part[:, None]).plus(tau)
-            share = add(share, _share(decision.noise, self._root, rows_times))
-        share = subtract(share, _share(tau, g, times))
+            share = add(share, _rows_share(decision.noise, self._root))
+        share = subtract(share, _share(tau, g))
         share = add(share, total(sheet.take("blind_rows")[:, :n])[:, None])[:, 0]
         own = cut(share)
         y = Known(reopen(own, message.direction)[:, None], sheet.take("mask_direction")[:, None])
         w = self._theta.plus(y)
         X = decision.X
         n_arms = X.m.shape[1]
-        scores = _share(Known(X.m, X.part[:, :n_arms]), w, rows_times)[:, :, 0]
+        scores = _rows_share(Known(X.m, X.part[:, :n_arms]), w)[:, :, 0]
         for part_name in ("blind_scores", "rho_scores"):
             scores = add(scores, sheet.take(part_name)[:, :n_arms])
         return m.Sampled(message.place, direction=own, scores=scores)
@@ -306,7 +307,7 @@ class Helper:
         own = add(share, mask)
         x = Known(add(own, message.context)[:, None], mask[:, None])
         n = self._n_rows
-        overlaps = _share(x, self._g.rows(n), rows_times)[:, 0]
+        overlaps = _rows_share(x, self._g.rows(n))[:, 0]
         overlaps = cut(add(overlaps, sheet.take("rho_overlaps")[:, :n]))
         self._rewards[place.slot] = _Reward(sheet, x, overlaps)
         return m.Recalled(place, context=own, overlaps=overlaps)
@@ -318,16 +319,16 @@ class Helper:
             reopen(reward.own_overlaps, message.overlaps)[:, None],
             sheet.take("mask_overlaps")[:, None, :n],
         )
-        share = subtract(_share(x, self._root, times), _share(u, a, times))[:, 0]
+        share = subtract(_share(x, self._root), _share(u, a))[:, 0]
         own = cut(add(share, sheet.take("rho_whitened")))
         opened = reopen(own, message.whitened)
         f = Known(opened[:, None], sheet.take("mask_whitened")[:, None])
         reward.f = f
-        projections = _share(f, a, rows_times)[:, 0]
+        projections = _rows_share(f, a)[:, 0]
         reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
-        square = add(_share(f, f, rows_times)[:, 0], sheet.take("blind_square"))
+        square = add(_rows_share(f, f)[:, 0], sheet.take("blind_square"))
         h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
-        mean = add(_share(x, self._theta, rows_times), _share(h, u, rows_times))[:, 0]
+        mean = add(_rows_share(x, self._theta), _rows_share(h, u))[:, 0]
         reward.mean_part = sheet.take("mask_mean")[:, None]
         return m.Whitened(
             message.place,
@@ -344,7 +345,7 @@ class Helper:
             reopen(reward.own_projections, message.projections)[:, None],
             sheet.take("mask_projections")[:, None, :n],
         )
-        gain = subtract(_share(f, self._root, rows_times), _share(v, self._g.rows(n), times))
+        gain = subtract(_rows_share(f, self._root), _share(v, self._g.rows(n)))
         gain = cut(add(gain[:, 0], sheet.take("rho_gain")))
         row = cut(subtract(sheet.take("rho_row"), times(message.weight[:, None], f.part)[:, 0]))
         residual = times(message.step[:, None], reward.mean_part)[:, 0]
@@ -374,8 +375,8 @@ class Helper:
             sheet_name("fold", message.place), self.terms.helper_fold_words()
         )
         columns = Known(*(np.ascontiguousarray(w.swapaxes(1, 2)) for w in self._g))
-        root = cut(add(_share(columns, self._a, times), sheet.take("rho_root")))
-        theta = cut(add(_share(self._h, self._g, times)[:, 0], sheet.take("rho_theta")))
+        root = cut(add(_share(columns, self._a), sheet.take("rho_root")))
+        theta = cut(add(_share(self._h, self._g)[:, 0], sheet.take("rho_theta")))
         change = Known(reopen(root, message.root), sheet.take("mask_root"))
         shift = Known(reopen(theta, message.theta)[:, None], sheet.take("mask_theta")[:, None])
         self._root, self._theta = self._root.minus(change), self._theta.plus(shift)
@@ -391,9 +392,14 @@ class Helper:
         self._answered.clear()
 
 
-def _share(v: Known, w: Known, product: Product) -> Words:
-    """B's part of v·w: −(m_v·λ_wB + λ_vB·m_w)."""
-    return negative(add(product(v.m, w.part), product(v.part, w.m)))
+def _share(v: Known, w: Known) -> Words:
+    """B's part of the product v w: −(m_v·λ_wB + λ_vB·m_w)."""
+    return minus_cross(v.m, v.part, w.m, w.part)
+
+
+def _rows_share(v: Known, w: Known) -> Words:
+    """B's part of the inner products of the rows of v with those of w."""
+    return minus_cross_rows(v.m, v.part, w.m, w.part)
 
 
 def _identity(dim: int) -> Words:

@@ -134,6 +134,12 @@ def test_damaged_bytes_are_refused():
             kind.from_bytes(damaged)
 
 
+def test_a_window_counts_the_bytes_of_its_deals():
+    deal = local_shares(small_terms()).dealer.deal()
+    parts = (*deal.decisions, *deal.rewards, deal.fold)
+    assert deal.size_bytes == sum(len(part.to_bytes()) for part in parts)
+
+
 def test_messages_do_not_show_their_words():
     message = one_decision()[1].view("helper")[0]
     assert repr(message) == f"Ask({message.place})"
@@ -231,6 +237,21 @@ def test_the_active_server_refuses_an_answer_of_another_kind():
         exchange.send(other)
 
 
+def test_scores_beyond_what_is_compared_are_noticed_where_no_arm_is_left():
+    local, recorder, _, _ = one_decision()
+    answers = iter(recorder.view("active", "helper"))
+    fresh = local_shares(local.terms)
+    fresh.active.take(fresh.dealer.deal())
+    blocks = recorder.view("active", "participant")
+    exchange = fresh.active.decide(fresh.active.next_place(), blocks)
+    next(exchange)
+    for _ in range(3):
+        exchange.send(next(answers))
+    none = replace(next(answers), candidates=np.zeros(4, np.uint8))
+    with pytest.raises(SharesError, match="no arm is the best"):
+        exchange.send(none)
+
+
 def test_without_a_deal_the_active_server_has_no_slot():
     local = local_shares(small_terms())
     with pytest.raises(SharesError, match="window 0 was not dealt"):
@@ -325,6 +346,8 @@ def test_no_role_shows_a_secret():
     local, _, _, _ = one_decision()
     assert repr(local.dealer) == "Dealer(windows=1)"
     assert repr(local.active) == "ActiveServer(window=0, rows=0, slots=1)"
+    sheet = ring.WordSource(bytes(32)).sheet(ring.SheetName("a", 0, 0, 0, 0), {"words": (2,)})
+    assert repr(sheet).endswith("left=['words'])")
     assert repr(local.helper) == "Helper(window=0, rows=0, open=0)"
 
 

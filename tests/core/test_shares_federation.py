@@ -8,6 +8,7 @@ import pytest
 from shares_world import GivenDraws, unit_rows
 
 import vfbandits as vfb
+from vfbandits.core.move import Rotation
 from vfbandits.errors import (
     ArmError,
     ContextError,
@@ -206,6 +207,31 @@ def test_what_is_not_built_is_refused_with_the_reason():
     ):
         with pytest.raises(SettingError, match=reason):
             call()
+
+
+def test_a_learner_on_shares_refuses_what_needs_the_state_in_the_open():
+    shared = federation()
+    learner = shared._learner  # noqa: SLF001
+    reference = learner.gather([block[:1] for block in blocks().values()])
+    with pytest.raises(ArmError, match="got arm_features as well"):
+        learner.open_round(reference, arms=None, arm_features=[[1.0]])
+    opened = learner.open_round(reference, arms=None, arm_features=None)
+    observation = opened.observation(0)
+    statistics = opened.statistics
+    for call, reason in (
+        (lambda: statistics.widths, "the width of an arm is not released"),
+        (lambda: statistics.log_det_ratio, "the information gathered is not released"),
+        (lambda: statistics.sampler("arm"), "a joint draw in arm space is not released"),
+        (lambda: learner.open_rounds(reference, arms=None, arm_features=None), "one by one"),
+        (lambda: learner.unlearn(observation, 1.0), "cannot take a reward back"),
+        (lambda: learner.move(Rotation(np.eye(5))), "has no rotation of masks yet"),
+        (lambda: shared.bandit.policy.score(None, None), "wanted a round on secret shares"),
+    ):
+        with pytest.raises(SettingError, match=reason):
+            call()
+    with pytest.raises(SnapshotError, match="not saved"):
+        learner.unpack(None, {})
+    assert learner.drop(["tea"]) == 0
 
 
 @pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy])

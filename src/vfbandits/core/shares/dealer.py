@@ -8,6 +8,7 @@ word, their difference would show masks of B.
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -125,13 +126,10 @@ class Dealer:
         """The next window.  Almost never are masks such that a number could wrap: then again."""
         window = self._next_window
         self._next_window += 1
-        for attempt in range(MAX_ATTEMPTS):
-            try:
+        for attempt in range(MAX_ATTEMPTS - 1):
+            with suppress(SharesError):
                 return self._deal(window, attempt)
-            except SharesError:
-                if attempt == MAX_ATTEMPTS - 1:
-                    raise
-        raise AssertionError("unreachable")
+        return self._deal(window, MAX_ATTEMPTS - 1)
 
     def _deal(self, window: int, attempt: int) -> WindowDeal:
         terms = self.terms

@@ -105,11 +105,11 @@ CUT_FIELDS = {
 class World:
     """Two decisions and two rewards, which fill the second window; its words can be changed."""
 
-    def __init__(self, monkeypatch, *, seed=0, share_one_blinding=False):
+    def __init__(self, monkeypatch, *, seed=0, terms=TERMS, share_one_blinding=False):
         self.monkeypatch = monkeypatch
         self.share_one_blinding = share_one_blinding
         self.sheet = ring.WordSource.sheet
-        self.base = local_shares(TERMS, seed=seed)
+        self.base = local_shares(terms, seed=seed)
         for X, reward in zip(CONTEXTS[::-1], REWARDS, strict=True):  # then the state has masks
             self.base.learn(self.base.pick(self.base.decide(split_rows(X, TERMS)), 0), reward)
 
@@ -260,6 +260,15 @@ def test_every_word_of_a_view_has_a_blinding_of_its_own(party, rng, monkeypatch)
     assert len(order) > 90
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("party", ["active", "helper"])
+def test_without_noise_every_word_of_a_view_has_a_blinding_too(party, rng, monkeypatch):
+    terms = replace(TERMS, posterior_scale=0.0)
+    found, order = faults(World(monkeypatch, terms=terms), party, rng)
+    assert not found
+    assert len(order) > 80
+
+
 def test_two_alternatives_under_one_blinding_are_found(rng, monkeypatch):
     """The mistake of a prototype, with which every arm was right: one word blinds several terms."""
     world = World(monkeypatch, share_one_blinding=True)
@@ -318,7 +327,7 @@ def test_no_stream_word_is_drawn_for_two_purposes(monkeypatch):
     def watched_stream(source, name, n_words):
         words = stream(source, name, n_words)
         if n_words:
-            keys.setdefault(words[:16], set()).add((id(source), name, n_words))
+            keys.setdefault(bytes(words[:16]), set()).add((id(source), name, n_words))
         return words
 
     def watched_sheet(source, name, parts):

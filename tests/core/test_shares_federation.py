@@ -179,6 +179,8 @@ def test_bad_rounds_are_refused_and_change_nothing():
         shared.decide({"shop": [[0.0, 0.0]], "bank": [[np.nan, 0.0, 0.0]]})
     with pytest.raises(ArmError, match="2 arms have contexts, got 1 arm ids"):
         shared.decide(blocks(), arms=["tea"])
+    with pytest.raises(ArmError, match="got arm_features as well"):
+        shared.decide(blocks(), arm_features=[[1.0], [2.0]])
     with pytest.raises(ArmError, match="at least one arm"):
         shared.decide({"shop": np.zeros((0, 2)), "bank": np.zeros((0, 3))})
     assert shared.bandit.n_decisions == 0
@@ -244,6 +246,18 @@ def test_a_federation_on_shares_is_not_saved(tmp_path):
     with pytest.raises(SnapshotError, match="a copy would use the same words for other values"):
         vfb.save(federation(), tmp_path / "federation.vfb")
     assert not list(tmp_path.iterdir())
+
+
+def test_noise_is_known_in_its_window_only_and_is_zero_without_a_scale():
+    shared = federation()
+    first = shared.decide(blocks())
+    assert shared.noise_of(first).std() > 0.1
+    for _ in range(16):
+        shared.reward(shared.decide(blocks()), 0.5)
+    with pytest.raises(SharesError, match="window 1 is open, got a decision of 0"):
+        shared.noise_of(first)
+    greedy = federation(vfb.LinTS(0.0))
+    assert not greedy.noise_of(greedy.decide(blocks())).any()
 
 
 def test_only_shares_have_noise_in_two_halves():

@@ -74,7 +74,7 @@ def minus_cross_rows(  # noqa: PLR0913, PLR0917  (planes of four matrices and of
             low = high = np.uint64(0)
             for c in range(len(a0)):
                 low, high = _add_product(low, high, a0[c], y0[c])  # type: ignore[call-arg]
-                low, high = _add_product(low, high, b0[c], x0[c])  # type: ignore[call-arg]
+                low, high = _add_product(low, high, b0[c], x0[c])
             out0[i, j] = np.uint64(0) - low
             out1[i, j] = np.uint64(0) - (high + cross) - np.uint64(low != 0)
 

@@ -29,7 +29,7 @@ from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.layout import MAX_ARMS
-from vfbandits.core.layout.base import as_arms, refuse_empty
+from vfbandits.core.layout.base import as_arms, refuse_arm_features, refuse_empty
 from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.noise import KeyedNoise, VectorNoise
@@ -281,8 +281,9 @@ class Federation:
     def noise_of(self, decision: Decision) -> Vector:
         """The normals z, (dim,), that LinTS on secret shares drew for its latest decision.
 
-        Each server drew half.  Only a federation in one process can add them; parity reports and
-        tests need it.  Their rotation is undone: with them the plain twin chooses the same arm.
+        Ask before the next reward.  Each server drew half, and only a federation in one process can
+        add them; parity reports and tests need it.  The rotations are undone: with these normals
+        the plain twin chooses the same arm.
         """
         if self._learner is None:
             raise SettingError("only protection 'shares' draws noise in two halves")
@@ -346,6 +347,7 @@ class Federation:
         arm_features: ArrayLike | None,
         decision_id: str | None,
     ) -> Decision:
+        refuse_arm_features(arm_features)
         came = self.split.check(blocks, ndim=2)
         if self.noise is not None:
             came = self._with_noise(came)
@@ -366,7 +368,6 @@ class Federation:
         return self.bandit.decide(
             reference,
             arms=arms,
-            arm_features=arm_features,
             decision_id=decision_id,
             contributors=tuple(came),
         )

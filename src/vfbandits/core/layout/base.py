@@ -143,6 +143,12 @@ def own_vector(observation: Observation, *, width: int) -> Vector:
     return x
 
 
+def refuse_arm_features(arm_features: ArrayLike | None) -> None:
+    """Layout ``per_arm`` has no use for them."""
+    if arm_features is not None:
+        raise ArmError("layout 'per_arm' has the arm in its contexts; got arm_features as well")
+
+
 def refuse_empty(rows: Matrix) -> None:
     """A round needs an arm."""
     if rows.shape[-2] == 0:

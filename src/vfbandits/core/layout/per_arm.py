@@ -9,13 +9,16 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Matrix, as_array, frobenius
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import SharedStatistics, shared_statistics_many
-from vfbandits.core.layout.base import Arms, as_arms, refuse_empty, refuse_too_long
+from vfbandits.core.layout.base import (
+    Arms,
+    as_arms,
+    refuse_arm_features,
+    refuse_empty,
+    refuse_too_long,
+)
 from vfbandits.core.layout.shared import SharedLearner
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
-from vfbandits.errors import ArmError
-
-_NO_ARM_FEATURES = "layout 'per_arm' has the arm in its contexts; got arm_features as well"
 
 
 class PerArmRound(NamedTuple):
@@ -39,8 +42,7 @@ class PerArmLearner(SharedLearner):
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> PerArmRound:
         """Contexts (n_arms, dim)."""
-        if arm_features is not None:
-            raise ArmError(_NO_ARM_FEATURES)
+        refuse_arm_features(arm_features)
         X = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, len(X))
@@ -52,8 +54,7 @@ class PerArmLearner(SharedLearner):
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> Sequence[PerArmRound]:
         """Contexts (n_rounds, n_arms, dim): one matrix product serves all rounds."""
-        if arm_features is not None:
-            raise ArmError(_NO_ARM_FEATURES)
+        refuse_arm_features(arm_features)
         X = as_array(contexts, ndim=3, width=self.dim, what="contexts")
         refuse_empty(X)
         ids = None if arms is None else as_arms(arms, X.shape[1])

@@ -123,6 +123,8 @@ class ActiveServer:
     def half_noise(self, event: tuple[int, int]) -> Words:
         """A's half of the noise of a decision in its window, (dim,): for a plain twin."""
         window, slot = event
+        if window != self._n_windows:
+            raise SharesError(f"window {self._n_windows} is open, got a decision of {window}")
         place = m.Place(self._dealt().fold.place.epoch, window, self._dealt().attempt, slot)
         return half_noise(self._noise, self.terms, place)
 

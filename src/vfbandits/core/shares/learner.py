@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import ArmStatistics
-from vfbandits.core.layout.base import Arms, as_arms
+from vfbandits.core.layout.base import Arms, as_arms, refuse_arm_features
 from vfbandits.core.move import Move
 from vfbandits.core.policy import LinGreedy, LinTS
 from vfbandits.core.policy.base import Policy, Scored
@@ -26,7 +26,7 @@ from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
-from vfbandits.errors import ArmError, RewardError, SettingError, SnapshotError
+from vfbandits.errors import RewardError, SettingError, SnapshotError
 
 _HIDDEN = "is not released under protection 'shares': the active participant learns the arm alone"
 
@@ -158,8 +158,7 @@ class SharesLearner:
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> SharesRound:
         """The round that was gathered last; ``contexts`` is its reference."""
-        if arm_features is not None:
-            raise ArmError("layout 'per_arm' has the arm in its contexts; got arm_features as well")
+        refuse_arm_features(arm_features)
         opened, self._gathered = self._gathered, None
         if opened is None or _event(np.asarray(contexts)) != opened.event:
             raise SettingError("a round on secret shares is opened once, after it was gathered")

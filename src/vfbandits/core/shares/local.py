@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.mask import Entropy, MaskShare
 from vfbandits.core.ring import add, decode, subtract
@@ -92,10 +94,12 @@ class LocalShares:
         return q
 
     def noise(self, event: Event) -> Vector:
-        """The z of a decision in its window, (dim,), behind the rotations: for a plain twin.
+        """The z of a decision of this window, (dim,), behind the rotations: for a plain twin.
 
         Only a federation in one process can do this; each server knows half of it.
         """
+        if not self.terms.is_noisy:
+            return np.zeros(self.terms.dim)
         halves = [server.half_noise(event) for server in (self.active, self.helper)]
         return decode(add(*halves)) / self.terms.posterior_scale
 

@@ -260,7 +260,6 @@ def test_every_word_of_a_view_has_a_blinding_of_its_own(party, rng, monkeypatch)
     assert len(order) > 90
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("party", ["active", "helper"])
 def test_without_noise_every_word_of_a_view_has_a_blinding_too(party, rng, monkeypatch):
     terms = replace(TERMS, posterior_scale=0.0)

@@ -27,6 +27,7 @@ ARMS = (0, 1)
 
 # The word of the same slot that blinds each field; other fields are outputs, or public.
 BLINDED_BY_HELPER = {
+    "Contribution": {"contexts": "contexts"},
     "DecisionDeal": {
         "projections": "mask_projections",
         "direction": "mask_direction",
@@ -78,7 +79,12 @@ BLINDED_BY_ACTIVE = {
 # What a party learns, and what is public: q, the arms that tie for the best, results of comparisons
 # in an order that the party does not know, and counts.  Look-ups are seen as what they open to.
 OUTPUTS = {
-    "active": {("Whitened", "square"), ("Candidates", "candidates"), ("Compared", "lookups")},
+    "active": {
+        ("Contribution", "participant"),
+        ("Whitened", "square"),
+        ("Candidates", "candidates"),
+        ("Compared", "lookups"),
+    },
     "helper": {
         ("Ask", "n_rows"),
         ("Compare", "live"),
@@ -165,14 +171,17 @@ def view_of(recorder, party):
         name, slot = type(message).__name__, message.place.slot
         if name in ("Compare", "Compared"):
             lookups[name, slot] = message.lookups
-        if receiver != party or name == "Contribution":
+        if receiver != party:
             continue
+        # Blocks of all participants are columns of one matrix, each of width 1.
+        column = message.participant if name == "Contribution" else 0
         for part in fields(message)[1:]:
             value = np.asarray(getattr(message, part.name))
             wide = value.dtype == np.uint64 and value.shape[:1] == (2,) and part.name != "numbers"
             numbers = np.asarray(ring.to_integers(value) if wide else value, dtype=object)
             for index in np.ndindex(numbers.shape):
-                seen[name, slot, part.name, index] = int(numbers[index])
+                at = (index[0], column) if name == "Contribution" and index else index
+                seen[name, slot, part.name, at] = int(numbers[index])
     for slot in (0, 1):
         opened = lookups["Compare", slot] ^ lookups["Compared", slot]
         for pair, bit in np.ndindex(len(opened), 13):
@@ -193,7 +202,7 @@ def blinding_of(label, party):
     if word is None:
         return None
     if part == "contexts":
-        return (f"active input {index[1]}", "input", slot, word, (index[0], 0)), "add", 1
+        return (f"{owner} input {index[1]}", "input", slot, word, (index[0], 0)), "add", 1
     where = (owner, KINDS.get(name, "decide"), slot, word, index)
     if part in ("tables", "tops"):
         return where, "xor", 1

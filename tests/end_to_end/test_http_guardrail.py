@@ -51,7 +51,7 @@ def wait_for(is_so):
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """A busy machine takes its time to start a process."""
-    monkeypatch.setattr("vfbandits.demo.local.READY_S", 240.0)
+    monkeypatch.setattr("vfbandits.demo.processes.READY_S", 240.0)
 
 
 @pytest.mark.timeout(600)

@@ -33,6 +33,7 @@ NEEDS = {
     ("serve", "active"): "rpc",
     ("serve", "passive"): "rpc",
     ("simulate",): "experiments",
+    ("tune",): "experiments",
 }
 
 pytestmark = pytest.mark.timeout(900)

@@ -10,7 +10,6 @@ from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEATURES
 from vfbandits.errors import FeatureError
-from vfbandits.settings.template import FEATURES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +93,8 @@ def fit(  # noqa: PLR0913  (one argument for each flag)
     about private data: keep the file here. The federation learns only its digest and width.
     features.toml next to it is the table [features] of the participant's file.
     """
+    from vfbandits.settings.template import FEATURES_FILE
+
     scaling = fit_table(
         source,
         key=key,

@@ -23,7 +23,12 @@ COVERED = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Pause coverage during the other tests."""
+    """Documents first, and coverage paused where it is not needed.
+
+    An example needs those before it.  At the end of a parallel run an idle worker takes tests over
+    from another, and would tear a document apart.
+    """
+    items.sort(key=lambda item: ".md::" not in item.nodeid)
     for item in items:
         if not item.nodeid.startswith(COVERED):
             item.add_marker("no_cover")

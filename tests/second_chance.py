@@ -13,6 +13,7 @@ from pathlib import Path
 
 MAX_AGAIN = 5
 TESTS_FAILED = 1  # of pytest's exit codes
+LAST_FAILED = ("--last-failed", "--last-failed-no-failures", "none")
 
 
 def main(words: list[str]) -> int:
@@ -27,10 +28,15 @@ def main(words: list[str]) -> int:
         if code != TESTS_FAILED or not is_few:  # a name without :: is a file that has no tests
             return code
         _say(f"{_tests(failed)} failed and {_run(failed)} once more, alone")
-        again = ["--last-failed", "--last-failed-no-failures", "none"]
         if any(word.startswith("--cov") for word in always):
-            again.append("--cov-append")
-        code = subprocess.run([*pytest, *always, *again], check=False).returncode
+            always.append("--cov-append")
+        # An example in a document needs those before it.
+        documents = sorted({name.split("::")[0] for name in failed if ".md::" in name})
+        again = [*LAST_FAILED, *(f"--ignore={document}" for document in documents)]
+        has_others = any(".md::" not in name for name in failed)
+        runs = [*([documents] if documents else []), *([again] if has_others else [])]
+        codes = [subprocess.run([*pytest, *always, *run], check=False).returncode for run in runs]
+        code = next(filter(None, codes), 0)
         passed = [name for name in failed if name not in _failed(Path(folder))]
     if code == 0:
         _say(f"{_tests(passed)} passed only when run alone: {', '.join(passed)}")

@@ -52,6 +52,19 @@ def test_a_test_that_fails_once_passes_and_is_named_at_the_end(run):
     assert last == "1 test passed only when run alone: test_few.py::test_fails_once"
 
 
+def test_a_document_runs_again_as_a_whole(run, tmp_path):
+    conftest = Path(__file__).parents[2] / "conftest.py"
+    (tmp_path / "conftest.py").write_text(conftest.read_text())
+    block = "```python\n{}\n```\n"
+    fails_once = FAILS_ONCE.replace("__file__", "'x'") + "\ntest_fails_once()\nassert one == 1"
+    (tmp_path / "README.md").write_text(block.format("one = 1") + block.format(fails_once))
+    code, said = run(PASSES)
+    assert code == 0, said
+    assert "1 test passed only when run alone: README.md::line:4,column:1" in said
+    code, said = run(FAILS)
+    assert code == TESTS_FAILED
+
+
 def test_a_test_that_fails_twice_fails(run):
     code, said = run(PASSES, FAILS_ONCE, FAILS)
     assert code == TESTS_FAILED

@@ -71,6 +71,25 @@ def test_long_products_of_the_largest_numbers_lose_no_carry():
     assert ring.to_integers(ring.rows_times(ones, ones)) == [[3_000 * (2**64 - 1) ** 2 % M]]
 
 
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ring.add(ring.zeros(50), ring.zeros(1)),
+        lambda: ring.subtract(ring.zeros(2, 3), ring.zeros(3, 2)),
+        lambda: ring.reopen(ring.zeros(5), ring.zeros(4)),
+        lambda: ring.rows_times(ring.zeros(2, 5), ring.zeros(2, 4)),
+        lambda: ring.times(ring.zeros(2, 5), ring.zeros(4, 2)),
+        lambda: ring.minus_cross_rows(*[ring.zeros(2, 5)] * 3, ring.zeros(2, 4)),
+        lambda: ring.minus_cross_rows(*[ring.zeros(2, 5)] * 2, *[ring.zeros(2, 4)] * 2),
+    ],
+    ids=["add", "subtract", "reopen", "rows_times", "times", "cross masks", "cross rows"],
+)
+def test_words_that_do_not_fit_together_are_refused_before_a_loop_reads_beyond_them(call):
+    with pytest.raises(SharesError, match="wanted words that fit together, got shapes"):
+        call()
+
+
 def test_the_plain_product_refuses_more_terms_than_floats_can_add():
     with pytest.raises(SharesError, match="up to 131072 terms, got 131073"):
         ring._limb_product(ring.zeros(1, 2**17 + 1), ring.zeros(2**17 + 1, 1))  # noqa: SLF001

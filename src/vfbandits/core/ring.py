@@ -52,8 +52,17 @@ def zeros(*shape: int) -> Words:
     return np.zeros((2, *shape), np.uint64)
 
 
+def _refuse_unless(fits: bool, one: Words, other: Words) -> None:  # noqa: FBT001
+    """Compiled loops do not check bounds: with a short array they would read another's memory."""
+    if not fits:
+        raise SharesError(
+            f"wanted words that fit together, got shapes {one.shape[1:]} and {other.shape[1:]}"
+        )
+
+
 def add(a: Words, b: Words) -> Words:
     """The sum a + b of words of one shape."""
+    _refuse_unless(a.shape == b.shape, a, b)
     out = np.empty(a.shape, np.uint64)
     loops = kernels.load_ring()
     if loops is not None:
@@ -67,6 +76,7 @@ def add(a: Words, b: Words) -> Words:
 
 def subtract(a: Words, b: Words) -> Words:
     """The difference a − b of words of one shape."""
+    _refuse_unless(a.shape == b.shape, a, b)
     out = np.empty(a.shape, np.uint64)
     loops = kernels.load_ring()
     if loops is not None:
@@ -102,6 +112,7 @@ def rows_times(A: Words, B: Words) -> Words:
     >>> to_integers(rows_times(rows, rows)) == [[13, 2**127 - 2], [2**127 - 2, 1]]
     True
     """
+    _refuse_unless(A.shape[2] == B.shape[2], A, B)
     loops = kernels.load_ring()
     if loops is None:
         return _limb_product(A, B.swapaxes(1, 2))
@@ -112,6 +123,7 @@ def rows_times(A: Words, B: Words) -> Words:
 
 def times(A: Words, B: Words) -> Words:
     """A B for A (n, k) and B (k, m)."""
+    _refuse_unless(A.shape[2] == B.shape[1], A, B)
     loops = kernels.load_ring()
     if loops is None:
         return _limb_product(A, B)
@@ -122,6 +134,8 @@ def times(A: Words, B: Words) -> Words:
 
 def minus_cross_rows(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
     """The words −(v·w_mask' + v_mask·w') for rows, as ``rows_times`` takes them."""
+    _refuse_unless(v.shape == v_mask.shape, v, v_mask)
+    _refuse_unless(w.shape == w_mask.shape and v.shape[2] == w.shape[2], v, w)
     loops = kernels.load_ring()
     if loops is None:
         return negative(add(rows_times(v, w_mask), rows_times(v_mask, w)))
@@ -188,6 +202,7 @@ def reopen(one: Words, other: Words) -> Words:
     ``reopened_mask`` of λ takes the mask off again, with an error of at most two units of 2^-40 in
     z.  That holds for |z| up to 2^REACH less a unit, and the dealer vouches for λ.
     """
+    _refuse_unless(one.shape == other.shape, one, other)
     loops = kernels.load_ring()
     if loops is not None:
         out = np.empty(one.shape, np.uint64)

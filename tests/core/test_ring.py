@@ -145,6 +145,12 @@ def test_a_reopened_share_is_off_by_at_most_two_units(value, mask, share):
     assert abs(signed - value / 2**40) <= 2
 
 
+@given(value=st.integers(-(2**90), 2**90), share=integers)
+def test_a_rounded_product_is_off_by_at_most_one_unit(value, share):
+    shares = [ring.rounded(ring.from_integers([part])) for part in (share, value - share)]
+    assert abs(ring.open_rounded(*shares)[0] * 2**80 - value) <= 2**40 * (1 + 1e-3)
+
+
 @given(mask=st.integers(M - 2**91, M - 1))
 def test_a_mask_that_could_wrap_is_refused(mask):
     with pytest.raises(SharesError, match="could wrap"):

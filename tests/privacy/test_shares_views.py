@@ -322,6 +322,28 @@ def test_with_other_masks_the_helper_would_have_seen_the_same(flip, monkeypatch)
     assert seen == wanted
 
 
+def test_q_is_opened_without_the_low_bits_of_a_sum_of_squares():
+    """All 80 bits of f·f are those of a sum of squares, and two squares follow from their sum."""
+    terms = small_terms(widths=(1, 2), ridge=1.0)
+    whole = np.rint(np.ldexp([0.0, 0.3125, 0.5], 40)).astype(int).astype(object)
+    gaps = []
+    for seed in range(8):
+        recorder = Recorder()
+        local = local_shares(terms, seed=seed, on_message=recorder)
+        X = np.ldexp(whole.astype(float), -40)[None]
+        event = local.pick(local.decide(split_rows(X, terms)), 0)
+        words = []
+        square = local.active._square  # noqa: SLF001
+        local.active._square = lambda own, of_helper: words.append(own) or square(own, of_helper)  # noqa: B023, SLF001
+        local.learn(event, 1.0)
+        (reply,) = [x for x in recorder.view("active") if isinstance(x, m.Whitened)]
+        own, others = (ring.to_integers(x)[0] for x in (words[0], reply.square))
+        gaps.append(((whole**2).sum() - own - (others << 40)) % 2**128)
+    assert max(gaps) < 2**41
+    assert min(gaps) > 2**32  # a whole number near to it is one of 2^40
+    assert len(set(gaps)) == len(gaps)
+
+
 def test_the_dealer_and_participants_receive_nothing(monkeypatch):
     recorder, _ = World(monkeypatch).run()
     assert {receiver for _, receiver, _ in recorder.messages} == {"active", "helper"}

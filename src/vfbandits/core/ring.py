@@ -215,6 +215,24 @@ def reopen(one: Words, other: Words) -> Words:
     return subtract(shifted_down(opened, drop), _words_like(_OFFSET >> drop, one))
 
 
+def rounded(share: Words) -> Words:
+    """A share of a product that is opened to one party: 88 bits a number, without its low 40.
+
+    The whole product of two shared numbers has 80 bits after the point, and they are those of the
+    squares of whole numbers: a sum of two squares can be taken apart by its factors.
+    """
+    return shifted_down(share, FRACTION)
+
+
+def open_rounded(one: Words, other: Words) -> Matrix:
+    """The number of which these are rounded shares, off by at most one unit of 2^-40."""
+    whole = add(one, other)
+    low = whole[0] << np.uint64(FRACTION)
+    high = (whole[1] << np.uint64(FRACTION)) | (whole[0] >> np.uint64(64 - FRACTION))
+    # Each share has lost half a unit on average.
+    return decode(np.stack((low, high)), bits=2 * FRACTION) + 2.0**-FRACTION
+
+
 def _words_like(value: int, a: Words) -> Words:
     """A number below 2^64 in each place of ``a``."""
     words = np.zeros(a.shape, np.uint64)

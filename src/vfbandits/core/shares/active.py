@@ -15,17 +15,17 @@ import numpy as np
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
-    FRACTION,
     SECRET_SIZE,
     Sheet,
     Words,
     WordSource,
     add,
     cut,
-    decode,
     encode,
     negative,
+    open_rounded,
     reopen,
+    rounded,
     rows_times,
     subtract,
     times,
@@ -271,7 +271,7 @@ class ActiveServer:
         own_f = cut(add(whitened, sheet.take("rho_whitened")))
         reply = _expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
         T_f = subtract(reopen(own_f, reply.whitened), deal.whitened)[:, None]
-        q = self._square(add(add(rows_times(T_f, T_f)[:, 0], deal.square), reply.square))
+        q = self._square(add(rows_times(T_f, T_f)[:, 0], deal.square), reply.square)
         mean = cut(add(rows_times(T_x, self._theta), rows_times(h, T_u))[:, 0])
         T_m = subtract(reopen(mean, reply.mean), deal.mean)[:, None]
         own_v = cut(add(rows_times(T_f, a)[:, 0], sheet.take("rho_projections")[:, :n]))
@@ -300,8 +300,8 @@ class ActiveServer:
         self.n_rows += 1
         return q
 
-    def _square(self, words: Words) -> float:
-        q = float(decode(words, bits=2 * FRACTION)[0])
+    def _square(self, own: Words, helper: Words) -> float:
+        q = float(open_rounded(rounded(own), helper)[0])
         if not -_SLACK <= q <= self.terms.max_length**2 * (1.0 + _SLACK) + _SLACK:
             raise SharesError("x'Lambda⁻¹x is out of its bounds: the servers' states do not match")
         return max(q, 0.0)

@@ -25,6 +25,7 @@ from vfbandits.core.ring import (
     minus_cross_rows,
     negative,
     reopen,
+    rounded,
     subtract,
     times,
     total,
@@ -326,7 +327,7 @@ class Helper:
         reward.f = f
         projections = _rows_share(f, a)[:, 0]
         reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
-        square = add(_rows_share(f, f)[:, 0], sheet.take("blind_square"))
+        square = rounded(add(_rows_share(f, f)[:, 0], sheet.take("blind_square")))
         h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
         mean = add(_rows_share(x, self._theta), _rows_share(h, u))[:, 0]
         reward.mean_part = sheet.take("mask_mean")[:, None]

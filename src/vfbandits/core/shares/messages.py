@@ -295,13 +295,17 @@ class Whiten(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Whitened(Message):
-    """B's shares of f, a_l·f and q = f·f, which A opens, and of the mean, under a mask of B's."""
+    """B's shares of f, a_l·f and q = f·f, which A opens, and of the mean, under a mask of B's.
+
+    ``square`` is without its low 40 bits, so that A sees q in units of 2^-40 and not the 80 bits of
+    a sum of squares.
+    """
 
     KIND: ClassVar[int] = 15
 
     whitened: Cut
     projections: Cut
-    square: Full
+    square: Cut
     mean: Cut
 
 

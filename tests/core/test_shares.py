@@ -163,6 +163,47 @@ def test_the_helper_refuses_another_message_in_a_used_slot(place):
         local.helper.answer(replace(message, **{name: changed}))
 
 
+@pytest.mark.parametrize("step", [messages.Recall, messages.Whiten, messages.Learn])
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_after_a_reward_that_failed_its_slot_serves_no_other_reward(step, is_answered, monkeypatch):
+    """The helper knows its own share of a context, so two under one mask show their difference."""
+    local, recorder, opened, X = one_decision()
+    events = [local.pick(opened, 1), local.pick(local.decide(split_rows(X, local.terms)), 0)]
+    answer = local.helper.answer
+
+    def lose(message):
+        if isinstance(message, step):
+            if is_answered:
+                answer(message)
+            raise ConnectionError
+        return answer(message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local.helper, "answer", lose)
+        with pytest.raises(ConnectionError):
+            local.learn(events[0], 1.0)
+    sent = len(recorder.messages)
+    for call in (
+        lambda: local.learn(events[1], 1.0),
+        lambda: local.learn(events[0], 0.0),
+        lambda: local._run(local.active.fill()),  # noqa: SLF001
+    ):
+        with pytest.raises(SharesError, match=r"failed on its way, of the decision \(0, 0\)"):
+            call()
+    assert len(recorder.messages) == sent
+    local.learn(events[0], 1.0)
+    local.learn(events[1], 1.0)
+    seen = {}
+    for message in recorder.view("helper"):
+        data = message.to_bytes()
+        assert seen.setdefault((message.KIND, message.place), data) == data
+    whole = local_shares(local.terms)
+    for arm in (1, 0):
+        whole.learn(whole.pick(whole.decide(split_rows(X, local.terms)), arm), 1.0)
+    for found, wanted in zip(local.reveal(), whole.reveal(), strict=True):
+        assert_allclose(found, wanted, atol=1e-9)
+
+
 def test_the_helper_refuses_a_window_that_is_over_and_gaps():
     local, recorder, opened, _ = one_decision(window=1)
     local.learn(local.pick(opened, 0), 0.5)

@@ -100,6 +100,7 @@ class ActiveServer:
         self.n_rows = 0
         self.n_slots = 0
         self._open: OrderedDict[Event, Words] = OrderedDict()
+        self._unfinished: tuple[Event, float] | None = None
 
     def __repr__(self) -> str:
         """Counts; no share."""
@@ -255,6 +256,15 @@ class ActiveServer:
         n = self.n_rows
         if n >= self.terms.window:
             raise SharesError("the window has no slot left for a reward: it must be folded")
+        # B may have seen messages of a reward that failed.  Another one in its slot would show B
+        # the difference of the two contexts or rewards; the same one sends the same bytes.
+        if self._unfinished not in (None, (event, reward)):
+            raise SharesError(
+                f"slot {n} of window {self._n_windows} belongs to a reward that failed on its way, "
+                f"of the decision {self._unfinished[0]}: repeat that reward first, with the same "
+                "value"
+            )
+        self._unfinished = event, reward
         deal = self._dealt().rewards[n]
         place = deal.place
         sheet = self._secrets.own.sheet(
@@ -298,6 +308,7 @@ class ActiveServer:
         self._a[:, n] = subtract(reopen(own_a, learnt.row), deal.row)
         self._h[:, 0, n : n + 1] = subtract(reopen(own_h, learnt.residual), deal.residual)
         self.n_rows += 1
+        self._unfinished = None
         return q
 
     def _square(self, own: Words, helper: Words) -> float:

@@ -212,6 +212,8 @@ def test_the_helper_refuses_a_window_that_is_over_and_gaps():
     ask = recorder.view("helper")[0]
     with pytest.raises(SharesError, match="window 1 is open, got a message for window 2"):
         local.helper.answer(replace(ask, place=Place(0, 2, 0, 0)))
+    with pytest.raises(SharesError, match="epoch 0 is open, got a message for 1"):
+        local.helper.answer(replace(ask, place=Place(1, 1, 0, 0)))
 
 
 def test_the_helper_refuses_steps_without_a_beginning_and_what_it_does_not_know():
@@ -401,6 +403,7 @@ def test_no_role_shows_a_secret():
         ({"bound": -1.0}, "bound must be a positive number"),
         ({"bound": 30.0}, "must be at most 32 on secret shares, got 60"),
         ({"posterior_scale": 3.0}, "must be at most 4 on secret shares, got 6"),
+        ({"posterior_scale": 65.0, "bound": 1e-3}, "at most 64 on secret shares, got 65"),
     ],
 )
 def test_terms_that_the_ring_has_no_room_for_are_refused(changes, reason):

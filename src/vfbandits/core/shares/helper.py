@@ -123,6 +123,7 @@ class Helper:
         *,
         entropy: Entropy = os.urandom,
         max_open: int = MAX_OPEN,
+        epoch: int = 0,
     ) -> None:
         n, d = terms.window, terms.dim
         self.terms = terms
@@ -134,7 +135,7 @@ class Helper:
         self._a, self._g = (Known(zeros(n, d), zeros(n, d)) for _ in range(2))
         self._h = Known(zeros(1, n), zeros(1, n))
         self._n_rows = 0
-        self._epoch = 0
+        self._epoch = epoch
         self._window = 0
         self._attempt: int | None = None
         self._decisions: dict[int, _Decision] = {}
@@ -149,6 +150,8 @@ class Helper:
     def answer(self, message: m.Message) -> m.Message:
         """The answer to one message of A's."""
         place = message.place
+        if place.epoch != self._epoch:
+            raise SharesError(f"epoch {self._epoch} is open, got a message for {place.epoch}")
         if place.window != self._window or self._attempt not in (None, place.attempt):
             raise SharesError(
                 f"window {self._window} is open, got a message for window {place.window}, attempt "

@@ -13,6 +13,8 @@ MAX_LENGTH = 2.0 ** (REACH / 2)
 MAX_REWARD = 16.0
 MAX_DEVIATION = 4.0
 """Most that posterior_scale·‖x‖/√ridge may be: eight deviations stay within what is compared."""
+MAX_SCALE = 2.0**REACH / 16.0
+"""Most that posterior_scale may be: sixteen deviations of the noise stay within the ring."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -62,6 +64,11 @@ class ShareTerms:
                 "bound·√(participants/ridge) must be at most "
                 f"{MAX_LENGTH:g} on secret shares, got {self.max_length:g}: scale the features, or "
                 "raise the ridge"
+            )
+        if not self.posterior_scale <= MAX_SCALE:
+            raise SettingError(
+                f"posterior_scale must be at most {MAX_SCALE:g} on secret shares, got "
+                f"{self.posterior_scale:g}"
             )
         if not self.posterior_scale * self.max_length <= MAX_DEVIATION:
             raise SettingError(

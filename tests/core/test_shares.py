@@ -251,6 +251,28 @@ def test_the_helper_refuses_steps_without_a_beginning_and_what_it_does_not_know(
         )
 
 
+def test_the_helper_refuses_fields_of_another_size_and_keeps_what_it_has():
+    local, recorder, opened, _ = one_decision()
+    local.learn(local.pick(opened, 0), 0.5)
+    sent = recorder.view("helper")
+
+    def helper_before(number):
+        fresh = local_shares(local.terms).helper
+        for message in sent[:number]:
+            fresh.answer(message)
+        return fresh
+
+    for number, message in enumerate(sent):
+        for part in fields(message)[1:]:
+            value = getattr(message, part.name)
+            if isinstance(value, np.ndarray) and value.size:
+                helper = helper_before(number)
+                with pytest.raises(SharesError, match="wanted"):
+                    helper.answer(replace(message, **{part.name: value[..., :0]}))
+                if isinstance(message, messages.Recall):
+                    helper.answer(message)
+
+
 def test_the_active_server_refuses_what_is_out_of_turn():
     local, _, opened, _ = one_decision(decisions=1)
     with pytest.raises(SharesError, match="no slot left for a decision"):

@@ -266,6 +266,11 @@ class Helper:
         if len(live) != decision.X.m.shape[1] or len(message.live) != self.terms.max_arms:
             raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
         i, j, places = pairs_among(live, self.terms.max_arms)
+        if len(message.numbers) != len(live) or message.lookups.shape != i.shape:
+            raise SharesError(
+                f"wanted {len(live)} numbers and {len(i)} look-ups, got {len(message.numbers)} and "
+                f"{len(message.lookups)}"
+            )
         tables = words_of_tables(sheet.take("tables"))[places]
         x = differences(_at(message.numbers, live, self.terms), i, j, tolerance=TOLERANCE)
         decision.lookups = look_up(x, tables)
@@ -276,6 +281,11 @@ class Helper:
 
     def _results(self, message: m.Results) -> m.Candidates:
         decision = self._decision(message)
+        if message.results.shape != decision.results.shape:
+            raise SharesError(
+                f"wanted the results of {len(decision.results)} comparisons, got "
+                f"{len(message.results)}"
+            )
         results = decision.results ^ message.results
         n = decision.n_live
         candidates = np.asarray(results.reshape(n, n - 1).all(axis=1), dtype=np.uint8)
@@ -303,7 +313,7 @@ class Helper:
         if place.slot != self._n_rows:
             raise SharesError(f"the next reward has slot {self._n_rows}, got {place.slot}")
         event = (message.window, message.slot)
-        share = zeros(terms.dim) if event == (-1, -1) else self._open.pop(event, None)
+        share = zeros(terms.dim) if event == (-1, -1) else self._open.get(event)
         if share is None:
             raise SharesError(f"no context waits for a reward at {event}")
         sheet = self._secrets.own.sheet(sheet_name("learn", place), terms.helper_reward_words())
@@ -314,6 +324,7 @@ class Helper:
         overlaps = _rows_share(x, self._g.rows(n))[:, 0]
         overlaps = cut(add(overlaps, sheet.take("rho_overlaps")[:, :n]))
         self._rewards[place.slot] = _Reward(sheet, x, overlaps)
+        self._open.pop(event, None)
         return m.Recalled(place, context=own, overlaps=overlaps)
 
     def _whiten(self, message: m.Whiten) -> m.Whitened:

@@ -16,7 +16,7 @@ from logged_runs import LAYOUTS, Run, maker
 from typer.testing import CliRunner
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Administered, Moved, Restored, Rewarded
+from vfbandits.campaign.events import Administered, ArmsDropped, Moved, Restored, Rewarded
 from vfbandits.campaign.exported import learnt_by
 from vfbandits.campaign.model import Model
 from vfbandits.cli.main import app
@@ -236,6 +236,38 @@ def test_an_unlearnt_user_does_not_come_back_by_a_restore(place):
     with pytest.raises(JournalError, match="erased with its user"):
         exported(place, 4)
     assert problems(place) == ()
+
+
+async def play_one_reward(journal, **options):
+    bandit = DurableBandit.open(journal, maker("disjoint", floor=0.0, **options))
+    await bandit.decide(np.ones(3), arms=["tea"], decision_id="e0", user="ann")
+    await bandit.reward("e0", 1.0)
+    await bandit.close()
+
+
+async def drop_tea(journal):
+    bandit = DurableBandit.open(journal, maker("disjoint", floor=0.0))
+    await bandit.log(ArmsDropped(("tea",), 1.0))
+    await bandit.close()
+
+
+@pytest.mark.parametrize("gone_by", ["an earlier model", "a dropped arm"])
+def test_a_user_unlearnt_when_no_model_held_her_does_not_come_back_either(memory, gone_by):
+    asyncio.run(play_one_reward(memory.open()))
+    with_her = exported(memory)
+    if gone_by == "an earlier model":
+        assert restored(memory, exported(memory, 1)) is not None
+    else:
+        asyncio.run(drop_tea(memory.open()))
+    before = learnt(memory)
+    with closing(memory.open()) as journal:
+        request = ErasureRequest("ann", "asked", "ops", 5.0)
+        assert erase_user(journal, request, unlearn=True).unlearnt == 0
+    assert same(learnt(memory), before)
+    with pytest.raises(ConflictError, match="would bring them back"):
+        restored(memory, with_her)
+    assert same(learnt(memory), before)
+    assert problems(memory) == ()
 
 
 def test_a_mask_change_that_is_gone_is_named(memory):

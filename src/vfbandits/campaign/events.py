@@ -204,6 +204,9 @@ class Retracted:
 
     ``x`` and ``model`` are the decision's own (``Decided``), carried to the masks of ``epoch``, so
     that the fold needs no earlier record.  ``value`` is what was learnt, ``by`` who asked for it.
+
+    ``x`` is empty where the model in force no longer holds the reward: it changes nothing, but is
+    counted, so that no exported model brings the reward back.
     """
 
     decision_id: DecisionId

@@ -127,9 +127,11 @@ def put_back(
             learnt_at = rewards.get(position)
             if learnt_at is None:
                 break
-            n_retracted += 1
             if model.holds(learnt_at, until=exported.position):
+                if not event.x.size:
+                    break
                 bandit.retract(Observation(event.x, event.model), event.value)
+            n_retracted += 1
     if epoch != model.epoch:
         raise ConflictError(
             f"a model behind masks of epoch {exported.epoch} must be carried to epoch "

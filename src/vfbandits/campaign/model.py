@@ -249,7 +249,8 @@ class Model:
     def _retract(self, event: Retracted) -> None:
         if event.epoch != self.epoch:
             raise JournalError(f"masks must be of epoch {self.epoch}, got {event.epoch}")
-        self.bandit.retract(Observation(event.x, event.model), event.value)
+        if event.x.size:
+            self.bandit.retract(Observation(event.x, event.model), event.value)
         self.n_learnt += 1  # that makes another version of the model
         self.n_retracted += 1
 

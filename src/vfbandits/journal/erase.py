@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+import numpy as np
+
 from vfbandits.campaign.events import (
     ERASURE,
     Administered,
@@ -168,7 +170,7 @@ def erase_user(
         done = Erasure(
             decisions=len(mine.decisions) + len(new),
             records=sum(map(len, mine.decisions)) + len(mine.orphans) + len(new),
-            unlearnt=len(retracted),
+            unlearnt=sum(one.x.size > 0 for one in retracted),
             naming=sum(request.is_named_in(str(name)) for name in (*known, *new)),
         )
         replaced = _write(journal, model, events, mine, _note(done, request))
@@ -261,10 +263,22 @@ def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterato
     settings = CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)
     campaign = Campaign(model, settings)
     for past in mine.histories(model):
-        # What a model had learnt went with it, should it have been let go or replaced.
-        is_gone = past.is_arm_dropped or not model.holds(past.learnt_at)
-        if past.learnt is not None and not is_gone:
-            name = str(past.decided.decision_id)
+        if past.learnt is None:
+            continue
+        decided = past.decided
+        if past.is_arm_dropped or not model.holds(past.learnt_at):
+            # It went with a model that was let go or replaced; but that may have been exported.
+            yield Retracted(
+                decision_id=decided.decision_id,
+                value=past.learnt,
+                x=np.empty(0),
+                model=decided.model,
+                epoch=model.epoch,
+                at=request.at,
+                by=request.by,
+            )
+        else:
+            name = str(decided.decision_id)
             event = campaign.retract(name, by=request.by, now=request.at, past=past).event
             if isinstance(event, Retracted):
                 yield event

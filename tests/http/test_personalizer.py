@@ -259,3 +259,13 @@ def test_what_it_needs_is_said_at_the_start(more, says):
 
     with pytest.raises(ConfigError, match=says):
         run(talk, **more)
+
+
+@pytest.mark.parametrize("path", [RANK, "/personalizer/v1.0/events/e/reward"])
+def test_json_that_is_nested_too_deeply_is_a_bad_request(path):
+    async def talk(client):
+        body = asked() if path == RANK else {"value": 1.0}
+        text = json.dumps(body)[:-1] + ', "more": ' + "[" * 5_000 + "]" * 5_000 + "}"
+        return await client.post(path, content=text, headers={"content-type": "application/json"})
+
+    assert error(run(talk)) == (400, "BadRequest", "JSON is nested too deeply")

@@ -8,8 +8,8 @@ active participant's block.
 What the service does and this does not: slots, its management calls, and its apprentice mode.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -35,6 +35,7 @@ from vfbandits.settings.http import PersonalizerSettings
 
 ACTION_ID: Final = "id"  # an action's id is one of its features, as it was for the service
 
+T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
@@ -110,21 +111,14 @@ class Personalizer:
     async def rank(self, request: BufferedRequest) -> Response:
         """POST /personalizer/v1.0/rank."""
         campaign = self._campaign(request, "rank")
-        body = request.json()
-        try:
-            asked = _rank(body)
-            refuse_repeated_keys(body)
-        except RecursionError:
-            raise msgspec.DecodeError("JSON is nested too deeply") from None
+        asked = _read(_rank, request.json())
         answer = _answer(await campaign.rank(self._query(asked, campaign.layout)))
         return Response(_encode(_as_answer(answer, asked)), status_code=201, media_type=JSON)
 
     async def reward(self, request: BufferedRequest) -> Response:
         """POST /personalizer/v1.0/events/{event_id}/reward."""
         campaign = self._campaign(request, "reward")
-        body = request.json()
-        value = _reward(body).value
-        refuse_repeated_keys(body)
+        value = _read(_reward, request.json()).value
         # The service's rewards have no ids.  Each call adds to a sum; otherwise the earliest
         # counts, and the same value again is a call that was repeated.
         is_sum = campaign.settings.aggregation == SUM
@@ -173,6 +167,16 @@ class Personalizer:
         if not found or not _is_id(found[0]):
             return "", context
         return found[0], [pair for pair in context if pair[0] != name]
+
+
+def _read(decode: Callable[[bytes], T], body: bytes) -> T:
+    """The request in a body, which may have more than we know, as deep as the sender likes."""
+    try:
+        read = decode(body)
+        refuse_repeated_keys(body)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deeply") from None
+    return read
 
 
 def _is_id(text: str) -> bool:

@@ -1,5 +1,6 @@
 """A member's kit: what its owner takes in, and what is refused before anything is written."""
 
+import contextlib
 import shutil
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -8,7 +9,7 @@ import pytest
 
 from vfbandits.admin.federation_files import find_approved, make_roster, write_folders
 from vfbandits.admin.kit import Kit
-from vfbandits.errors import ConfigError, IdentityError
+from vfbandits.errors import ConfigError, IdentityError, VFBanditsError
 from vfbandits.features.own_table import write_features
 from vfbandits.features.scaling import Scaling
 from vfbandits.pki import Identity, approve, create_authority, create_request
@@ -174,3 +175,26 @@ def test_an_archive_that_grows_is_refused(world, tmp_path):
     large = repacked(world, tmp_path, "bank", roster_signed=b"\0" * (5 << 20))
     with pytest.raises(IdentityError, match="have at most"):
         Kit.read(large)
+
+
+def test_a_kit_with_any_byte_changed_is_taken_or_refused_in_one_line(world, tmp_path):
+    good = (world / "out" / "bank.zip").read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "bank.zip"
+    for _ in range(300):
+        data = bytearray(good)
+        for place in rng.integers(len(data), size=3):
+            data[place] = rng.integers(256)
+        path.write_bytes(data)
+        with contextlib.suppress(VFBanditsError):
+            Kit.read(path)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("[" * 5_000 + "]" * 5_000, "must be TOML"), (f'"a:{"1" * 5_000}"', "a port is at most")],
+)
+def test_a_configuration_that_is_made_to_harm_is_refused(world, tmp_path, address, says):
+    config = f'name = "bank"\nrole = "passive"\naddress = {address}\n'
+    with pytest.raises(ConfigError, match=says):
+        Kit.read(repacked(world, tmp_path, "bank", bank_toml=config))

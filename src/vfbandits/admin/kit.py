@@ -6,8 +6,11 @@ signed, so the owner's is written again, from the roster; only the address is ta
 """
 
 import io
+import lzma
+import struct
 import tomllib
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +45,11 @@ from vfbandits.settings.template import (
 
 ROSTER = "roster.signed"
 IDENTITY = "identity"
+# What zipfile raises for an archive that is damaged, encrypted or made to harm.
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
+    *(NotImplementedError, RuntimeError, ValueError, struct.error),
+)
 _DAY = (1980, 1, 1, 0, 0, 0)  # the same files make the same bytes
 
 
@@ -190,7 +198,9 @@ def _unpack(path: Path) -> dict[str, bytes]:
             if any(archive.getinfo(place).file_size > MAX_BYTES for place in places):
                 raise IdentityError(f"files of a kit have at most {MAX_BYTES} bytes, got more")
             return {place: archive.read(place) for place in places}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except VFBanditsError:
+        raise
+    except _UNREADABLE as error:
         raise IdentityError(f"wanted a kit that vfb federation init wrote, got {path}") from error
 
 
@@ -205,7 +215,7 @@ def _address(config: bytes, subject: Subject, path: Path) -> str:
     """The address in a configuration, which must be that of ``subject``."""
     try:
         document = tomllib.loads(config.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the configuration in {path} must be TOML, but {error}") from error
     came = (document.get("name"), document.get("role"))
     if came != (subject.name, subject.role):

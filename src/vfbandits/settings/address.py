@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from vfbandits.errors import ConfigError
 
 MAX_PORT = 65_535
+MAX_DIGITS = 16  # of a port; Python reads no number of thousands of digits
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 
 
@@ -23,7 +24,7 @@ def split_address(text: str) -> tuple[str, int]:
     is_plain = host.isascii() and host.isprintable() and not set(host) & set(" \"'\\/[]")
     if not colon or not host or not is_plain or not port.isdecimal() or not port.isascii():
         raise ConfigError(f"an address is written host:port, or [ipv6]:port, got {text[:128]!r}")
-    if int(port) > MAX_PORT:
+    if len(port) > MAX_DIGITS or int(port) > MAX_PORT:
         raise ConfigError(f"a port is at most {MAX_PORT}, got {port[:16]} in {text[:128]!r}")
     return host, int(port)
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
 from vfbandits.errors import SettingError
+from vfbandits.evaluate import dsjson
 from vfbandits.evaluate.dsjson import import_dsjson
 from vfbandits.evaluate.read import read_log
 from vfbandits.features.fit import hash_scaling
@@ -121,6 +122,17 @@ def test_a_packed_log_is_read_and_blank_lines_do_not_count(tmp_path):
     assert import_dsjson(path, tmp_path / "log.parquet", own=OWN).rows == 3
 
 
+def test_a_packed_log_that_is_damaged_or_a_bomb_is_one_error(tmp_path, monkeypatch):
+    path, out = tmp_path / "log.json.gz", tmp_path / "log.parquet"
+    path.write_bytes(b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 90)
+    with pytest.raises(SettingError, match="must be a log to read"):
+        import_dsjson(path, out, own=OWN)
+    monkeypatch.setattr(dsjson, "MAX_LINE_BYTES", 1_000)
+    path.write_bytes(gzip.compress(b" " * 1_001))
+    with pytest.raises(SettingError, match="must have at most 1000 bytes, got a longer one"):
+        import_dsjson(path, out, own=OWN)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -135,6 +147,8 @@ def test_a_packed_log_is_read_and_blank_lines_do_not_count(tmp_path):
         ({"_outcomes": []}, "an event of one slot, got one of several"),
         ({"Timestamp": "yesterday"}, "a Timestamp of ISO 8601, got other text"),
         ({"pdrop": 1.0}, r"a pdrop in \[0, 1\), got 1.0"),
+        ({"_label_cost": None, "o": [{"v": 10**400}]}, "a reward within ±1e[+]100, got 1000"),
+        ({"_label_cost": 1e101}, "a reward within ±1e[+]100, got -1e[+]101"),
         ({"_label_cost": "high"}, "an event in JSON, but Expected `float"),
     ],
 )  # fmt: skip

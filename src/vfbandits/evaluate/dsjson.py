@@ -16,7 +16,7 @@ until all are alike: otherwise some kinds of events would count more than others
 
 import gzip
 import hashlib
-import math
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 
 from vfbandits.core.arrays import Vector
+from vfbandits.core.reward import REWARD_LIMIT
 from vfbandits.errors import SettingError
 from vfbandits.features.named import NamedRows, Pair, flatten
 from vfbandits.files import write_whole
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 LONGEST: Final = 64.0  # of a row, as long as a federation takes it by default
+MAX_LINE_BYTES: Final = 64 << 20  # a small packed file may have a line that fills the memory
 CONTEXT: Final = "FromUrl"  # the namespace that the service gave to ``contextFeatures``
 ACTION: Final = "j"  # and to the features of an action
 _ACTION_PARTS: Final = frozenset({"i", ACTION})
@@ -151,13 +153,19 @@ class _Reader:
                         yield row
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._fault(number, f"must be an event in JSON, but {error}") from None
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise SettingError(f"{self.log} must be a log to read, got: {error}") from error
 
     def _lines(self) -> Iterator[bytes]:
         is_packed = self.log.suffix == ".gz"
         with gzip.open(self.log) if is_packed else self.log.open("rb") as file:
-            yield from file
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise SettingError(
+                        f"lines of {self.log.name} must have at most {MAX_LINE_BYTES} bytes, got "
+                        "a longer one"
+                    )
+                yield line
 
     def _row(self, number: int, event: _Event) -> _Row | None:
         context = event.context
@@ -235,8 +243,10 @@ class _Reader:
         """Minus the cost; without a label the earliest outcome."""
         values = [one.value for one in event.outcomes if isinstance(one.value, int | float)]
         reward = -event.cost if event.cost is not None else next(iter(values), self.unrewarded)
-        if reward is not None and not math.isfinite(reward):
-            raise self._fault(number, f"must have a finite reward, got {reward}")
+        if reward is not None and not -REWARD_LIMIT <= reward <= REWARD_LIMIT:
+            raise self._fault(
+                number, f"must have a reward within ±{REWARD_LIMIT:g}, got {reward!r:.40}"
+            )
         return None if reward is None else float(reward) + 0.0  # no negative zero
 
     def _at(self, event: _Event, number: int) -> float | None:

@@ -58,6 +58,8 @@ ABC = {"a": 2, "b": 1, "c": 1}
         (lambda: vfb.OFUL(noise=-1), SettingError, "noise must be"),
         (lambda: vfb.OFUL(noise=1, delta=0), SettingError, "delta must be between"),
         (lambda: vfb.OFUL(noise=1, delta="x"), SettingError, "delta must be a number"),
+        (lambda: vfb.LinTS(n_draws=0.5), SettingError, "n_draws must be.*got 0.5"),
+        (lambda: vfb.LinTS(n_draws=1e300), SettingError, "n_draws must be at most 1000000, got 1"),
         (lambda: vfb.LinTS(n_draws=True), SettingError, "n_draws must be.*got True"),
         (
             lambda: vfb.Bandit(vfb.LinUCB(beta=vfb.OFUL(noise=1)), dim=2, discount=0.9),

@@ -11,6 +11,7 @@ import structlog
 from campaign_world import ARMS, World
 from structlog.testing import capture_logs
 
+from vfbandits import LinTS
 from vfbandits.cli.tune import GRID
 from vfbandits.evaluate.tune import as_patch, make_grid
 from vfbandits.http.access.guard import Guard
@@ -380,6 +381,10 @@ def test_the_request_that_tuning_prints_applies_every_candidate(tmp_path):
         status, _, problem = await caller.patch("/v1/config", b'{"policy": {"name": "linux"}}')
         assert status == 422
         assert "policy must be one of linucb, lints, lingreedy, inverse_gap" in problem.decode()
+        draws = b'{"policy": {"name": "lints", "n_draws": 50}}'
+        status, _, config = await caller.patch("/v1/config", draws)
+        assert (status, json.loads(config)["policy"]["n_draws"]) == (200, 50)
+        assert server.campaign.settings.policy == LinTS(n_draws=50)
         status, _, problem = await caller.patch("/v1/config", b'{"log_contexts": "every"}')
         assert status == 422
         return seen

@@ -6,7 +6,7 @@ choose the same arms.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.estimate import ArmStatistics
@@ -14,6 +14,8 @@ from vfbandits.core.policy.base import Scored, at_least_zero
 from vfbandits.core.sampler import Draws, Sampler
 from vfbandits.core.settings import whole
 from vfbandits.errors import SettingError
+
+MAX_DRAWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,12 @@ class LinTS:
         at_least_zero(self.posterior_scale, "posterior_scale")
         if self.space not in ("auto", "arm", "parameter"):
             raise SettingError(f"space must be 'auto', 'arm' or 'parameter', got {self.space!r}")
-        whole(self.n_draws, "n_draws")
+        draws: object = self.n_draws
+        if isinstance(draws, float) and draws.is_integer():  # JSON may have said 1000.0
+            draws = int(draws)
+        if whole(draws, "n_draws") > MAX_DRAWS:
+            raise SettingError(f"n_draws must be at most {MAX_DRAWS}, got {draws!r:.40}")
+        object.__setattr__(self, "n_draws", draws)
 
     def score(self, statistics: ArmStatistics, rng: Draws) -> Scored:
         """One joint posterior draw."""

@@ -108,8 +108,35 @@ def test_a_reward_before_the_activation_is_refused_where_no_wait_would_end():
     world.step("hold", 0)
     with pytest.raises(ConflictError, match="is held, and waits have no end"):
         world.campaign.reward("event 1", 1.0, now=world.now)
+    with pytest.raises(ConflictError, match="is held, and waits have no end"):
+        queued(world, "event 1")  # a replica must not promise what the leader refuses
     world.apply(world.campaign.activate("event 1", now=world.now).event)
+    assert queued(world, "event 1").status == "queued"
     assert world.campaign.reward("event 1", 1.0, now=world.now).status == "learnt"
+
+
+def queued(world, event_id):
+    past = world.past(event_id)
+    return world.campaign.reward_queued(event_id, 1.0, reward_id="", now=world.now, past=past)
+
+
+def test_an_activated_event_waits_without_end_in_memory_or_not():
+    world = World(POLICIES[0])
+    model = Model(vfb.Bandit(POLICIES[0], dim=5, max_open=2), epoch=1)
+    rules = CampaignSettings(POLICIES[0], reward_wait_s=None, holdback=0.5)
+    world.campaign = Campaign(model, rules)
+    for number in range(4):
+        world.step("hold", number)
+    for event_id in ("event 1", "event 4"):  # the first has left memory
+        past, now = world.past(event_id), world.now
+        world.apply(world.campaign.activate(event_id, now=now, past=past).event)
+    world.now += rules.activation_wait_s + 1.0
+    over = {one.event_id for one in world.campaign.due(world.now, most=9)}
+    over |= {world.events[at - 1].decision_id for at in model.cold.over(world.now, most=9)}
+    assert over == {"event 2", "event 3"}
+    past = world.past("event 1")
+    assert world.campaign.reward("event 1", 1.0, now=world.now, past=past).status == "learnt"
+    assert len(model.comparison) == 3  # the first is left out and holds up no others
 
 
 def test_a_reward_without_an_activation_is_never_learnt():

@@ -290,6 +290,8 @@ class Campaign:
         pending = past.pending()
         if past.has(reward_id, value):
             return Verdict(REPEATED, None, pending, value)
+        if past.is_open:
+            self._refuse_endless(event_id, pending)
         return Verdict(QUEUED, Reported(event_id, value, reward_id, QUEUED, now), pending, value)
 
     def _reward_open(
@@ -306,10 +308,7 @@ class Campaign:
         Before the activation it is counted: it is learnt when the wait ends that the activation
         begins, and never if there is none.
         """
-        if pending.held and self.settings.reward_wait_s is None:
-            raise ConflictError(
-                f"event {event_id!r} is held, and waits have no end: activate it before its reward"
-            )
+        self._refuse_endless(event_id, pending)
         if self.settings.mode == FROZEN or pending.logged:
             why = LOGGED if self.settings.mode == FROZEN else IGNORED
             report = Reported(event_id, value, reward_id, why, now)
@@ -325,6 +324,13 @@ class Campaign:
             return Verdict(COUNTED, event, pending, value)
         learnt = self.learn(event_id, value, reward_id, now, past)
         return None if learnt is None else Verdict(LEARNT, learnt, pending, value)
+
+    def _refuse_endless(self, event_id: str, pending: Pending) -> None:
+        """Refuse a reward before the activation, where no wait would end that learns it."""
+        if pending.held and self.settings.reward_wait_s is None:
+            raise ConflictError(
+                f"event {event_id!r} is held, and waits have no end: activate it before its reward"
+            )
 
     def _record(self, report: Reported, pending: Pending, past: History | None) -> Verdict | None:
         """Record a reward that is not learnt; None where ``past`` is needed for it."""

@@ -208,15 +208,16 @@ class Model:
         self.comparison.settle(opened, event.value)
 
     def _activate(self, event: Activated) -> None:
-        if event.opened:
-            if event.due is not None:
-                self.cold.postpone(event.opened, event.due)
-            return
         pending = self.pending.get(event.decision_id)
-        if pending is not None:
+        opened = event.opened or self._opened(event.decision_id)
+        if event.opened and event.due is not None:
+            self.cold.postpone(event.opened, event.due)
+        elif event.opened:
+            self.cold.close(event.opened)  # no wait ends: its reward is looked up when it comes
+        elif pending is not None:
             pending.held, pending.due = False, event.due
-            if event.due is None:
-                self.comparison.end(pending.position, None)
+        if event.due is None:
+            self.comparison.end(opened, None)
 
     def _report(self, event: Reported) -> None:
         pending = self.pending.get(event.decision_id)

@@ -1,13 +1,17 @@
 """A whole log is found whole, and every harm is found and named."""
 
+import asyncio
+from contextlib import closing
+
 import numpy as np
 import pytest
 from journals import InMemory, flip, harm
-from logged_runs import LAYOUTS, Run
+from logged_runs import LAYOUTS, Run, maker
 
 import vfbandits as vfb
 from vfbandits.campaign.events import (
     Activated,
+    Administered,
     Configured,
     Decided,
     Forgotten,
@@ -18,8 +22,11 @@ from vfbandits.campaign.events import (
 from vfbandits.campaign.model import Model, fold
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.journal.codec import Codec
-from vfbandits.journal.recover import recover
+from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.models import export_model, model_at, restore_model
+from vfbandits.journal.recover import own_model, recover
 from vfbandits.journal.verify import MAX_PROBLEMS, verify
+from vfbandits.serving.durable import DurableBandit
 
 
 @pytest.fixture
@@ -176,3 +183,40 @@ def test_what_a_writer_adds_meanwhile_is_left_for_the_next_time(place):
     journal.close()
     assert found.problems == ()
     assert steps[-1] == found.last < place.open().last_position
+
+
+def as_written_before(snapshot):
+    """A snapshot without what older ones do not have."""
+    newer = ("comparison", "tripped", "n_retracted")
+    durable = {key: one for key, one in snapshot.header["durable"].items() if key not in newer}
+    held = {name: one for name, one in snapshot.held.items() if name != "comparison"}
+    return Snapshot({**snapshot.header, "durable": durable}, held)
+
+
+@pytest.mark.parametrize("keeps_older", [True, False])
+def test_a_journal_with_retractions_and_snapshots_of_an_older_version_is_whole(keeps_older):
+    disk = MemoryDisk()
+
+    async def play(names):
+        bandit = DurableBandit.open(MemoryJournal(disk), maker("per_arm"))
+        for name in names:
+            await bandit.decide(np.eye(3), decision_id=name)
+            await bandit.reward(name, 1.0)
+            await bandit.retract(name, by="ops")
+        await bandit.close()
+
+    asyncio.run(play("ab"))
+    with closing(MemoryJournal(disk)) as journal:
+        last = journal.last_position
+        journal.save_snapshot(last, as_written_before(model_at(journal, last).snapshot()))
+    asyncio.run(play("c"))
+    with closing(MemoryJournal(disk)) as journal:
+        for _ in range(1 if keeps_older else 3):  # the oldest ones go
+            model = own_model(journal)
+            note = Administered("note", "", "ops", 1.0)
+            model.enter(journal.append([note]), note)
+            journal.save_snapshot(model.position, model.snapshot())
+        assert (last in journal.snapshot_positions()) == keeps_older
+        assert verify(journal).problems == ()
+        early = export_model(journal, 0)
+        assert restore_model(journal, early, by="ops", reason="a test", now=2.0).of == 0

@@ -27,7 +27,7 @@ from vfbandits.files import write_whole
 from vfbandits.journal.base import Journal, JournalReader
 from vfbandits.journal.places import events_at
 from vfbandits.journal.record import encode
-from vfbandits.journal.recover import own_model
+from vfbandits.journal.recover import own_model, restore_from
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.journal.verify import difference, time_of
 
@@ -59,7 +59,7 @@ def model_at(
     found = [one for one in reader.snapshot_positions() if reader.compacted_to <= one]
     for start in sorted((one for one in found if one <= position), reverse=True):
         try:
-            model = Model.restore(start, reader.load_snapshot(start))
+            model = restore_from(reader, start, reader.load_snapshot(start))
         except SnapshotError:  # an older one does as well
             continue
         return fold(_told(_up_to(position, reader.read(after=start)), on_step), model)

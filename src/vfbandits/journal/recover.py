@@ -1,12 +1,15 @@
 """The model at the end of its journal."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, takewhile
 
 import numpy as np
 
-from vfbandits.campaign.events import Resized
-from vfbandits.campaign.model import Model, fold
+from vfbandits.campaign.events import Resized, Retracted
+from vfbandits.campaign.model import MakeMove, Model, fold, remask
 from vfbandits.core.bandit import Bandit
+from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SettingError
 from vfbandits.journal.base import Damage, Journal, JournalReader
 
@@ -42,7 +45,7 @@ def recover(journal: Journal, model: Model) -> tuple[Model, Recovery]:
     start, recovered = None, model
     if latest is not None:
         start = latest[0]
-        recovered = Model.restore(start, latest[1], make_move=model.make_move)
+        recovered = restore_from(journal, *latest, make_move=model.make_move)
         _refuse_other_settings(recovered.bandit, model.bandit)
         recovered.bandit.policy, recovered.bandit.floor = model.bandit.policy, model.bandit.floor
     fold(journal.read(after=recovered.position), recovered)
@@ -69,8 +72,26 @@ def own_model(journal: JournalReader) -> Model:
     latest = journal.latest_snapshot()
     if latest is None:
         raise JournalError("wanted a journal with a snapshot of its model, got one without")
-    model = Model.restore(*latest)
+    model = restore_from(journal, *latest)
     return fold(journal.read(after=model.position), model)
+
+
+def restore_from(
+    reader: JournalReader, position: int, snapshot: Snapshot, *, make_move: MakeMove = remask
+) -> Model:
+    """The model of a snapshot; what an older one does not say is read from the records."""
+    model = Model.restore(position, snapshot, make_move=make_move)
+    if position and is_older(snapshot):
+        found = chain(reader.remains(), reader.read(reader.compacted_to))
+        with suppress(JournalError):  # a damaged record does not keep a later snapshot from use
+            for _, event in takewhile(lambda one: one[0] <= position, found):
+                model.n_retracted += isinstance(event, Retracted)
+    return model
+
+
+def is_older(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is from before models counted what was retracted."""
+    return not snapshot.record.child("durable").has("comparison")
 
 
 def _refuse_other_settings(logged: Bandit, wanted: Bandit) -> None:

@@ -15,6 +15,7 @@ from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
 from vfbandits.journal.base import JournalReader
+from vfbandits.journal.recover import is_older, restore_from
 
 MAX_PROBLEMS = 20
 _MAY_CHANGE = ("policy", "rng")
@@ -142,7 +143,7 @@ class _Check:
             return
         try:
             stored = self.reader.load_snapshot(position)
-            restored = Model.restore(position, stored, make_move=self.make_move)
+            restored = restore_from(self.reader, position, stored, make_move=self.make_move)
         except VFBanditsError as error:
             if position in self.reader.snapshot_positions():  # else its writer took it away
                 self.problems.append(f"snapshot of position {position}: {error}")
@@ -180,8 +181,7 @@ def difference(one: Snapshot, other: Snapshot) -> str | None:
 
 def _of_this_version(stored: Snapshot, restored: Model) -> Snapshot:
     """A snapshot with all that one of this version has."""
-    is_older = not stored.record.child("durable").has("comparison")
-    return restored.snapshot() if is_older else stored
+    return restored.snapshot() if is_older(stored) else stored
 
 
 def _learnt(snapshot: Snapshot) -> dict[str, object]:

@@ -33,6 +33,16 @@ def test_features_of_arms_and_of_the_user_are_held_to_the_terms_bound(tmp_path):
             assert detail.startswith(f"{what}: features must be at most 64 in size")
             assert where in detail
             assert "1790000000" not in detail
+        too_few = [
+            (
+                rank(arms=arms(1.0), features=[0.1, 0.2]),
+                "features of 'shop': wanted 3 numbers, got 2",
+            ),
+            (rank(arms=["tea", "milk"]), "arm features: wanted 2 numbers in each of 2 rows, got 0"),
+        ]
+        for answer, text in too_few:
+            assert answer.status_code == 422, answer.text
+            assert answer.json()["detail"] == f"{text} numbers"
         good = {"user": world.town.users[0], "arms": arms(1.0)}
         body = {"requests": [good, {**good, "features": [NOW, 0.0, 0.0]}, good]}
         results = client.post("/v1/rank/batch", json=body).json()["results"]

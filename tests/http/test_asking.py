@@ -48,13 +48,13 @@ def test_features_of_arms_are_the_own_block_or_those_of_the_arms_by_layout():
             RankRequest("ann", ["a", Arm("b", [1.0])]),
             "per_arm",
             ContextError,
-            "or none any, got 0, 1",
+            "the same number of features, got 0, 1",
         ),
         (
             RankRequest("ann", [Arm("a", [1.0]), Arm("b", [1.0, 2.0])]),
             "outer",
             ContextError,
-            "every arm needs as many features",
+            "the same number of features, got 1, 2",
         ),
         (RankRequest("ann", WITH_FEATURES), "disjoint", ContextError, "got 'disjoint'"),
         (

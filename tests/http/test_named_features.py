@@ -135,7 +135,7 @@ def rank(layout, body):
             "outer",
             {},
             [{"id": "a", "features": {"kind": "a"}}, "b"],
-            "every arm needs as many features, or none any",
+            "all arms must have the same number of features",
         ),
         ("per_arm", {"age": 1}, [{"id": "a", "features": [1.0]}], "got numbers of 'a'"),
         (

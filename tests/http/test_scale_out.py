@@ -247,7 +247,10 @@ def test_decisions_that_come_together_share_rounds_and_one_bad_request_fails_alo
     for number, told in enumerate(answers):
         if number % 64 == 7:
             assert told["problem"]["status"] == 422
-            assert f"own block: wanted ({1 + number % 5}, 3) numbers" in told["problem"]["detail"]
+            n_arms = 1 + number % 5
+            rows = f" in each of {n_arms} rows" if n_arms > 1 else ""
+            said = f"features of 'shop': wanted 3 numbers{rows}, got {n_arms} numbers"
+            assert told["problem"]["detail"] == said
         else:
             response = told["answer"]
             assert response["event_id"] == f"{tag}-{number}"

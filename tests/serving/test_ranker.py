@@ -594,7 +594,7 @@ def certain(answer):
 def test_one_bad_request_of_a_batch_fails_alone(tmp_path):
     async def main():
         world = RankerWorld(tmp_path)
-        bad = ContextError("own block: wanted (3, 2) numbers of 8 bytes, got 5 bytes")
+        bad = ContextError("features of 'shop': wanted 2 numbers in each of 3 rows, got 5 bytes")
         outcome = world.outcome
 
         async def picky(request):
@@ -613,7 +613,7 @@ def test_one_bad_request_of_a_batch_fails_alone(tmp_path):
             assert str(refused) == str(bad)
             assert "wanted contexts of 3 rows and 5 columns, got 8 bytes" in str(short)
             assert isinstance(last, bytes)
-            with pytest.raises(ContextError, match="own block"):
+            with pytest.raises(ContextError, match="features of 'shop'"):
                 await ranker.rank(asked("b", user="bad"))
             await world.level(ranker)
         assert len(logged(world, Decided)) == 2

@@ -115,7 +115,7 @@ def _rows(arms: list[Arm], names: NamedRows | None, setting: str) -> bytes:
     if len(rows) < len(arms) or len({len(row) for row in rows}) > 1:
         widths = sorted({0 if arm.features is None else len(arm.features) for arm in arms})
         raise ContextError(
-            f"every arm needs as many features, or none any, got {', '.join(map(str, widths))}"
+            f"all arms must have the same number of features, got {', '.join(map(str, widths))}"
         )
     return b"".join(map(_floats, rows))  # type: ignore[arg-type]  # all of them are lists
 

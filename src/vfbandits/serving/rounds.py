@@ -143,10 +143,10 @@ class Rounds:
         if query.trial:
             return trial_block(query.trial, name, keys, width=width)
         if query.own:
-            return PlainBlock(_floats(query.own, (len(keys), width), "own block"))
+            return PlainBlock(_floats(query.own, (len(keys), width), f"features of {name!r}"))
         if self._features is None:
             raise ContextError(
-                f"wanted the own block of {name!r} with the request, got none, "
+                f"features of {name!r}: wanted {width} numbers with the request, got none, "
                 "and no store is configured under [features]"
             )
         return self._features.block(keys).values
@@ -194,5 +194,7 @@ def arm_features_of(query: Query, terms: Terms) -> Matrix | None:
 
 def _floats(raw: bytes, shape: tuple[int, int], what: str) -> Matrix:
     if len(raw) != 8 * shape[0] * shape[1]:
-        raise ContextError(f"{what}: wanted {shape} numbers of 8 bytes, got {len(raw)} bytes")
+        wanted = f"{shape[1]} numbers" + (f" in each of {shape[0]} rows" if shape[0] > 1 else "")
+        came = f"{len(raw)} bytes" if len(raw) % 8 else f"{len(raw) // 8} numbers"
+        raise ContextError(f"{what}: wanted {wanted}, got {came}")
     return np.frombuffer(raw, dtype="<f8").reshape(shape)

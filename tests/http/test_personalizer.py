@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_world import RequestWorld
+from structlog.testing import capture_logs
 from worlds import MORE
 
 from vfbandits.errors import ConfigError
@@ -15,6 +16,7 @@ from vfbandits.features.named import FeatureNames, NamedRows
 from vfbandits.http.access.key_file import add_key
 from vfbandits.http.access.keys import make_key
 from vfbandits.settings.http import PersonalizerSettings
+from vfbandits.telemetry.log import refuse_arrays
 
 RANK = "/personalizer/v1.0/rank"
 NAMES = FeatureNames(NamedRows(hash_scaling(rest=6)), NamedRows(hash_scaling(rest=5)))
@@ -62,6 +64,18 @@ def test_rank_and_reward_have_the_services_fields_and_statuses(layout):
     assert sum(one["probability"] for one in answer["ranking"]) == pytest.approx(1.0)
     assert (rewarded.status_code, rewarded.content) == (204, b"")
     assert (event["arm"], event["reward"]) == (answer["rewardActionId"], 0.5)
+
+
+def test_the_log_has_the_layout_and_the_hashed_widths():
+    async def talk(client):
+        return await client.post(RANK, json=asked())
+
+    with capture_logs() as lines:
+        run(talk)
+    (ready,) = [
+        refuse_arrays(None, "", one) for one in lines if one["event"] == "personalizer_ready"
+    ]
+    assert (ready["layout"], ready["hashed"]) == ("outer", "scaling 6, arm_scaling 5")
 
 
 def test_excluded_actions_keep_their_places_with_probability_zero():

@@ -207,7 +207,8 @@ def build_personalizer(
     """
     widths = refuse_without_hashing(settings, names, roster)
     layout = roster.terms.layout
-    _log.info("personalizer_ready", campaign=settings.campaign, layout=layout, hashed=widths)
+    hashed = ", ".join(f"{key} {width}" for key, width in widths.items())
+    _log.info("personalizer_ready", campaign=settings.campaign, layout=layout, hashed=hashed)
     return Personalizer(find_campaign, settings, names, bound=roster.terms.bound)
 
 

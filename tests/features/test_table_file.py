@@ -8,7 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from vfbandits.errors import FeatureError
+from vfbandits.features.own_table import choose_columns
 from vfbandits.features.table_file import read_table
+from vfbandits.features.whole_table import read_whole_table
 
 AGE = "77.125"
 GOOD = {"user": ["a", "b", "c"], "age": [1.0, 2.0, float(AGE)], "city": ["x", "y", "x"]}
@@ -38,6 +40,13 @@ def refused(path, **more):
         read(path, **more)
     assert AGE not in str(caught.value)
     assert caught.value.__cause__ is None  # no other error that might quote a cell
+    return str(caught.value)
+
+
+def whole_refused(path):
+    with pytest.raises(FeatureError) as caught:
+        read_whole_table(path)
+    assert caught.value.__cause__ is None
     return str(caught.value)
 
 
@@ -92,6 +101,35 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"user,age,city\na,1,x\nb," + AGE.encode() + b",y,z,z\n\xff\xfe,,\n")
     assert "must be a table to read, got " in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("\ufeffuser;age;city\r\na;1,5;x\r\n", "must be separated by commas, got semicolons"),
+        ("user\tage\tcity\na\t1.5\tx\n", "must be separated by commas, got tabs"),
+        ("", "must be a table to read, got an empty file"),
+        ("user,age,city\na,1,x,y,z\n", "are rows as long as the first"),
+    ],
+)
+@pytest.mark.parametrize("reader", [refused, whole_refused])
+def test_what_a_spreadsheet_may_have_written_is_named(tmp_path, content, said, reader):
+    path = tmp_path / "bank.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    assert said in reader(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_text("\ufeffuser,age,city\r\na,1.5,x\r\n", encoding="utf-8", newline="")
+    assert read(path).keys == [("a",)]
+    assert [*read_whole_table(path)] == ["user", "age", "city"]
+
+
+def test_columns_of_a_table_without_rows_cannot_be_chosen(write):
+    path = write({"user": [], "age": []})
+    with pytest.raises(FeatureError, match="must have rows, got none below its column names"):
+        choose_columns(path, others=("user",))
 
 
 def test_missing_columns_are_named(write):

@@ -34,6 +34,8 @@ def choose_columns(path: Path, *, others: Collection[str]) -> ChosenColumns:
     """
     numbers, categories, left_out = [], [], {}
     columns, spelt = read_whole_table(path), flags_in_words(path)
+    if not any(map(len, columns.values())):
+        raise FeatureError(f"{path.name} must have rows, got none below its column names")
     for name, column in columns.items():
         if name in others:
             continue

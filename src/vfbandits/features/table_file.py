@@ -4,7 +4,8 @@ Keys are text or whole numbers, and are compared as text.  CSV has no types: a k
 leading zeros there.  Nothing is guessed and nothing is filled in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from vfbandits.features.memory import MemoryStore
 from vfbandits.features.scaling import RawRows, Scaling
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
+SEPARATORS = {";": "semicolons", "\t": "tabs"}  # that spreadsheets write
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,24 +101,47 @@ def keep_latest_rows(
         frame.write_csv(target)
 
 
-def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:
-    if len(set(names)) != len(names):
-        raise FeatureError(f"columns must be named once, got {', '.join(names)}")
+def scan_file(path: Path) -> pl.LazyFrame:
+    """A file of one of ``ENDINGS``, not read yet; cells of a CSV file are text."""
     if not path.name.endswith(ENDINGS):
         raise FeatureError(f"a feature file ends in {', '.join(ENDINGS)}, got {path.name!r}")
     if not path.is_file():
         raise FeatureError(f"a feature file must exist, got none at {path}")
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path)
+    scan = pl.scan_csv(path, infer_schema=False)
+    names = scan.collect_schema().names()
+    for separator, called in SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            raise FeatureError(
+                f"columns of {path.name} must be separated by commas, got {called}; numbers must "
+                "have a decimal point"
+            )
+    return scan
+
+
+@contextmanager
+def naming_unreadable(path: Path) -> Iterator[None]:
+    """Turn an error of the file or of its format into one that quotes no cell."""
     try:
-        is_parquet = path.suffix == ".parquet"
-        scan = pl.scan_parquet(path) if is_parquet else pl.scan_csv(path, infer_schema=False)
+        yield
+    except pl.exceptions.NoDataError:
+        raise FeatureError(f"{path.name} must be a table to read, got an empty file") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        kind = type(error).__name__
+        hint = "" if path.suffix == ".parquet" else ": are rows as long as the first, in UTF-8?"
+        raise FeatureError(f"{path.name} must be a table to read, got {kind}{hint}") from None
+
+
+def _read(path: Path, names: Sequence[str]) -> pl.DataFrame:
+    if len(set(names)) != len(names):
+        raise FeatureError(f"columns must be named once, got {', '.join(names)}")
+    with naming_unreadable(path):
+        scan = scan_file(path)
         there = scan.collect_schema().names()
         missing = [name for name in names if name not in there]
         if not missing:
             return scan.select(names).collect()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        # Its message may quote cells: the error names its class only.
-        kind = type(error).__name__
-        raise FeatureError(f"{path.name} must be a table to read, got {kind}") from None
     raise FeatureError(
         f"{path.name} must have the columns {', '.join(names)}, "
         f"got none called {', '.join(missing)}"

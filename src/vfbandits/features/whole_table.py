@@ -7,7 +7,7 @@ import polars as pl
 
 from vfbandits.core.arrays import Vector
 from vfbandits.errors import FeatureError
-from vfbandits.features.table_file import ENDINGS
+from vfbandits.features.table_file import naming_unreadable, scan_file
 
 
 def read_whole_table(path: Path) -> dict[str, Vector | list[str | None]]:
@@ -15,19 +15,12 @@ def read_whole_table(path: Path) -> dict[str, Vector | list[str | None]]:
 
     Types of a CSV file are guessed from all its rows.  Lists and other nested columns are refused.
     """
-    if not path.name.endswith(ENDINGS):
-        raise FeatureError(f"a feature file ends in {', '.join(ENDINGS)}, got {path.name!r}")
-    if not path.is_file():
-        raise FeatureError(f"a feature file must exist, got none at {path}")
-    try:
+    with naming_unreadable(path):
+        scan = scan_file(path)
         if path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
+            frame = scan.collect()
         else:
             frame = pl.read_csv(path, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        # Its message may quote cells: the error names its class only.
-        kind = type(error).__name__
-        raise FeatureError(f"{path.name} must be a table to read, got {kind}") from None
     return {column.name: _plain(column, path) for column in frame.iter_columns()}
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,8 @@ from vfbandits.admin.federation_files import write_roster
 from vfbandits.features.scaling import Scaling
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.participant.outbox import Outbox
+
+TARGET = 'journal_target = "env:VFB_TEST_JOURNAL"'
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +184,31 @@ def test_a_journal_that_is_no_journal_is_told(federation):
         db.execute("CREATE TABLE cats (name)")
     db.close()
     assert "got a database with 0x0" in only_problem(check(federation), "journal")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "wanted the address of a journal in VFB_TEST_JOURNAL, got none"),
+        ("mysql://ann:secret@db.internal/vfb", "postgresql://"),
+    ],
+)
+def test_an_address_of_a_database_that_is_none_is_told_before_the_first_start(
+    federation, monkeypatch, url, said
+):
+    monkeypatch.setenv("VFB_TEST_JOURNAL", url)
+    edit(federation, "shop", "journal = true", f"journal = true\n{TARGET}")
+    problem = only_problem(check(federation), "journal")
+    assert said in problem
+    assert "secret" not in problem
+
+
+def test_a_database_without_its_extra_is_told_before_the_first_start(federation, monkeypatch):
+    monkeypatch.setenv("VFB_TEST_JOURNAL", "postgresql://ann:secret@db.internal/vfb")
+    edit(federation, "shop", "journal = true", f"journal = true\n{TARGET}")
+    assert "'default' at db.internal:5432/vfb" in says(check(federation), "journal", "ok")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert "pip install 'vfbandits[sql]'" in only_problem(check(federation), "journal")
 
 
 def test_a_journal_may_be_switched_off(federation):

@@ -16,7 +16,7 @@ from vfbandits.errors import JournalError
 from vfbandits.journal.base import JournalReader
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
-from vfbandits.journal.open import open_reader
+from vfbandits.journal.open import open_reader, place_of
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
 from vfbandits.journal.witness import Head, lock_path, noted_in
@@ -152,12 +152,13 @@ def check_journal(report: Report, settings: ActiveSettings) -> None:
 def _check_target(report: Report, settings: ActiveSettings) -> None:
     """A log in a database is compared with the witness that an earlier start has left."""
     head = noted_in(witness_of(settings.state, DEFAULT))
-    if head is None:
-        report.ok("journal", "at journal_target, which is opened only at the start")
-        return
     with report.blaming(
         "journal", "Check that journal_target names the right database, and that it is up"
     ):
+        place = place_of(settings.journal_target)
+        if head is None:
+            report.ok("journal", f"{place}, which is opened only at the start")
+            return
         key = None if settings.journal_key is None else read_key(settings.journal_key)
         with closing(open_reader(settings.journal_target, key=key)) as reader:
             _tell_of_loss(report, "at journal_target", reader, expected=head.position)

@@ -180,12 +180,13 @@ def test_settings_of_a_format_that_cannot_work_are_refused(tmp_path):
     [
         ("log.txt", b"", r"must end in \.csv, \.csv\.gz, \.parquet, got 'log.txt'"),
         ("log.csv", None, "must be a table to read, got: "),
+        ("journal.db", b"", "got 'journal.db'; vfb journal export writes one"),
         ("log.csv", b"", "must be a table to read, got: "),
         ("log.parquet", b"no parquet", "must be a table to read, got: "),
         ("log.csv", b"arm,reward,probability,x_a\n", "at least one round, got none"),
         ("log.csv", b"arm,reward,probability,x_a\n1,2,1,1,9\n", "must be a table to read, got"),
     ],
-    ids=["ending", "absent", "empty", "damaged", "header_alone", "ragged"],
+    ids=["ending", "absent", "journal", "empty", "damaged", "header_alone", "ragged"],
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path, name, content, message):
     if content is not None:

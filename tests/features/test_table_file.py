@@ -132,6 +132,12 @@ def test_columns_of_a_table_without_rows_cannot_be_chosen(write):
         choose_columns(path, others=("user",))
 
 
+def test_a_column_with_empty_cells_is_named_with_what_to_do(write):
+    path = write({**GOOD, "age": [1.0, None, 2.0]})
+    said = "got 1 row with an empty cell, text, NaN or infinity; fill them in, or leave the column"
+    assert said in refused(path)
+
+
 def test_missing_columns_are_named(write):
     path = write({"user": ["a"], "age": [1.0]})
     assert "got none called city" in refused(path)

@@ -25,7 +25,8 @@ class Table:
 
         self.path = path
         if not path.name.endswith(ENDINGS):
-            raise SettingError(f"a table must end in {', '.join(ENDINGS)}, got {path.name!r}")
+            hint = "; vfb journal export writes one" if path.suffix == ".db" else ""
+            raise SettingError(f"a table must end in {', '.join(ENDINGS)}, got {path.name!r}{hint}")
         try:
             if path.suffix == ".parquet":
                 self.scan = pl.scan_parquet(path)

@@ -190,7 +190,8 @@ def _numbers(frame: pl.DataFrame, names: Sequence[str], path: Path) -> Matrix:
         if bad:
             raise FeatureError(
                 f"column {name!r} of {path.name} must hold finite numbers, "
-                f"got {_rows(bad)} with an empty cell, text, NaN or infinity"
+                f"got {_rows(bad)} with an empty cell, text, NaN or infinity; "
+                "fill them in, or leave the column out"
             )
     return matrix
 

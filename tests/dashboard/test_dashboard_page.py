@@ -134,7 +134,9 @@ def test_a_policy_that_was_stopped_is_said_in_a_banner_with_the_figures(opened):
     expect(banner).to_be_visible()
     expect(banner).to_contain_text("The guardrail shows the baseline since")
     expect(banner).to_contain_text("the policy brought 0.191 per event, the holdback 0.242")
-    expect(banner).to_contain_text("Difference −0.051 (−0.089 to −0.013) over 18,953 events")
+    expect(banner).to_contain_text(
+        "Difference −0.051 (97.5 % interval −0.089 to −0.013) over 18,953 events"
+    )
     expect(page.locator("#guardrail-words")).to_contain_text("until an operator re-arms it")
     expect(page.locator("#decisions .tag").first).to_have_text("guardrail")
     expect(page.locator("#chart-reward .flag.guardrail")).to_have_count(1)

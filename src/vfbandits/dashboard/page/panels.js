@@ -106,7 +106,7 @@ export function drawGuardrail({ guardrail, now }) {
   if (tripped) {
     const when = now - tripped.at < 43200 ? timeOfDay(tripped.at) : dayAndTime(tripped.at);
     const words = `since ${when}: the policy brought ${number(tripped.mean_policy)} per event, the holdback ${number(tripped.mean_holdback)}. `
-      + `Difference ${signed(tripped.difference)} (${signed(tripped.low)} to ${signed(tripped.high)}) over ${count(tripped.n_policy + tripped.n_holdback)} events.`;
+      + `Difference ${signed(tripped.difference)} (${percent(1 - tripped.alpha, 1)} interval ${signed(tripped.low)} to ${signed(tripped.high)}) over ${count(tripped.n_policy + tripped.n_holdback)} events.`;
     const line = make("p", "", {}, make("strong", "", {}, "The guardrail shows the baseline"), ` ${words} An operator re-arms it.`);
     if (line.textContent !== banner.textContent) banner.replaceChildren(line);
   }

@@ -154,11 +154,12 @@ def test_without_a_journal_every_start_is_new(tmp_path):
     assert start_again(served) == 1
 
 
-def test_preflight_knows_from_the_seats_where_the_journal_is_elsewhere(tmp_path):
+def test_preflight_knows_from_the_seats_where_the_journal_is_elsewhere(tmp_path, monkeypatch):
     served = made(tmp_path)
     asyncio.run(learn(served))
     config = served.files.config("shop")
-    config.write_text(f'journal_target = "env:NOWHERE"\n{config.read_text()}')
+    config.write_text(f'journal_target = "env:ELSEWHERE"\n{config.read_text()}')
+    monkeypatch.setenv("ELSEWHERE", "postgresql://ops@db.example/journal")
     shutil.rmtree(served.state("shop") / "shares")
     seats = json.loads((served.state("shop") / "seats.json").read_text())
     assert seats == {"version": 1, "epoch": 1, "has_share": ["bank", "news"]}

@@ -1,7 +1,7 @@
 """A log played again through a running server: only what its policy would have seen is learnt.
 
 A row of a log has the reward of the arm that was shown, and of no other.  So the server is asked
-for each row, and the reward is told only if it chose that arm too (Li et al. 2011).  What is learnt
+for each row, and the reward is sent only if it chose that arm too (Li et al. 2011).  What is learnt
 and the mean reward are then unbiased, *if the log's arms were drawn at random, each with the same
 probability*.  If they were not, the rows that agree are a biased sample.
 

@@ -66,7 +66,7 @@ class Processes:
         return self.folder / name / f"{name}.toml"
 
     def start(self, *names: str, flags: Sequence[str] = ()) -> None:
-        """Start processes, all at once, and wait until each says that it is ready."""
+        """Start processes side by side, and wait until each says that it is ready."""
         for name in names:
             self.processes[name] = self._launch(name, flags)
         for name in names:

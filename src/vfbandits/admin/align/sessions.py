@@ -151,7 +151,7 @@ class _Run:
 class AlignmentService:
     """The active participant's end, for all passive ones of ``names``; each may begin again.
 
-    ``names`` has the pseudonyms by which each is told of common users.
+    ``names`` has the pseudonyms by which common users are named to each participant.
     """
 
     def __init__(

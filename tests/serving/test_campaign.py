@@ -77,6 +77,26 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_from_another():
     run(main())
 
 
+def test_a_lone_caller_that_hangs_up_leaves_a_decision_that_is_durable_and_counted():
+    async def main():
+        world = World()
+        campaign = world.open()
+        caller = asyncio.ensure_future(campaign.rank(asked()))
+        while not campaign.durable.position:  # noqa: ASYNC110  (decided, not durable yet)
+            await asyncio.sleep(0)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        async with asyncio.timeout(30.0):
+            while not world.watcher.decisions:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert campaign.durable.commits == (1, 1)
+        assert world.source.n_leased == 0
+        await campaign.durable.close()
+
+    run(main())
+
+
 def test_draws_come_from_the_event_so_that_the_same_events_give_the_same_decisions():
     async def decisions(names):
         world = World(policy=vfb.LinTS(posterior_scale=0.5))

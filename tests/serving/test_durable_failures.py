@@ -1,6 +1,7 @@
 """When the log cannot be written, nothing is answered and nobody waits for ever."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from durables import SlowJournal, linucb, open_on, parts
 
 from vfbandits.errors import JournalError, NumericalError
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
+from vfbandits.journal.recent import RecentJournal
 from vfbandits.serving.durable import DurableBandit
 
 
@@ -84,6 +86,30 @@ def test_a_journal_with_a_bug_leaves_nobody_waiting():
         bandit = DurableBandit.open(Buggy(), linucb())
         with pytest.raises(JournalError, match="not acknowledged: ZeroDivisionError"):
             await asyncio.wait_for(bandit.decide(np.eye(2)), 30.0)
+        await bandit.close()
+
+    asyncio.run(run())
+
+
+def test_a_quick_journal_is_written_without_a_thread_and_its_bug_ends_everything():
+    threads = []
+
+    class Buggy(RecentJournal):
+        def append(self, events):
+            threads.append(threading.current_thread())
+            if self.last_position:
+                raise ZeroDivisionError
+            return super().append(events)
+
+    async def run():
+        bandit = DurableBandit.open(Buggy(), linucb())
+        await bandit.decide(np.eye(2))
+        assert bandit.commits == (1, 1)
+        with pytest.raises(JournalError, match="not acknowledged: ZeroDivisionError"):
+            await bandit.decide(np.eye(2))
+        with pytest.raises(JournalError, match="nothing is taken until it is opened again"):
+            await bandit.decide(np.eye(2))
+        assert {*threads} == {threading.main_thread()}
         await bandit.close()
 
     asyncio.run(run())

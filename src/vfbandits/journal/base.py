@@ -105,6 +105,11 @@ class JournalReader(Protocol):
 class Journal(JournalReader, Protocol):
     """A log of events with snapshots, for its one writer."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether ``append`` waits for no disk or network, so that an event loop may call it."""
+        ...
+
     def append(self, events: Sequence[Event]) -> int:
         """Make events durable, all or none; returns the last position."""
         ...

@@ -60,6 +60,8 @@ class MemoryJournal:
     [(2, Forgotten(decision_id='b'))]
     """
 
+    is_quick = False
+
     def __init__(
         self,
         disk: MemoryDisk | None = None,

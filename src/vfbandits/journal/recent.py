@@ -26,6 +26,7 @@ class RecentJournal:
     ([], [(2, Forgotten(decision_id='b'))])
     """
 
+    is_quick = True
     compacted_to = 0
     damage = Damage()
 

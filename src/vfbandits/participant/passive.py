@@ -253,7 +253,7 @@ class PassiveService:
         named = ask if users is None else ask._replace(users=users.users)
         keys, admission = named.keys(), self._gate.admit(named)
         lookup: Lookup | None = None
-        if self._may_answer(admission):
+        if len(admission.declined) < len(admission.outcomes):  # something may leave
             lookup = await self._look_up(keys, admission, _known_rows(users, ask))
             self._store_failed = False
             admission = self._gate.consented(admission, lookup)
@@ -261,7 +261,7 @@ class PassiveService:
         if declined:
             facts: Facts = {"round": ask.round, "users": len(declined), "limit": declined[0]}
             note(self._log, "access_declined", facts)
-        if lookup is None or not self._may_answer(admission):
+        if lookup is None or len(declined) == len(admission.outcomes):
             self._gate.note(ask, admission.refused(), ())
             # Not which limit: a list of users may be one of consent.
             return self._role.over_limits(ask, "over a limit of the participant's owner")
@@ -285,10 +285,6 @@ class PassiveService:
         """The users that an ask by pseudonyms means; None if it names them by their ids."""
         names = self._role.pseudonyms
         return None if names is None else self._index.resolve(names, ask.users)
-
-    def _may_answer(self, admission: Admission) -> bool:
-        """Whether something may leave: about one user at least."""
-        return len(admission.declined) < len(admission.outcomes)
 
     async def _look_up(
         self, keys: Sequence[Key], admission: Admission, is_known: Sequence[bool] | None

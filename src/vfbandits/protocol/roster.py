@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import TypeVar
 
 from vfbandits.core.context import Split
@@ -249,6 +250,7 @@ class Roster:
         return roster
 
 
+@lru_cache(maxsize=1_024)  # every ask names its campaign
 def is_name(text: str) -> bool:
     """Whether ``text`` may name a member or a federation: safe in paths, logs and certificates."""
     plain = text.replace("-", "").replace("_", "").replace(".", "")

@@ -5,6 +5,9 @@ at once; under load one fsync serves as many as came in the meantime.  Those who
 ask again together when it is done: so a commit also takes along what each next turn of the event
 loop brings, for a moment.  Else they would come apart into ever more and smaller commits.  A commit
 that has enough goes at once, and those who bring the next one work meanwhile.
+
+A journal in memory is written without the thread: to wake it and to be woken by it takes longer
+than the write.
 """
 
 import asyncio
@@ -66,6 +69,9 @@ class GroupCommit:
         self.check_healthy()
         if not self._events and not self._is_busy:
             return
+        if self._journal.is_quick:
+            self._commit_here()
+            return
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
@@ -117,20 +123,36 @@ class GroupCommit:
         else:  # they wait for what was committed meanwhile
             self._go_on(loop)
 
+    def _commit_here(self) -> None:
+        events, self._events = self._events, []
+        try:
+            last = self._journal.append(events)
+        except Exception as error:  # noqa: BLE001  (whatever it was, nothing more is taken)
+            self._fail_by(error)
+        else:
+            self._count(last, wanted=self.position, n_events=len(events))
+        if self.broken_by is not None:
+            raise JournalError(f"not acknowledged: {self.broken_by}")
+
     def _finish(self, wanted: int, n_events: int, writing: "asyncio.Future[int]") -> None:
         """A commit has ended; whatever ended it, nobody may wait for ever."""
         error = writing.exception()
-        if error is None and writing.result() != wanted:
-            last = writing.result()
-            error = JournalError(
-                f"the journal must end at {wanted}, got {last}: another process wrote to it"
-            )
         if error is not None:
-            self.fail(str(error) if isinstance(error, JournalError) else type(error).__name__)
+            self._fail_by(error)
+        else:
+            self._count(writing.result(), wanted=wanted, n_events=n_events)
+        if self.broken_by is None:
+            self._go_on(writing.get_loop())
+
+    def _count(self, last: int, *, wanted: int, n_events: int) -> None:
+        if last != wanted:
+            self.fail(f"the journal must end at {wanted}, got {last}: another process wrote to it")
             return
         self.n_commits += 1
         self.n_events += n_events
-        self._go_on(writing.get_loop())
+
+    def _fail_by(self, error: BaseException) -> None:
+        self.fail(str(error) if isinstance(error, JournalError) else type(error).__name__)
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """What was committed is durable; see what has gathered behind it."""

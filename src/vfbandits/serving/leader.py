@@ -8,7 +8,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -100,6 +100,20 @@ class Leader(Served):
 
     # --- deciding ---------------------------------------------------------------------------------
 
+    def decide(self, query: Query) -> Awaitable[Answered]:
+        """As all do; while nothing is under way a query does not wait a turn for others."""
+        return super().decide(query) if self._n_under_way else self._decide_alone(query)
+
+    async def _decide_alone(self, query: Query) -> Answered:
+        self._n_under_way += 1
+        try:
+            (result,) = await self.decide_many([query])
+        finally:
+            self._n_under_way -= 1
+        if isinstance(result, Answered):
+            return result
+        raise result
+
     @property
     def _max_batch(self) -> int:
         return self._source.max_rows
@@ -166,6 +180,9 @@ class Leader(Served):
             await self._flush()
         except VFBanditsError as error:
             return [error] * len(ranked)
+        except asyncio.CancelledError:  # the caller is gone, the decisions are not
+            self._go_on(self._make_durable(ranked, started))
+            raise
         self._tell_soon([one for one in ranked if isinstance(one, Ranking)], started)
         return [
             Answered(one.event.note, one.contexts.bytes_received)

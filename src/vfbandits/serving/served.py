@@ -8,7 +8,7 @@ decisions.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -50,7 +50,8 @@ class Served(ABC):
         self._ids = EventIds()
         self._flights = SingleFlight(self._rank_known)
         self._asked: list[_Asked] = []  # in this turn of the event loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._n_under_way = 0
+        self._tasks: set[asyncio.Task[object]] = set()
 
     @property
     @abstractmethod
@@ -109,17 +110,23 @@ class Served(ABC):
         asked, self._asked = self._asked, []
         # A larger batch would save little, and all would wait for its last decision.
         for start in range(0, len(asked), BATCH_SIZE):
-            work = self._answer(asked[start : start + BATCH_SIZE])
-            task = asyncio.get_running_loop().create_task(work)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._go_on(self._answer(asked[start : start + BATCH_SIZE]))
+
+    def _go_on(self, work: Coroutine[object, object, object]) -> None:
+        """Work that ends by itself, whether somebody waits for it or not."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, asked: Sequence[_Asked]) -> None:
         results: Sequence[Result]
+        self._n_under_way += 1
         try:
             results = await self.decide_many([query for query, _ in asked])
         except Exception as error:  # noqa: BLE001  (raised again to each that waits)
             results = [error] * len(asked)
+        finally:
+            self._n_under_way -= 1
         for (_, answered), result in zip(asked, results, strict=True):
             if answered.done():  # nobody waits any more; the decision is durable all the same
                 continue

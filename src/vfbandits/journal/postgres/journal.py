@@ -84,6 +84,8 @@ class PostgresJournal(RowsReader[PostgresRows]):
         it a ``LossAccepted`` is its next record.
     """
 
+    is_quick = False
+
     def __init__(
         self,
         url: str,

@@ -74,6 +74,8 @@ class SqliteJournal(RowsReader[SqliteRows]):
     2 [(2, Forgotten(decision_id='b'))]
     """
 
+    is_quick = False
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -135,7 +135,8 @@ def _counter(sizes: Counter[str]) -> Callable[[str, str, Message], None]:
         "Contribution": "to A",
         "Fold": "fold",
         "Folded": "fold",
-        **dict.fromkeys(("Recall", "Recalled", "Whiten", "Whitened", "Learn", "Learnt"), "reward"),
+        **dict.fromkeys(("Recall", "Recalled", "Whiten", "Whitened"), "reward"),
+        **dict.fromkeys(("Learn", "Learnt", "Settle", "Settled"), "reward"),
         **dict.fromkeys(("DecisionDeal", "RewardDeal", "FoldDeal"), "offline"),
     }
 

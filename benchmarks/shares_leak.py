@@ -1,43 +1,61 @@
-"""What the widths that secret shares open at rewards tell about features.
+"""What the widths of shown contexts would tell about features, and what the masked ones tell.
 
 Run as ``python -m benchmarks.shares_leak``.  The active participant follows the protocol, but some
 users are planted: it knows their features at every participant.  It knows Lambda before the reward
 of another user (at first Lambda is ridge·I, which is public), and gives the planted users' rewards
-next.  From all q it then fits that user's unknown features by least squares.  Errors are in
-standard deviations of the features: 0 is exact, guessing the mean has 1.
+next.  From all q = x'Lambda⁻¹x it then fits that user's unknown features by least squares.
+
+The attack runs twice.  With ``sees="widths"`` it is given every q, as in a protocol that opens
+them.  With ``sees="messages"`` it has what this protocol shows the active participant: q under a
+mask, from the messages that it sent and received.  Errors are in standard deviations of the
+features: 0 is exact, guessing the mean has 1, and the features of another user drawn at random have
+1.41.
 """
 
 import argparse
 import sys
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.mask import deal_blockwise
+from vfbandits.core.ring import FRACTION, open_short
 from vfbandits.core.shares.local import LocalShares
+from vfbandits.core.shares.messages import Learn, Message, Whitened
 from vfbandits.core.shares.terms import ShareTerms
 
 _STARTS = 20
 _FOUND = 1e-14
 
 
+Sight = Literal["widths", "messages"]
+
+
 def error_of_attack(
-    *, own: int, unknown: int, planted: int, victims: int = 10, seed: int = 0
+    *, sees: Sight, own: int, unknown: int, planted: int, victims: int = 10, seed: int = 0
 ) -> float:
     """Root of the median squared error of a victim's unknown features, in deviations.
 
-    >>> error_of_attack(own=2, unknown=2, planted=4, victims=3) < 1e-3
+    >>> error_of_attack(sees="widths", own=2, unknown=2, planted=4, victims=3) < 1e-3
+    True
+    >>> error_of_attack(sees="messages", own=2, unknown=2, planted=4, victims=9) > 0.5
     True
     """
     rng = np.random.default_rng(seed)
     terms = ShareTerms(widths=(own, unknown), max_arms=1, ridge=1.0, posterior_scale=0.1)
-    local = LocalShares(terms, rotations=deal_blockwise(terms.widths, entropy=rng.bytes))
+    view = _View(terms)
+    rotations = deal_blockwise(terms.widths, entropy=rng.bytes)
+    local = LocalShares(terms, rotations=rotations, on_message=view)
     inverse = np.eye(terms.dim)
     errors = []
     for _ in range(victims):
         rows = _rows(rng, 1 + planted, terms)
-        seen = np.array([_opened_width(local, row) for row in rows])
+        seen = np.array([_masked_width(local, view, row) for row in rows])
+        if sees == "widths":
+            seen = _widths(inverse, rows)[0]
         found = _fitted(rng, inverse, seen, rows[0, :own], rows[1:])
         errors.append(np.mean((found - rows[0, own:]) ** 2) / _variance(unknown))
         inverse = _widths(inverse, rows)[1]  # given to the attacker; from a good fit it follows
@@ -57,10 +75,29 @@ def _rows(rng: np.random.Generator, n: int, terms: ShareTerms) -> Matrix:
     return np.concatenate(blocks, axis=1)
 
 
-def _opened_width(local: LocalShares, row: Vector) -> float:
+class _View:
+    """What the active participant has of q at the last reward: its share, and the helper's."""
+
+    def __init__(self, terms: ShareTerms) -> None:
+        self._limit = terms.max_length**2
+        self._shares: dict[type[Message], NDArray[np.uint64]] = {}
+
+    def __call__(self, sender: str, receiver: str, message: Message) -> None:
+        del sender, receiver
+        if isinstance(message, Learn | Whitened):
+            self._shares[type(message)] = message.square
+
+    def masked_width(self) -> float:
+        """The opened number, brought to where q can be."""
+        opened = open_short(self._shares[Whitened], self._shares[Learn])
+        return float(opened[0]) * 2.0**-FRACTION % self._limit
+
+
+def _masked_width(local: LocalShares, view: _View, row: Vector) -> float:
     cut = local.terms.widths[0]
     blocks = [PlainBlock(part[None]) for part in (row[:cut], row[cut:])]
-    return local.learn(local.pick(local.decide(blocks), 0), 0.0)
+    local.learn(local.pick(local.decide(blocks), 0), 0.0)
+    return view.masked_width()
 
 
 def _widths(inverse: Matrix, rows: Matrix) -> tuple[Vector, Matrix]:
@@ -104,16 +141,14 @@ def main() -> None:
     given = parser.parse_args()
     unknown = given.unknown
     for planted in (0, unknown // 2, unknown, 2 * unknown):
-        error = error_of_attack(
-            own=given.own,
-            unknown=unknown,
-            planted=planted,
-            victims=given.victims,
-            seed=given.seed,
+        size = {"own": given.own, "unknown": unknown, "planted": planted}
+        opened, masked = (
+            error_of_attack(sees=sees, victims=given.victims, seed=given.seed, **size)
+            for sees in ("widths", "messages")
         )
         sys.stdout.write(
-            f"{unknown} unknown features, {planted:3} planted rewards after a victim's: "
-            f"median error {error:.2f} deviations\n"
+            f"{unknown} unknown features, {planted:3} planted rewards after a victim's: median "
+            f"error {opened:.2f} deviations with widths, {masked:.2f} with what is sent\n"
         )
 
 

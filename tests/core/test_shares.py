@@ -163,7 +163,9 @@ def test_the_helper_refuses_another_message_in_a_used_slot(place):
         local.helper.answer(replace(message, **{name: changed}))
 
 
-@pytest.mark.parametrize("step", [messages.Recall, messages.Whiten, messages.Learn])
+@pytest.mark.parametrize(
+    "step", [messages.Recall, messages.Whiten, messages.Learn, messages.Settle]
+)
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_after_a_reward_that_failed_its_slot_serves_no_other_reward(step, is_answered, monkeypatch):
     """The helper knows its own share of a context, so two under one mask show their difference."""
@@ -269,8 +271,7 @@ def test_the_helper_refuses_fields_of_another_size_and_keeps_what_it_has():
                 helper = helper_before(number)
                 with pytest.raises(SharesError, match="wanted"):
                     helper.answer(replace(message, **{part.name: value[..., :0]}))
-                if isinstance(message, messages.Recall):
-                    helper.answer(message)
+                helper.answer(message)
 
 
 def test_the_active_server_refuses_what_is_out_of_turn():
@@ -330,12 +331,64 @@ def test_a_full_window_takes_no_reward():
         next(local.active.fill())
 
 
-def test_a_state_that_does_not_match_is_noticed():
-    local, _, opened, _ = one_decision()
-    event = local.pick(opened, 0)
-    local.helper._root.part[1] += np.uint64(2**20 + 1)  # noqa: SLF001
-    with pytest.raises(SharesError, match="out of its bounds"):
-        local.learn(event, 1.0)
+@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("goes_on_with", ["decision", "reward"])
+def test_a_fold_that_failed_on_its_way_is_repeated(is_answered, goes_on_with, monkeypatch):
+    local, recorder, opened, X = one_decision(window=1)
+    events = [local.pick(opened, 1), local.pick(local.decide(split_rows(X, local.terms)), 0)]
+    answer = local.helper.answer
+
+    def lose(message):
+        if isinstance(message, messages.Fold):
+            if is_answered:
+                answer(message)
+            raise ConnectionError
+        return answer(message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local.helper, "answer", lose)
+        with pytest.raises(ConnectionError):
+            local.learn(events[0], 1.0)
+    if goes_on_with == "decision":
+        local.decide(split_rows(X, local.terms))
+    else:
+        local.learn(events[1], 1.0)
+    first, second = [x for x in recorder.view("helper") if isinstance(x, messages.Fold)][:2]
+    assert first.to_bytes() == second.to_bytes()
+    whole = local_shares(local.terms)
+    for arm in (1, 0)[: 1 if goes_on_with == "decision" else 2]:
+        whole.learn(whole.pick(whole.decide(split_rows(X, local.terms)), arm), 1.0)
+    for found, wanted in zip(local.reveal(), whole.reveal(), strict=True):
+        assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_the_helper_refuses_another_fold_of_a_window_that_is_over():
+    local, recorder, opened, _ = one_decision(window=1)
+    local.learn(local.pick(opened, 0), 0.5)
+    fold = recorder.view("helper")[-1]
+    answer = recorder.view("active", "helper")[-1]
+    assert local.helper.answer(fold).to_bytes() == answer.to_bytes()
+    with pytest.raises(SharesError, match="window 0 was folded before"):
+        local.helper.answer(replace(fold, theta=fold.theta ^ np.uint64(1)))
+
+
+def test_look_ups_of_too_many_bits_are_refused_by_both_servers():
+    local, recorder, _, _ = one_decision()
+    fresh = local_shares(local.terms)
+    for message in recorder.view("helper")[:2]:
+        fresh.helper.answer(message)
+    compare = recorder.view("helper")[2]
+    with pytest.raises(SharesError, match="look-ups of 13 bits, got a larger number"):
+        fresh.helper.answer(replace(compare, lookups=compare.lookups | np.uint16(2**13)))
+    compared = fresh.helper.answer(compare)
+    fresh.active.take(fresh.dealer.deal())
+    blocks = recorder.view("active", "participant")
+    exchange = fresh.active.decide(fresh.active.next_place(), blocks)
+    next(exchange)
+    for reply in recorder.view("active", "helper")[:2]:
+        exchange.send(reply)
+    with pytest.raises(SharesError, match="look-ups of 13 bits, got a larger number"):
+        exchange.send(replace(compared, lookups=compared.lookups | np.uint16(2**15)))
 
 
 def test_a_missing_or_foreign_block_is_refused():
@@ -423,7 +476,7 @@ def test_no_role_shows_a_secret():
         ({"max_arms": 0}, "max_arms must be"),
         ({"window": 0}, "window must be"),
         ({"bound": -1.0}, "bound must be a positive number"),
-        ({"bound": 30.0}, "must be at most 32 on secret shares, got 60"),
+        ({"bound": 30.0}, "must be at most 16 on secret shares, got 60"),
         ({"posterior_scale": 3.0}, "must be at most 4 on secret shares, got 6"),
         ({"posterior_scale": 65.0, "bound": 1e-3}, "at most 64 on secret shares, got 65"),
     ],

@@ -139,7 +139,7 @@ def test_a_missing_participant_counts_as_zeros():
         ({"layout": "outer", "arm_dim": 2}, "built for layout 'per_arm', got 'outer'"),
         ({"mask": "dense"}, "needs mask='blockwise'"),
         ({"max_arms": 65}, "max_arms must be at most 64"),
-        ({"bound": 64.0}, "must be at most 32 on secret shares, got 90.5"),
+        ({"bound": 64.0}, "must be at most 16 on secret shares, got 90.5"),
         ({"protection": "share"}, "protection must be one of mask, sum, shares, got 'share'"),
         ({"protection": "mask"}, "only protection 'shares' has a helper, got helper 'bank'"),
         ({"protection": "sum", "helper": None}, "'sum' does not go with aggregation='plain'"),
@@ -173,7 +173,7 @@ def test_bad_rounds_are_refused_and_change_nothing():
     shared = federation(max_arms=3)
     with pytest.raises(ArmError, match="at most max_arms=3 arms, got 4"):
         shared.decide(blocks(4))
-    with pytest.raises(SharesError, match="at most 1 long, the declared bound, got 5"):
+    with pytest.raises(SharesError, match="at most 1 long, the declared bound, got a longer one"):
         shared.decide({"shop": [[3.0, 4.0]], "bank": [[0.0, 0.0, 0.0]]})
     with pytest.raises(ContextError, match="block of 'bank' must be finite"):
         shared.decide({"shop": [[0.0, 0.0]], "bank": [[np.nan, 0.0, 0.0]]})

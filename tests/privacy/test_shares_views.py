@@ -20,7 +20,8 @@ from shares_world import Recorder, local_shares, small_terms, split_rows
 from vfbandits.core import ring
 from vfbandits.core.shares import messages as m
 
-TERMS = small_terms(widths=(1, 1), max_arms=2, window=2, decisions=2)
+# With a large ridge q is below 1/2, and a reward's table is small.
+TERMS = small_terms(widths=(1, 1), max_arms=2, window=2, decisions=2, ridge=4.0)
 CONTEXTS = np.array([[[0.3, -0.4], [0.5, 0.1]], [[-0.2, 0.6], [0.7, 0.2]]])
 REWARDS = (1.0, 0.25)
 ARMS = (0, 1)
@@ -41,11 +42,12 @@ BLINDED_BY_HELPER = {
         "overlaps": "mask_overlaps",
         "whitened": "mask_whitened",
         "projections": "mask_projections",
+        "difference": "mask_difference",
+        "coefficients": "coefficients",
+        "scalars": "mask_scalars",
         "gain": "mask_gain",
         "row": "mask_row",
         "residual": "mask_residual",
-        "mean": "mask_mean",
-        "square": "blind_square",
     },
     "FoldDeal": {"root": "mask_root", "theta": "mask_theta"},
     "Asked": {"noise": "mask_noise", "projections": "rho_projections"},
@@ -54,9 +56,15 @@ BLINDED_BY_HELPER = {
     "Whitened": {
         "whitened": "rho_whitened",
         "projections": "rho_projections",
-        "mean": "rho_mean",
+        "square": "rho_square",
+        "difference": "rho_difference",
     },
-    "Learnt": {"gain": "rho_gain", "row": "rho_row", "residual": "rho_residual"},
+    "Learnt": {
+        "scalars": "rho_scalars",
+        "gain": "rho_gain",
+        "row": "rho_row",
+        "residual": "rho_residual",
+    },
     "Folded": {"root": "rho_root", "theta": "rho_theta"},
 }
 BLINDED_BY_ACTIVE = {
@@ -68,20 +76,19 @@ BLINDED_BY_ACTIVE = {
     "Whiten": {"overlaps": "rho_overlaps", "whitened": "rho_whitened"},
     "Learn": {
         "projections": "rho_projections",
+        "square": "rho_square",
+        "difference": "rho_difference",
+        "scalars": "rho_scalars",
         "gain": "rho_gain",
-        "row": "rho_row",
-        "residual": "rho_residual",
-        "weight": "mask_weight",
-        "step": "mask_step",
     },
+    "Settle": {"row": "rho_row", "residual": "rho_residual"},
     "Fold": {"root": "rho_root", "theta": "rho_theta"},
 }
-# What a party learns, and what is public: q, the arms that tie for the best, results of comparisons
-# in an order that the party does not know, and counts.  Look-ups are seen as what they open to.
+# What a party learns, and what is public: the arms that tie for the best, results of comparisons in
+# an order that the party does not know, and counts.  Look-ups are seen as what they open to.
 OUTPUTS = {
     "active": {
         ("Contribution", "participant"),
-        ("Whitened", "square"),
         ("Candidates", "candidates"),
         ("Compared", "lookups"),
     },
@@ -97,15 +104,21 @@ OUTPUTS = {
 PUBLIC = {("Ask", "n_rows"), ("Compare", "live"), ("Recall", "window"), ("Recall", "slot")}
 KINDS = {
     **dict.fromkeys(("RewardDeal", "Recalled", "Whitened", "Learnt"), "learn"),
-    **dict.fromkeys(("Recall", "Whiten", "Learn"), "learn"),
+    **dict.fromkeys(("Recall", "Whiten", "Learn", "Settle"), "learn"),
     **dict.fromkeys(("FoldDeal", "Folded", "Fold"), "fold"),
 }
-CUT_FIELDS = {
-    (kind.__name__, part.name)
-    for kind in m.Message.__subclasses__()
-    for part in fields(kind)
-    if part.type == m.Cut
-}
+
+
+def fields_of(form):
+    return {
+        (kind.__name__, part.name)
+        for kind in m.Message.__subclasses__()
+        for part in fields(kind)
+        if part.type == form
+    }
+
+
+CUT_FIELDS, SHORT_FIELDS = fields_of(m.Cut), fields_of(m.Short)
 
 
 class World:
@@ -206,14 +219,16 @@ def blinding_of(label, party):
     where = (owner, KINDS.get(name, "decide"), slot, word, index)
     if part in ("tables", "tops"):
         return where, "xor", 1
-    scale = 2**32 if (name, part) in CUT_FIELDS else 2**45 if part == "numbers" else 1
-    return where, "add", scale
+    is_cut = (name, part) in CUT_FIELDS | SHORT_FIELDS
+    return where, "add", 2**32 if is_cut else 2**45 if part == "numbers" else 1
 
 
 def size_of(label):
     name, _, part, _ = label
     if name == "Opened" or part == "tops":
         return 2
+    if (name, part) in SHORT_FIELDS:
+        return 2**64
     return 2**43 if part == "numbers" else 2**96 if (name, part) in CUT_FIELDS else 2**128
 
 
@@ -287,61 +302,61 @@ def test_two_alternatives_under_one_blinding_are_found(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "flip",
+    ("party", "flip"),
     [
-        {"arms": (1, 0)},
-        {"rewards": (-3.0, 0.75)},
-        {"contexts": CONTEXTS * 0.9},  # widths and means change with it
-        {"contexts": CONTEXTS * 0.9, "arms": (1, 1), "rewards": (0.0, 0.0)},
+        ("helper", {"arms": (1, 0)}),
+        ("helper", {"rewards": (-3.0, 0.75)}),
+        ("helper", {"contexts": CONTEXTS * 0.9}),  # widths and means change with it
+        ("helper", {"contexts": CONTEXTS * 0.9, "arms": (1, 1), "rewards": (0.0, 0.0)}),
+        ("active", {"contexts": CONTEXTS * [1.0, 0.8]}),  # of the other participant
     ],
-    ids=["arm", "reward", "context", "all"],
+    ids=["arm", "reward", "context", "all", "other block"],
 )
-def test_with_other_masks_the_helper_would_have_seen_the_same(flip, monkeypatch):
-    """For other arms, rewards and contexts there are masks with which its view is bit-identical."""
+def test_with_other_masks_a_server_would_have_seen_the_same(party, flip, monkeypatch):
+    """For other secrets there are masks of the other server with which a view is bit-identical.
+
+    A knows arms and rewards.  So with other contexts, that is with other widths and means, its view
+    can be the same as long as the same arms are released.
+    """
     world = World(monkeypatch)
     recorder, released = world.run()
-    wanted = view_of(recorder, "helper")
+    wanted = view_of(recorder, party)
     changes = {}
     others = world.run(**flip)[1]
     # Where the other arm wins, B sees the same result if A's secret order is the other one.
     swapped = [slot for slot in (0, 1) if released[slot] != others[slot]]
+    assert party == "helper" or not swapped
     flip = {**flip, "other_order": swapped}
-    seen = view_of(world.run(**flip)[0], "helper")
+    seen = view_of(world.run(**flip)[0], party)
     assert seen.keys() == wanted.keys()
     differ = {(x[0], x[2]) for x in wanted if seen[x] != wanted[x]}
     assert differ
     assert not differ & PUBLIC
-    for label in words_of(wanted, "helper"):  # in the order of the messages
+    for label in in_order(world, party, wanted):
         if seen[label] == wanted[label]:
             continue
-        where, mode, scale = blinding_of(label, "helper")
+        where, mode, scale = blinding_of(label, party)
         already = changes.get(where, (0, mode))[0]
-        step = (wanted[label] - seen[label]) * scale
-        changes[where] = (already ^ scale if mode == "xor" else already + step, mode)
-        seen = view_of(world.run(changes, **flip)[0], "helper")
+        if mode == "xor":
+            step = (wanted[label] ^ seen[label]) * scale
+            changes[where] = already ^ step, mode
+        else:
+            step = (wanted[label] - seen[label]) * scale
+            changes[where] = already + step, mode
+        seen = view_of(world.run(changes, **flip)[0], party)
+        if seen[label] != wanted[label]:  # some words are blinded by −ρ
+            changes[where] = already - step, mode
+            seen = view_of(world.run(changes, **flip)[0], party)
     assert seen == wanted
 
 
-def test_q_is_opened_without_the_low_bits_of_a_sum_of_squares():
-    """All 80 bits of f·f are those of a sum of squares, and two squares follow from their sum."""
-    terms = small_terms(widths=(1, 2), ridge=1.0)
-    whole = np.rint(np.ldexp([0.0, 0.3125, 0.5], 40)).astype(int).astype(object)
-    gaps = []
-    for seed in range(8):
-        recorder = Recorder()
-        local = local_shares(terms, seed=seed, on_message=recorder)
-        X = np.ldexp(whole.astype(float), -40)[None]
-        event = local.pick(local.decide(split_rows(X, terms)), 0)
-        words = []
-        square = local.active._square  # noqa: SLF001
-        local.active._square = lambda own, of_helper: words.append(own) or square(own, of_helper)  # noqa: B023, SLF001
-        local.learn(event, 1.0)
-        (reply,) = [x for x in recorder.view("active") if isinstance(x, m.Whitened)]
-        own, others = (ring.to_integers(x)[0] for x in (words[0], reply.square))
-        gaps.append(((whole**2).sum() - own - (others << 40)) % 2**128)
-    assert max(gaps) < 2**41
-    assert min(gaps) > 2**32  # a whole number near to it is one of 2^40
-    assert len(set(gaps)) == len(gaps)
+def in_order(world, party, view):
+    """Words of a view, each before those that depend on its blinding."""
+    if party == "helper":
+        return words_of(view, party)  # the order of the messages
+    found, order = faults(world, party, np.random.default_rng(0))
+    assert not found
+    return order
 
 
 def test_the_dealer_and_participants_receive_nothing(monkeypatch):

@@ -215,22 +215,22 @@ def reopen(one: Words, other: Words) -> Words:
     return subtract(shifted_down(opened, drop), _words_like(_OFFSET >> drop, one))
 
 
-def rounded(share: Words) -> Words:
-    """A share of a product that is opened to one party: 88 bits a number, without its low 40.
+def short(share: Words) -> NDArray[np.uint64]:
+    """A share of a product without its low 32 and high 32 bits: 64 bits a number."""
+    return np.asarray(shifted_down(share, CUT)[0])
 
-    The whole product of two shared numbers has 80 bits after the point, and they are those of the
-    squares of whole numbers: a sum of two squares can be taken apart by its factors.
+
+def open_short(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The number z + λ in units of 2^-40, modulo 2^56, from two short shares of it.
+
+    ``short_mask`` is λ in the same units; without it z is off by at most one unit.
     """
-    return shifted_down(share, FRACTION)
+    return np.asarray((one + other) >> np.uint64(FRACTION - CUT))
 
 
-def open_rounded(one: Words, other: Words) -> Matrix:
-    """The number of which these are rounded shares, off by at most one unit of 2^-40."""
-    whole = add(one, other)
-    low = whole[0] << np.uint64(FRACTION)
-    high = (whole[1] << np.uint64(FRACTION)) | (whole[0] >> np.uint64(64 - FRACTION))
-    # Each share has lost half a unit on average.
-    return decode(np.stack((low, high)), bits=2 * FRACTION) + 2.0**-FRACTION
+def short_mask(mask: Words) -> NDArray[np.uint64]:
+    """What λ is in ``open_short``, modulo 2^56."""
+    return np.asarray(short(mask) >> np.uint64(FRACTION - CUT))
 
 
 def _words_like(value: int, a: Words) -> Words:

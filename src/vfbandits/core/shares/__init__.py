@@ -14,7 +14,8 @@ A number v is *masked*: m = v + λ with λ = λ_A + λ_B.  Both servers know m; 
             server A       server B                 dealer, ahead of time
 
 so a product needs no message.  A product that is multiplied again is masked again: the servers
-exchange their parts under fresh words once, and lose 40 of its 80 bits after the point.
+exchange their parts under fresh words once, and lose 40 of its 80 bits after the point.  Functions
+of q come from tables that are dealt and used once (``function_table``); nobody sees q.
 
 Rewards are not put into G one by one.  A window keeps the rows a = cf, g and h of its rewards, and
 a fold brings them into G and theta when the window is full:

@@ -1,11 +1,9 @@
 """Server A, the active participant: asks the helper, learns the arm, and puts rewards in.
 
-It keeps T = v + λ_B of the state.  What it learns is the arm of a decision (or the arms that tie
-for it), and q = x'Lambda⁻¹x of the chosen context when its reward is learnt; scores and means stay
-under masks of B's.
+It keeps T = v + λ_B of the state.  What it learns is the arm of a decision, or the arms that tie
+for it; scores, means and widths stay under masks of B's.
 """
 
-import math
 import os
 from collections import OrderedDict
 from collections.abc import Generator
@@ -23,10 +21,10 @@ from vfbandits.core.ring import (
     cut,
     encode,
     negative,
-    open_rounded,
+    open_short,
     reopen,
-    rounded,
     rows_times,
+    short,
     subtract,
     times,
     total,
@@ -40,6 +38,7 @@ from vfbandits.core.shares.comparison import (
     look_up,
     masked_numbers,
     pairs_among,
+    refuse_large_lookups,
     shuffled,
     top_bits,
     words_of_tables,
@@ -59,7 +58,6 @@ Event: TypeAlias = tuple[int, int]
 """The window and the slot of a decision."""
 
 BLANK: Event = (-1, -1)
-_SLACK = 1e-6
 
 
 class Opened:
@@ -115,6 +113,11 @@ class ActiveServer:
     def is_used_up(self) -> bool:
         """Whether this window has no slot left for a decision."""
         return self.n_slots >= self.terms.decisions
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this window has no slot left for a reward, and must be folded."""
+        return self.n_rows >= self.terms.window
 
     def held(self) -> Held:
         """A's side of the state, for a federation in one process."""
@@ -210,6 +213,7 @@ class ActiveServer:
         lookups = look_up(x, tables)
         message = m.Compare(place, is_live.astype(np.uint8), numbers[live], lookups)
         compared = _expect(m.Compared, (yield message))
+        refuse_large_lookups(compared.lookups)
         less = is_less(lookups ^ compared.lookups, tables)
         results = less ^ top_bits(x) ^ deal.tops[places] ^ np.uint8(1)
         found = _expect(m.Candidates, (yield m.Results(place, results)))
@@ -235,8 +239,8 @@ class ActiveServer:
             self._open.popitem(last=False)
         return opened.event
 
-    def learn(self, event: Event, reward: float) -> Exchange[float]:
-        """Learn the reward of a decision; returns q, which is all that A sees of it."""
+    def learn(self, event: Event, reward: float) -> Exchange[None]:
+        """Learn the reward of a decision; A sees uniform words only."""
         if not abs(reward) <= MAX_REWARD:
             raise RewardError(
                 f"a reward on secret shares must be at most {MAX_REWARD:g} in size, got {reward}"
@@ -244,17 +248,16 @@ class ActiveServer:
         share = self._open.get(event)
         if share is None:
             raise SharesError(f"no context waits for a reward at {event}")
-        q = yield from self._learn(event, share, reward)
+        yield from self._learn(event, share, reward)
         del self._open[event]
-        return q
 
-    def fill(self) -> Exchange[float]:
-        """Fill one row of the window with a blank, which changes nothing."""
-        return (yield from self._learn(BLANK, zeros(self.terms.dim), 0.0))
+    def fill(self) -> Exchange[None]:
+        """Fill one row of the window with a blank, the context 0, which changes nothing."""
+        yield from self._learn(BLANK, zeros(self.terms.dim), 0.0)
 
-    def _learn(self, event: Event, share: Words, reward: float) -> Exchange[float]:
+    def _learn(self, event: Event, share: Words, reward: float) -> Exchange[None]:
         n = self.n_rows
-        if n >= self.terms.window:
+        if self.is_full:
             raise SharesError("the window has no slot left for a reward: it must be folded")
         # B may have seen messages of a reward that failed.  Another one in its slot would show B
         # the difference of the two contexts or rewards; the same one sends the same bytes.
@@ -281,41 +284,37 @@ class ActiveServer:
         own_f = cut(add(whitened, sheet.take("rho_whitened")))
         reply = _expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
         T_f = subtract(reopen(own_f, reply.whitened), deal.whitened)[:, None]
-        q = self._square(add(rows_times(T_f, T_f)[:, 0], deal.square), reply.square)
-        mean = cut(add(rows_times(T_x, self._theta), rows_times(h, T_u))[:, 0])
-        T_m = subtract(reopen(mean, reply.mean), deal.mean)[:, None]
+        own_q = short(add(rows_times(T_f, T_f)[:, 0], sheet.take("rho_square")))
+        opened_q = open_short(own_q, reply.square)
+        mean = add(rows_times(T_x, self._theta), rows_times(h, T_u))
+        own_d = subtract(times(_scalar(reward), _scalar(1.0)), mean)[:, 0]
+        own_d = cut(add(own_d, sheet.take("rho_difference")))
+        T_d = subtract(reopen(own_d, reply.difference), deal.difference)[:, None]
+        scalars = self.terms.scalars.share(opened_q, deal.coefficients[:, None])[:, 0]
+        own_scalars = cut(add(scalars, sheet.take("rho_scalars")))
         own_v = cut(add(rows_times(T_f, a)[:, 0], sheet.take("rho_projections")[:, :n]))
         T_v = subtract(reopen(own_v, reply.projections), deal.projections)[:, None]
         gain = subtract(rows_times(T_f, self._root), times(T_v, g))[:, 0]
-        is_real = 0.0 if event == BLANK else 1.0
-        weight = _scalar(is_real / (1.0 + q + math.sqrt(1.0 + q)))
-        step = _scalar(is_real / (1.0 + q))
-        residual = times(step, subtract(_scalar(reward), T_m))[:, 0]
         own_g = cut(add(gain, sheet.take("rho_gain")))
-        own_a = cut(add(times(weight, T_f)[:, 0], sheet.take("rho_row")))
-        own_h = cut(add(residual, sheet.take("rho_residual")))
         message = m.Learn(
             place,
             projections=own_v,
+            square=own_q,
+            difference=own_d,
+            scalars=own_scalars,
             gain=own_g,
-            row=own_a,
-            residual=own_h,
-            weight=add(weight[:, 0], sheet.take("mask_weight")),
-            step=add(step[:, 0], sheet.take("mask_step")),
         )
         learnt = _expect(m.Learnt, (yield message))
+        T_s = subtract(reopen(own_scalars, learnt.scalars), deal.scalars)
+        weight, step = T_s[:, None, :1], T_s[:, None, 1:]
+        own_a = cut(add(times(weight, T_f)[:, 0], sheet.take("rho_row")))
+        own_h = cut(add(times(step, T_d)[:, 0], sheet.take("rho_residual")))
+        _expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
         self._g[:, n] = subtract(reopen(own_g, learnt.gain), deal.gain)
         self._a[:, n] = subtract(reopen(own_a, learnt.row), deal.row)
         self._h[:, 0, n : n + 1] = subtract(reopen(own_h, learnt.residual), deal.residual)
         self.n_rows += 1
         self._unfinished = None
-        return q
-
-    def _square(self, own: Words, helper: Words) -> float:
-        q = float(open_rounded(rounded(own), helper)[0])
-        if not -_SLACK <= q <= self.terms.max_length**2 * (1.0 + _SLACK) + _SLACK:
-            raise SharesError("x'Lambda⁻¹x is out of its bounds: the servers' states do not match")
-        return max(q, 0.0)
 
     def fold(self) -> Exchange[None]:
         """Bring the rows of a full window into the state; the window is over then."""

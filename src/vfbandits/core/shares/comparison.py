@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfbandits.core.ring import FRACTION, Words, add, shifted_down
+from vfbandits.errors import SharesError
 
 Bits: TypeAlias = NDArray[np.uint8]
 Numbers: TypeAlias = NDArray[np.uint64]
@@ -130,6 +131,12 @@ def look_up(differences: Numbers, tables: Numbers) -> Lookups:
     bits = (tables[:, :N_TABLES] >> digits) & _ONE
     codes = np.bitwise_or.reduce(bits << np.arange(N_TABLES, dtype=np.uint64), axis=1)
     return np.asarray(codes, dtype=np.uint16)
+
+
+def refuse_large_lookups(lookups: Lookups) -> None:
+    """Look-ups that came in a message."""
+    if (lookups >> np.uint16(N_TABLES)).any():
+        raise SharesError(f"wanted look-ups of {N_TABLES} bits, got a larger number")
 
 
 def is_less(opened: Lookups, tables: Numbers) -> Bits:

@@ -25,6 +25,7 @@ from vfbandits.core.ring import (
     negative,
     reopened_mask,
     rows_times,
+    short_mask,
     subtract,
     times,
     zeros,
@@ -171,13 +172,17 @@ class Dealer:
         projections = _fresh(cross(f, a, rows_times), A, B, "projections", i)
         gain_term = subtract(cross(f, self._root, rows_times), cross(projections, g, times))
         new_g = _fresh(gain_term, A, B, "gain")
-        weight, step = _row(A, "mask_weight"), _row(A, "mask_step")
-        new_a = _fresh(times(weight, f.B), A, B, "row")
         mean_term = add(cross(x, self._theta, rows_times), cross(h, overlaps, rows_times))
-        mean_mask = reopened_mask(subtract(_row(B, "rho_mean"), mean_term))
-        mean_B = _row(B, "mask_mean")
-        new_h = _fresh(negative(times(step, mean_B)), A, B, "residual")
-        square = subtract(cross(f, f, rows_times), _row(B, "blind_square"))
+        difference = _fresh(negative(mean_term), A, B, "difference")
+        rho_square = add(_row(A, "rho_square"), _row(B, "rho_square"))
+        square_mask = short_mask(subtract(rho_square, cross(f, f, rows_times)))[0]
+        table = self.terms.scalars.coefficients(square_mask)[:, 0]
+        scalars = _fresh(zeros(1, 2), A, B, "scalars")
+        weight, step = (
+            Mask(scalars.A[:, :, k : k + 1], scalars.B[:, :, k : k + 1]) for k in range(2)
+        )
+        new_a = _fresh(cross(weight, f, times), A, B, "row")
+        new_h = _fresh(cross(step, difference, times), A, B, "residual")
         for kept, new in ((rows.a, new_a), (rows.g, new_g)):
             kept.A[:, one], kept.B[:, one] = new.A, new.B
         rows.h.A[:, :, one], rows.h.B[:, :, one] = new_h.A, new_h.B
@@ -186,11 +191,12 @@ class Dealer:
             overlaps=overlaps.A[:, 0],
             whitened=f.A[:, 0],
             projections=projections.A[:, 0],
+            difference=difference.A[:, 0],
+            coefficients=subtract(table, B.take("coefficients")),
+            scalars=scalars.A[:, 0],
             gain=new_g.A[:, 0],
             row=new_a.A[:, 0],
             residual=new_h.A[:, 0],
-            mean=subtract(mean_mask, mean_B)[:, 0],
-            square=square[:, 0],
         )
 
     def _deal_decision(self, place: Place, rows: _Window) -> DecisionDeal:

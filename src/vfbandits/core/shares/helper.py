@@ -24,8 +24,9 @@ from vfbandits.core.ring import (
     minus_cross,
     minus_cross_rows,
     negative,
+    open_short,
     reopen,
-    rounded,
+    short,
     subtract,
     times,
     total,
@@ -41,6 +42,7 @@ from vfbandits.core.shares.comparison import (
     is_less,
     look_up,
     pairs_among,
+    refuse_large_lookups,
     words_of_tables,
 )
 from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
@@ -104,9 +106,13 @@ class _Reward:
         self.sheet = sheet
         self.x = x
         self.own_overlaps = overlaps
-        self.own_projections = zeros(0)
         self.f = x
-        self.mean_part = zeros(1, 1)
+        self.own_projections = zeros(0)
+        self.own_square = np.zeros(1, np.uint64)
+        self.own_difference = zeros(1)
+        self.own_row = zeros(0)
+        self.own_residual = zeros(1)
+        self.gain: Known | None = None
 
 
 class Helper:
@@ -141,6 +147,7 @@ class Helper:
         self._decisions: dict[int, _Decision] = {}
         self._rewards: dict[int, _Reward] = {}
         self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
+        self._last_fold: tuple[m.Fold, m.Message] | None = None
         self._open: OrderedDict[tuple[int, int], Words] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -152,6 +159,8 @@ class Helper:
         place = message.place
         if place.epoch != self._epoch:
             raise SharesError(f"epoch {self._epoch} is open, got a message for {place.epoch}")
+        if isinstance(message, m.Fold) and place.window == self._window - 1:
+            return self._folded_again(message)
         if place.window != self._window or self._attempt not in (None, place.attempt):
             raise SharesError(
                 f"window {self._window} is open, got a message for window {place.window}, attempt "
@@ -166,13 +175,47 @@ class Helper:
                     "under the same words would show the difference of the two"
                 )
             return before[1]
+        self._refuse_other_shapes(message)
         reply = self._respond(message)
         self._attempt = place.attempt
         if isinstance(message, m.Fold):
-            self._turn()
+            self._turn(message, reply)
         else:
             self._answered[key] = message, reply
         return reply
+
+    def _refuse_other_shapes(self, message: m.Message) -> None:
+        """Before a word of the slot is taken: the right message may still come."""
+        d, n = self.terms.dim, self._n_rows
+        if isinstance(message, m.Sample) and self.terms.is_noisy:
+            n = self._decision(message).n_rows
+        elif isinstance(message, m.Sample):
+            n = 0
+        elif isinstance(message, m.Whiten | m.Learn | m.Settle):
+            self._reward(message)
+        shapes: dict[type[m.Message], dict[str, tuple[int, ...]]] = {
+            m.Sample: {"projections": (n,), "direction": (d,)},
+            m.Pick: {"choice": (self.terms.max_arms,)},
+            m.Recall: {"context": (d,)},
+            m.Whiten: {"overlaps": (n,), "whitened": (d,)},
+            m.Learn: {
+                "projections": (n,),
+                "square": (1,),
+                "difference": (1,),
+                "scalars": (2,),
+                "gain": (d,),
+            },
+            m.Settle: {"row": (d,), "residual": (1,)},
+            m.Fold: {"root": (d, d), "theta": (d,)},
+        }
+        for name, shape in shapes.get(type(message), {}).items():
+            came = getattr(message, name).shape
+            came = came if name == "square" else came[1:]
+            if came != shape:
+                raise SharesError(
+                    f"wanted {name} of shape {shape} in a {type(message).__name__} message, got "
+                    f"{came}"
+                )
 
     def held(self) -> Held:
         """B's side of the state, for a federation in one process."""
@@ -204,6 +247,8 @@ class Helper:
                 return self._whiten(message)
             case m.Learn():
                 return self._learn(message)
+            case m.Settle():
+                return self._settle(message)
             case m.Fold():
                 return self._fold(message)
         raise SharesError(f"a helper does not answer a {type(message).__name__} message")
@@ -271,6 +316,7 @@ class Helper:
                 f"wanted {len(live)} numbers and {len(i)} look-ups, got {len(message.numbers)} and "
                 f"{len(message.lookups)}"
             )
+        refuse_large_lookups(message.lookups)
         tables = words_of_tables(sheet.take("tables"))[places]
         x = differences(_at(message.numbers, live, self.terms), i, j, tolerance=TOLERANCE)
         decision.lookups = look_up(x, tables)
@@ -341,39 +387,63 @@ class Helper:
         reward.f = f
         projections = _rows_share(f, a)[:, 0]
         reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
-        square = rounded(add(_rows_share(f, f)[:, 0], sheet.take("blind_square")))
+        reward.own_square = short(add(_rows_share(f, f)[:, 0], sheet.take("rho_square")))
         h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
         mean = add(_rows_share(x, self._theta), _rows_share(h, u))[:, 0]
-        reward.mean_part = sheet.take("mask_mean")[:, None]
+        reward.own_difference = cut(subtract(sheet.take("rho_difference"), mean))
         return m.Whitened(
             message.place,
             whitened=own,
             projections=reward.own_projections,
-            square=square,
-            mean=cut(add(mean, sheet.take("rho_mean"))),
+            square=reward.own_square,
+            difference=reward.own_difference,
         )
 
     def _learn(self, message: m.Learn) -> m.Learnt:
         reward, n = self._reward(message), self._n_rows
-        sheet, f, one = reward.sheet, reward.f, slice(n, n + 1)
+        sheet, f = reward.sheet, reward.f
         v = Known(
             reopen(reward.own_projections, message.projections)[:, None],
             sheet.take("mask_projections")[:, None, :n],
         )
         gain = subtract(_rows_share(f, self._root), _share(v, self._g.rows(n)))
         gain = cut(add(gain[:, 0], sheet.take("rho_gain")))
-        row = cut(subtract(sheet.take("rho_row"), times(message.weight[:, None], f.part)[:, 0]))
-        residual = times(message.step[:, None], reward.mean_part)[:, 0]
-        residual = cut(add(residual, sheet.take("rho_residual")))
-        for kept, own, theirs, name in (
-            (self._g, gain, message.gain, "mask_gain"),
-            (self._a, row, message.row, "mask_row"),
-        ):
-            kept.m[:, n], kept.part[:, n] = reopen(own, theirs), sheet.take(name)
-        self._h.m[:, 0, one] = reopen(residual, message.residual)
-        self._h.part[:, 0, one] = sheet.take("mask_residual")
+        opened = open_short(reward.own_square, message.square)
+        scalars = self.terms.scalars.share(opened, sheet.take("coefficients")[:, None])[:, 0]
+        scalars = cut(add(scalars, sheet.take("rho_scalars")))
+        opened_scalars, part = reopen(scalars, message.scalars), sheet.take("mask_scalars")
+        weight, step = (
+            Known(opened_scalars[:, None, k : k + 1], part[:, None, k : k + 1]) for k in range(2)
+        )
+        difference = Known(
+            reopen(reward.own_difference, message.difference)[:, None],
+            sheet.take("mask_difference")[:, None],
+        )
+        reward.own_row = cut(add(_share(weight, f)[:, 0], sheet.take("rho_row")))
+        residual = _share(step, difference)[:, 0]
+        reward.own_residual = cut(add(residual, sheet.take("rho_residual")))
+        reward.gain = Known(reopen(gain, message.gain), sheet.take("mask_gain"))
+        return m.Learnt(
+            message.place,
+            scalars=scalars,
+            gain=gain,
+            row=reward.own_row,
+            residual=reward.own_residual,
+        )
+
+    def _settle(self, message: m.Settle) -> m.Settled:
+        reward, n = self._reward(message), self._n_rows
+        if reward.gain is None:
+            raise SharesError(f"no reward was learnt in slot {message.place.slot}")
+        sheet = reward.sheet
+        row = reopen(reward.own_row, message.row)
+        residual = reopen(reward.own_residual, message.residual)
+        self._g.m[:, n], self._g.part[:, n] = reward.gain
+        self._a.m[:, n], self._a.part[:, n] = row, sheet.take("mask_row")
+        self._h.m[:, 0, n : n + 1] = residual
+        self._h.part[:, 0, n : n + 1] = sheet.take("mask_residual")
         self._n_rows += 1
-        return m.Learnt(message.place, gain=gain, row=row, residual=residual)
+        return m.Settled(message.place)
 
     def _reward(self, message: m.Message) -> _Reward:
         try:
@@ -397,8 +467,18 @@ class Helper:
         self._root, self._theta = self._root.minus(change), self._theta.plus(shift)
         return m.Folded(message.place, root=root, theta=theta)
 
-    def _turn(self) -> None:
-        """Begin the next window; slots of this one are never answered again."""
+    def _folded_again(self, message: m.Fold) -> m.Message:
+        """The answer to the last fold, which may have been lost on its way."""
+        if self._last_fold is None or self._last_fold[0].to_bytes() != message.to_bytes():
+            raise SharesError(
+                f"window {message.place.window} was folded before: a second message under the same "
+                "words would show the difference of the two"
+            )
+        return self._last_fold[1]
+
+    def _turn(self, message: m.Fold, reply: m.Message) -> None:
+        """Begin the next window; but for this fold, slots of the old one are not answered again."""
+        self._last_fold = message, reply
         self._window += 1
         self._attempt = None
         self._n_rows = 0

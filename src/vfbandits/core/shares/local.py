@@ -35,9 +35,9 @@ class LocalShares:
     >>> local = LocalShares(terms, rotations=[MaskShare(np.eye(1))] * 2)
     >>> X = np.array([[0.0], [0.5]])
     >>> event = local.pick(local.decide([X, X]), 1)
-    >>> q = local.learn(event, 1.0)
-    >>> round(q, 6), local.decide([X, X]).arm
-    (0.5, 1)
+    >>> local.learn(event, 1.0)
+    >>> local.decide([X, X]).arm
+    1
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LocalShares:
         """The best arm for the participants' blocks, (n_arms, width) each."""
         for participant, block in zip(self.participants, blocks, strict=True):
             participant.check(block)  # before a slot is used up
-        if self.active.is_used_up:
+        if self.active.is_used_up or self.active.is_full:
             self._close_window()
         self._ensure_deal()
         place = self.active.next_place()
@@ -85,13 +85,14 @@ class LocalShares:
         """Keep the context of the arm that is shown; returns what names it."""
         return self._run(self.active.pick(opened, arm))
 
-    def learn(self, event: Event, reward: float) -> float:
-        """Learn a reward; returns q = x'Lambda⁻¹x, which the active participant sees."""
-        self._ensure_deal()
-        q = self._run(self.active.learn(event, reward))
-        if self.active.n_rows == self.terms.window:
+    def learn(self, event: Event, reward: float) -> None:
+        """Learn a reward."""
+        if self.active.is_full:  # its fold failed on the way
             self._close_window()
-        return q
+        self._ensure_deal()
+        self._run(self.active.learn(event, reward))
+        if self.active.is_full:
+            self._close_window()
 
     def noise(self, event: Event) -> Vector:
         """The z of a decision of this window, (dim,), behind the rotations: for a plain twin.
@@ -115,7 +116,7 @@ class LocalShares:
         return (theta + h @ g)[0] / math.sqrt(ridge), G @ G.T / ridge
 
     def _close_window(self) -> None:
-        while self.active.n_rows < self.terms.window:
+        while not self.active.is_full:
             self._run(self.active.fill())
         self._run(self.active.fold())
 

@@ -1,15 +1,16 @@
 """What the two servers send to each other, and what the dealer and participants send to a server.
 
 Every message is frozen and has one encoding in bytes, so that views can be recorded and sizes
-counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``),
-masked numbers of 43 bits, look-ups of 13 bits, single bits and public counts.  None holds a
-context, an arm, a reward, a score or a mean.
+counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``) or
+without those and the top 32 (``short``), masked numbers of 43 bits, look-ups of 13 bits, single
+bits and public counts.  None holds a context, an arm, a reward, a score, a width or a mean.  Bytes
+are in little-endian order on every machine.
 """
 
 import math
 import struct
 from dataclasses import dataclass, field, fields
-from typing import Annotated, ClassVar, Self, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ Array: TypeAlias = NDArray[np.uint64] | NDArray[np.uint16] | NDArray[np.uint8]
 
 Full: TypeAlias = Annotated[Words, "words"]
 Cut: TypeAlias = Annotated[Words, "cut"]
+Short: TypeAlias = Annotated[NDArray[np.uint64], "short"]
 MaskedNumbers: TypeAlias = Annotated[Numbers, "numbers"]
 LookupBits: TypeAlias = Annotated[Lookups, "lookups"]
 PackedBits: TypeAlias = Annotated[Bits, "bits"]
@@ -100,12 +102,13 @@ def _encoded(value: object, form: str) -> bytes:
     shape = array.shape[1:] if form in ("words", "cut") else array.shape
     head = struct.pack(f"<B{len(shape)}I", len(shape), *shape)
     if form == "cut":
-        return b"".join((head, array[0].tobytes(), array[1].astype("<u4").tobytes()))
+        return b"".join((head, array[0].astype("<u8").tobytes(), array[1].astype("<u4").tobytes()))
     if form == "numbers":
-        return head + array.reshape(-1, 1).view(np.uint8)[:, :_NUMBER_SIZE].tobytes()
+        each = array.astype("<u8").reshape(-1, 1).view(np.uint8)
+        return head + each[:, :_NUMBER_SIZE].tobytes()
     if form == "bits":
         return head + np.packbits(array.astype(np.uint8)).tobytes()
-    return head + array.tobytes()
+    return head + array.astype("<u2" if form == "lookups" else "<u8").tobytes()
 
 
 def _decoded(data: bytes, start: int, form: str) -> tuple[object, int]:
@@ -123,22 +126,33 @@ def _decoded(data: bytes, start: int, form: str) -> tuple[object, int]:
 def _decoded_array(data: bytes, start: int, form: str, shape: tuple[int, ...]) -> tuple[Array, int]:
     n = math.prod(shape)
     if form == "words":
-        array = np.frombuffer(data, "<u8", 2 * n, start).reshape(2, *shape)
+        array = _numbers(data, "<u8", 2 * n, start).reshape(2, *shape)
         return array, start + 16 * n
+    if form == "short":
+        return _numbers(data, "<u8", n, start).reshape(shape), start + 8 * n
     if form == "cut":
-        low = np.frombuffer(data, "<u8", n, start)
+        low = _numbers(data, "<u8", n, start)
         high = np.frombuffer(data, "<u4", n, start + 8 * n).astype(np.uint64)
         return np.stack((low, high)).reshape(2, *shape), start + 12 * n
     if form == "numbers":
         padded = np.zeros((n, 8), np.uint8)
         raw = np.frombuffer(data, np.uint8, _NUMBER_SIZE * n, start)
         padded[:, :_NUMBER_SIZE] = raw.reshape(n, _NUMBER_SIZE)
-        return padded.view("<u8").reshape(shape), start + _NUMBER_SIZE * n
+        return _native(padded.view("<u8")).reshape(shape), start + _NUMBER_SIZE * n
     if form == "bits":
         size = (n + 7) // 8
         bits = np.unpackbits(np.frombuffer(data, np.uint8, size, start), count=n)
         return bits.reshape(shape), start + size
-    return np.frombuffer(data, "<u2", n, start).reshape(shape), start + 2 * n
+    return _numbers(data, "<u2", n, start).reshape(shape), start + 2 * n
+
+
+def _numbers(data: bytes, kind: str, n: int, start: int) -> NDArray[Any]:
+    return _native(np.frombuffer(data, kind, n, start))
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """Without a copy where the machine is little-endian itself, as nearly all are."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 # Participants to server A, which passes them on to B.
@@ -255,7 +269,7 @@ class Picked(Message):
     KIND: ClassVar[int] = 11
 
 
-# A reward: A asks, B answers, three times.
+# A reward: A asks, B answers, three times; then A sends the last shares.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -295,43 +309,56 @@ class Whiten(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Whitened(Message):
-    """B's shares of f, a_l·f and q = f·f, which A opens, and of the mean, under a mask of B's.
-
-    ``square`` is without its low 40 bits, so that A sees q in units of 2^-40 and not the 80 bits of
-    a sum of squares.
-    """
+    """B's shares of f, of a_l·f, of q = f·f and of the difference r − x·theta."""
 
     KIND: ClassVar[int] = 15
 
     whitened: Cut
     projections: Cut
-    square: Cut
-    mean: Cut
+    square: Short
+    difference: Cut
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Learn(Message):
-    """A's masked c and 1/(1 + q), and its shares of a_l·f, g, cf and h."""
+    """A's shares of a_l·f, of q, of r − x·theta, of c and 1/(1 + q), and of g."""
 
     KIND: ClassVar[int] = 16
 
     projections: Cut
+    square: Short
+    difference: Cut
+    scalars: Cut
     gain: Cut
-    row: Cut
-    residual: Cut
-    weight: Full
-    step: Full
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Learnt(Message):
-    """B's shares of g, cf and h."""
+    """B's shares of c and 1/(1 + q), of g, of cf and of h."""
 
     KIND: ClassVar[int] = 17
 
+    scalars: Cut
     gain: Cut
     row: Cut
     residual: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Settle(Message):
+    """A's shares of cf and h.  Nothing of A's waits for the answer."""
+
+    KIND: ClassVar[int] = 23
+
+    row: Cut
+    residual: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Settled(Message):
+    """B has the row."""
+
+    KIND: ClassVar[int] = 24
 
 
 # A fold: A asks, B answers, and the next window begins.
@@ -388,18 +415,22 @@ class DecisionDeal(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RewardDeal(Message):
-    """For one reward: A's parts of masks, and the dealer's term of q; each blinded by B's words."""
+    """For one reward: A's parts of masks, and its shares of a table; each blinded by B's words.
+
+    ``coefficients`` are those of c and 1/(1 + q) as functions of the masked q.
+    """
 
     KIND: ClassVar[int] = 21
 
     overlaps: Full
     whitened: Full
     projections: Full
+    difference: Full
+    coefficients: Full
+    scalars: Full
     gain: Full
     row: Full
     residual: Full
-    mean: Full
-    square: Full
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -44,7 +44,7 @@ class SharingParticipant:
             )
         longest = math.sqrt(float(np.vecdot(block, block).max(initial=0.0)))
         if not longest <= terms.bound * (1.0 + 1e-12):
-            came = "one that is not finite" if not math.isfinite(longest) else f"{longest:.3g}"
+            came = "one that is not finite" if not math.isfinite(longest) else "a longer one"
             raise SharesError(
                 f"rows of a block must be at most {terms.bound:g} long, the declared bound, got "
                 f"{came}; nothing was shared"

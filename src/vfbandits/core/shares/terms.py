@@ -3,13 +3,18 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from vfbandits.core.arrays import Matrix
 from vfbandits.core.ring import REACH
 from vfbandits.core.settings import whole
+from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.errors import SettingError
 
 MAX_ARMS = 64
 DEFAULT_ARMS = 16
-MAX_LENGTH = 2.0 ** (REACH / 2)
+MAX_LENGTH = 16.0
+"""Most that ‖x‖/√ridge may be: dealt tables grow with its square."""
 MAX_REWARD = 16.0
 MAX_DEVIATION = 4.0
 """Most that posterior_scale·‖x‖/√ridge may be: eight deviations stay within what is compared."""
@@ -17,6 +22,16 @@ MAX_SCALE = 2.0**REACH / 16.0
 """Most that posterior_scale may be: sixteen deviations of the noise stay within the ring."""
 
 Shapes = dict[str, tuple[int, ...]]
+
+
+def row_weight(q: Matrix) -> Matrix:
+    """The c = 1/(1 + q + √(1 + q)), by which Potter's update scales the row f."""
+    return 1.0 / (1.0 + q + np.sqrt(1.0 + q))
+
+
+def step_size(q: Matrix) -> Matrix:
+    """1/(1 + q), by which the update scales the reward less its mean."""
+    return 1.0 / (1.0 + q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +102,11 @@ class ShareTerms:
         return self.bound * math.sqrt(len(self.widths) / self.ridge)
 
     @property
+    def scalars(self) -> FunctionTable:
+        """The table of the two functions of q = x'Lambda⁻¹x that scale an update."""
+        return function_table((row_weight, step_size), self.max_length**2)
+
+    @property
     def is_noisy(self) -> bool:
         """Whether a decision draws noise."""
         return self.posterior_scale > 0.0
@@ -139,11 +159,12 @@ class ShareTerms:
             "rho_overlaps": (self.window,),
             "rho_whitened": (self.dim,),
             "rho_projections": (self.window,),
+            "rho_square": (1,),
+            "rho_difference": (1,),
+            "rho_scalars": (2,),
             "rho_gain": (self.dim,),
             "rho_row": (self.dim,),
             "rho_residual": (1,),
-            "mask_weight": (1,),
-            "mask_step": (1,),
         }
 
     def helper_reward_words(self) -> Shapes:
@@ -156,15 +177,18 @@ class ShareTerms:
             "mask_whitened": (self.dim,),
             "rho_projections": (self.window,),
             "mask_projections": (self.window,),
+            "rho_square": (1,),
+            "rho_difference": (1,),
+            "mask_difference": (1,),
+            "coefficients": self.scalars.shape,
+            "rho_scalars": (2,),
+            "mask_scalars": (2,),
             "rho_gain": (self.dim,),
             "mask_gain": (self.dim,),
             "rho_row": (self.dim,),
             "mask_row": (self.dim,),
             "rho_residual": (1,),
             "mask_residual": (1,),
-            "blind_square": (1,),
-            "rho_mean": (1,),
-            "mask_mean": (1,),
         }
 
     def active_fold_words(self) -> Shapes:

@@ -69,4 +69,4 @@ docs: $(READY) ## the documentation as a site, in site/
 	$(BIN)/mkdocs build --strict
 
 clean: ## remove what make built
-	rm -rf $(VENV) .venv-peers out site
+	rm -rf $(VENV) .venv-peers .venv-spu out site

@@ -1,4 +1,4 @@
-"""The peers' own environment: made once, package by package, so that one failure costs one peer."""
+"""The peers' environments: made once, package by package, so that one failure costs one peer."""
 
 import json
 import subprocess
@@ -9,8 +9,7 @@ from pathlib import Path
 
 from benchmarks.process import ROOT, last_line
 
-DIRECTORY = ROOT / ".venv-peers"
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+PEERS, SPU = "peers", "spu"  # SPU needs an older NumPy than the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +21,25 @@ class PeerEnvironment:
 
 
 def make_environment(
-    say: Callable[[str], None], *, only: Collection[str] | None = None
+    say: Callable[[str], None], *, name: str = PEERS, only: Collection[str] | None = None
 ) -> PeerEnvironment:
-    """Install what ``requirements.txt`` pins and is not there yet; minutes at first, then none.
+    """Install what is pinned for ``name`` and is not there yet; minutes at first, then none.
 
     ``only`` names the packages that are needed, if not all are.
     """
-    environment = PeerEnvironment(DIRECTORY / "bin" / "python")
-    say("looking into .venv-peers")
+    directory = ROOT / f".venv-{name}"
+    environment = PeerEnvironment(directory / "bin" / "python")
+    say(f"looking into {directory.name}")
     present = _installed(environment.python)
     if not present:
-        say("making .venv-peers")
-        venv.create(DIRECTORY, clear=True, with_pip=True)
-    for line in REQUIREMENTS.read_text().split():
+        say(f"making {directory.name}")
+        venv.create(directory, clear=True, with_pip=True)
+    pins = Path(__file__).with_name(f"requirements-{name}.txt")
+    for line in pins.read_text().split():
         package, version = line.split("==")
         if present.get(package) == version or (only is not None and package not in only):
             continue
-        say(f"installing {line} into .venv-peers")
+        say(f"installing {line} into {directory.name}")
         done = _pip(environment.python, "install", line)
         if done.returncode != 0:
             environment.failures[package] = last_line(done.stderr)

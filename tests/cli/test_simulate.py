@@ -102,6 +102,17 @@ def test_the_study_toml_that_it_writes_makes_the_same_run_again(tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_secret_shares_play_beside_the_central_bandit_and_the_file_repeats_them(tmp_path):
+    flags = ("--protection", "shares", "--policy", "lints", "--posterior-scale", "0.1")
+    done = simulate(tmp_path / "one", *flags, "--format", "none")
+    assert done.exit_code == 0, done.output
+    assert "shared LinTS" in done.stdout
+    again = str(tmp_path / "one" / "study.toml")
+    simulate(tmp_path / "two", again, "--format", "none", "--processes", "1", small=False)
+    first, second = (tmp_path / name / "regret.csv" for name in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_a_file_names_contestants_and_participants(tmp_path, study_file):
     done = simulate(tmp_path / "out", str(study_file), "--processes", "1", small=False)
     assert done.exit_code == 0, done.output

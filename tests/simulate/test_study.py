@@ -251,6 +251,8 @@ BAD_CONTESTANTS = [
     ('federated = true\nfeatures = ["p1"]', "contestant 'a': .* passive participant, got 1"),
     ('mask = "dense"', r"contestant\[0\].mask goes with federated = true"),
     ('federated = true\nmask = "dens"', "contestant 'a': mask must be one of blockwise, dense"),
+    ('protection = "shares"', r"contestant\[0\].protection goes with federated = true"),
+    ('federated = true\nprotection = "share"', "contestant 'a': protection must be one of mask"),
     ('federated = true\naggregation = "secure"', "contestant 'a': secure .* needs mask='dense'"),
 ]
 

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PlotFormat, PolicyName
+from vfbandits.cli.choices import (
+    AggregationName,
+    LayoutName,
+    MaskName,
+    PlotFormat,
+    PolicyName,
+    ProtectionName,
+)
 from vfbandits.cli.engine_flags import (
     EngineFlag,
     EngineName,
@@ -107,6 +114,15 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
         typer.Option(
             help="secure needs dense masks and 3 participants.",
             show_default="plain",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    protection: Annotated[
+        ProtectionName | None,
+        typer.Option(
+            help="Level of protection. shares (experimental): the second participant is the "
+            "helper.",
+            show_default="what --aggregation says",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
@@ -215,7 +231,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     contestants = _contestants(
         policy,
         partial,
-        {"mask": mask, "aggregation": aggregation},
+        {"mask": mask, "aggregation": aggregation, "protection": protection},
         {
             "beta": beta,
             "posterior_scale": posterior_scale,
@@ -333,7 +349,7 @@ def _noises(text: str | None, *, delta: float, clip: float) -> "list[VectorNoise
 def _contestants(
     names: list[PolicyName] | None,
     partial: list[str] | None,
-    masking: dict[str, MaskName | AggregationName | None],
+    masking: dict[str, MaskName | AggregationName | ProtectionName | None],
     parameters: dict[str, float | None],
     *,
     noises: "Sequence[VectorNoise]",

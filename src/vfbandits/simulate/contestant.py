@@ -18,6 +18,7 @@ from vfbandits.simulate.regret import CentralPlayer, FederatedPlayer, Player
 
 Features: TypeAlias = str | float | tuple[str, ...]
 ACTIVE = "active"
+SHARES = "shares"
 PAPER_RATIOS: tuple[Features, ...] = (0.2, 0.8)
 PAPER_NAMES = {"LinUCB": "VFUCB", "LinTS": "VFTS"}
 
@@ -33,7 +34,8 @@ class Contestant:
         first ⌈ρ·dim⌉ columns as in the paper's partial bandits; or names of participants, whose
         columns count.
     federated
-        Behind masks (``mask``, ``aggregation`` as for ``Federation``) or, if not, in the open.
+        Behind masks (``mask``, ``aggregation``, ``protection`` as for ``Federation``) or, if not,
+        in the open.  On secret shares the first passive participant is the helper.
     vector_noise
         Noise of the passive participants of a federated contestant.
     """
@@ -45,6 +47,7 @@ class Contestant:
     mask: str = "blockwise"
     aggregation: str = "plain"
     vector_noise: VectorNoise | None = None
+    protection: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be told apart or makes no subset."""
@@ -91,11 +94,14 @@ class Contestant:
         parts = [everything[split.columns(name)] for name in self.participants(split)]
         return np.concatenate(parts)
 
-    def seat(self, split: Split, seed: np.random.SeedSequence, options: BanditOptions) -> Player:
+    def seat(
+        self, split: Split, seed: np.random.SeedSequence, options: BanditOptions, *, n_arms: int
+    ) -> Player:
         """An untaught player.  Its mask comes from ``seed`` as well: in a study nothing is secret.
 
         Contestants with equal policies and seeds share their random draws, so that a masked one
-        differs from a central one by the mask alone.
+        differs from a central one by the mask alone.  On secret shares the noise of LinTS is drawn
+        by the servers, from the same law.
         """
         rng = np.random.default_rng(seed)
         options = {**options, "seed": int(rng.integers(2**62))}
@@ -103,12 +109,16 @@ class Contestant:
             columns = self.columns(split)
             return CentralPlayer(Bandit(self.policy, dim=len(columns), **options), columns)
         widths = {n: w for n, w in split.items() if n in self.participants(split)}
+        if self.protection == SHARES:
+            options = {**options, "max_arms": n_arms}
         return FederatedPlayer(
             Federation(
                 self.policy,
                 widths=widths,
                 mask=self.mask,
                 aggregation=self.aggregation,
+                protection=self.protection,
+                helper=next(iter([*widths][1:]), None) if self.protection == SHARES else None,
                 noise=self.vector_noise,
                 entropy=rng.bytes,
                 **options,
@@ -122,6 +132,7 @@ def line_up(
     partial: Sequence[Features] = PAPER_RATIOS,
     mask: str = "blockwise",
     aggregation: str = "plain",
+    protection: str | None = None,
 ) -> tuple[Contestant, ...]:
     """The paper's comparison for one policy: central, masked, and partial bandits.
 
@@ -130,11 +141,20 @@ def line_up(
     ['central LinUCB', 'masked LinUCB (VFUCB)', 'partial LinUCB 0.2', 'partial LinUCB 0.8']
     """
     kind = type(policy).__name__
-    called = f" ({PAPER_NAMES[kind]})" if kind in PAPER_NAMES else ""
+    name = f"masked {kind}"
+    if protection == SHARES:
+        name = f"shared {kind}"
+    elif kind in PAPER_NAMES:
+        name = f"masked {kind} ({PAPER_NAMES[kind]})"
     return (
         Contestant(f"central {kind}", policy),
         Contestant(
-            f"masked {kind}{called}", policy, federated=True, mask=mask, aggregation=aggregation
+            name,
+            policy,
+            federated=True,
+            mask=mask,
+            aggregation=aggregation,
+            protection=protection,
         ),
         *(Contestant(f"partial {kind} {_spell(part)}", policy, features=part) for part in partial),
     )
@@ -146,6 +166,7 @@ def line_up_noise(
     *,
     mask: str = "blockwise",
     aggregation: str = "plain",
+    protection: str | None = None,
 ) -> tuple[Contestant, ...]:
     """Central, federations with noise, and the active participant alone.
 
@@ -164,6 +185,7 @@ def line_up_noise(
                 mask=mask,
                 aggregation=aggregation,
                 vector_noise=noise,
+                protection=protection,
             )
             for noise in noises
         ),

@@ -75,7 +75,7 @@ class Study:
         """Build the contestant on a miniature, one feature each: whatever is wrong shows now."""
         miniature = Split.of(dict.fromkeys(self.world.widths, 1))
         try:
-            contestant.seat(miniature, np.random.SeedSequence(0), self._options)
+            self._seat(contestant, miniature, np.random.SeedSequence(0))
         except VFBanditsError as error:
             raise SettingError(f"contestant {contestant.name!r}: {error}") from error
 
@@ -101,9 +101,11 @@ class Study:
 
     def player(self, contestant: Contestant, seed: int) -> Player:
         """A contestant, untaught, for one seed."""
-        return contestant.seat(
-            self.world.split, children(np.random.SeedSequence(seed), 2)[1], self._options
-        )
+        child = children(np.random.SeedSequence(seed), 2)[1]
+        return self._seat(contestant, self.world.split, child)
+
+    def _seat(self, contestant: Contestant, split: Split, seed: np.random.SeedSequence) -> Player:
+        return contestant.seat(split, seed, self._options, n_arms=self.world.n_arms)
 
     def play(self, contestant: Contestant, seed: int) -> Vector:
         """Cumulative regret of one contestant in one seed's world, at the kept rounds."""

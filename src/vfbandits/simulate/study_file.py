@@ -19,7 +19,7 @@
     policy = "linucb"                   # its parameters stand beside it
     beta = 0.5                          # or { noise = 0.05, norm_bound = 1.0, delta = 0.05 }
     features = ["p1"]                   # or "all", "active", or a ratio
-    federated = false                   # true takes mask, aggregation and vector_noise
+    federated = false                   # true takes mask, aggregation, protection, vector_noise
 
 vector_noise is { epsilon = 10.0, delta = 1e-5, clip = 0.5, unit = "vector" }.
 """
@@ -58,11 +58,12 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
     mask: str | None = None
     aggregation: str | None = None
     vector_noise: NoiseSettings | None = None
+    protection: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no contestant."""
         super().__post_init__()
-        for key in ("mask", "aggregation"):
+        for key in ("mask", "aggregation", "protection"):
             if getattr(self, key) is not None and not self.federated:
                 raise SettingError(f"{key} goes with federated = true, got {key} without")
         self.contestant()
@@ -78,6 +79,7 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
             mask,
             aggregation,
             None if self.vector_noise is None else self.vector_noise.terms,
+            self.protection,
         )
 
 
@@ -181,6 +183,8 @@ def _keys(contestant: Contestant) -> list[tuple[str, object]]:
     ]
     if contestant.federated:
         keys += [("mask", contestant.mask), ("aggregation", contestant.aggregation)]
+    if contestant.protection is not None:
+        keys.append(("protection", contestant.protection))
     if contestant.vector_noise is not None:
         keys.append(("vector_noise", describe_noise(contestant.vector_noise)))
     return keys

@@ -9,6 +9,7 @@ from textbook import Textbook
 
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.state import State
+from vfbandits.errors import SnapshotError
 
 streams = {
     "dim": st.integers(1, 8),
@@ -109,6 +110,7 @@ def drift(n, *, dim, discount, root):
         inverse = state.form.covariance(np.eye(dim)) / state.scale
         error = float(np.abs(state.Lambda @ inverse - np.eye(dim)).sum(axis=1).max())
         worst = max(worst, error)
+        state.refuse_impossible()
     return error, worst
 
 
@@ -150,3 +152,55 @@ def test_switching_to_a_square_root_changes_no_statistic():
     before = state.form.covariance(X)
     assert state.root() is state.root()
     assert_allclose(state.form.covariance(X), before, rtol=1e-10)
+
+
+@given(**streams, length=st.sampled_from([1e-6, 1.0, 1e3, 1e6]), batch=st.booleans())
+@settings(deadline=None)
+def test_what_was_learnt_is_never_impossible(length, batch, **stream):
+    state, _, rng = taught(**stream)
+    dim, discount = state.dim, state.settings.discount
+    state.refuse_impossible()
+    X, rewards = rng.standard_normal((20, dim)) * length, rng.standard_normal(20) * 10
+    if batch:
+        state.update_many(X, rewards)
+    else:
+        for x, r in zip(X, rewards, strict=True):
+            state.update(x, r)
+    state.refuse_impossible()
+    if discount == 1.0 and length <= 1.0:
+        for x, r in zip(X[:-1], rewards[:-1], strict=True):
+            state.downdate(x, r)
+        state.refuse_impossible()
+
+
+def _no_longer_positive_definite(state):
+    state.A -= 2 * state.A[0, 0] * np.eye(state.dim)
+
+
+def _turned(state):
+    state.A[1, 0] += 0.5
+
+
+FORGERIES = {
+    "a design matrix of at least the ridge": _no_longer_positive_definite,
+    "a design matrix within the lengths": lambda state: state.A.__imul__(1e300),
+    "the estimate of its design matrix": _turned,
+    "an estimate within its rewards": lambda state: state.theta.__imul__(1e9),
+    "sums within their rewards": lambda state: state.b.__imul__(1e9),
+    "the inverse of its design matrix": lambda state: state.form.array.__imul__(1.1),
+    "an inverse within its prior's": lambda state: state.form.array.__imul__(1e9),
+    "counts from 0": lambda state: setattr(state, "n_updates", -1),
+    "a weight in": lambda state: setattr(state, "scale", float("nan")),
+    "a largest reward of at least 0": lambda state: setattr(state, "largest_reward", np.inf),
+    "the determinant of its design matrix": lambda state: setattr(state, "log_det_A", 1e9),
+    "the length of its estimate": lambda state: setattr(state, "_length", 1e9),
+}
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+@pytest.mark.parametrize("root", [False, True])
+def test_numbers_that_no_rewards_could_leave_are_refused(what, root):
+    state, _, _ = taught(3, 20, 1.0, 1.0, 7, root=root)
+    FORGERIES[what](state)
+    with pytest.raises(SnapshotError, match=f"has {what}.*, got another"):
+        state.refuse_impossible()

@@ -435,6 +435,22 @@ def test_what_is_no_model_is_refused(tmp_path, memory):
         read_model(path)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sealed_file_with_a_matrix_that_no_reward_could_leave_is_refused(
+    tmp_path, memory, layout
+):
+    Run(memory, layout).visit(6)
+    path = tmp_path / "model.vfb"
+    write_model(path, exported(memory))
+    read_model(path)
+    forged = exported(memory)
+    first = forged.snapshot.held["learner/A"][0]
+    first[:] = -first
+    write_model(path, forged)
+    with pytest.raises(SnapshotError, match="has a design matrix of at least the ridge, got"):
+        read_model(path)
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 

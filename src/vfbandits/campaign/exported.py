@@ -76,6 +76,8 @@ class ExportedModel:
                 f"a model has finite numbers, got others in the array {broken[0]!r}"
             )
         header = {name: part for name, part in packed.header.items() if name != "exported"}
+        for state in Bandit.restore(Snapshot(header, arrays)).states.values():
+            state.refuse_impossible()
         try:
             note = base64.b64decode(about.text("note"), validate=True)
         except ValueError as error:

@@ -54,7 +54,10 @@ class Record:
         value = self._get(key, "a number")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(key, "a number", value)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self._wrong(key, "a number that a float holds", value) from None
 
     def text(self, key: str) -> str:
         """A string."""

@@ -17,6 +17,7 @@ Storage: A and b with Lambda = scale·A, u = scale·b.  Forgetting then multipli
 """
 
 import math
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -27,9 +28,9 @@ from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.inverse import InverseForm, add_outer
 from vfbandits.core.root import RootForm
-from vfbandits.core.settings import LearnerSettings
+from vfbandits.core.settings import NEVER, LearnerSettings
 from vfbandits.core.snapshot import AnyArray, Record, stored
-from vfbandits.errors import NumericalError, SettingError
+from vfbandits.errors import NumericalError, SettingError, SnapshotError
 
 Form: TypeAlias = InverseForm | RootForm
 Lent: TypeAlias = tuple[tuple[object, ...], tuple[AnyArray, ...]]
@@ -51,6 +52,9 @@ REFACTOR_EVERY = 10_000
 DOWNDATE_TOLERANCE = 1e-14
 LIMIT_SLACK = 1e-6
 NOISE = 8.0 * 2.0**-52
+DERIVED_TOLERANCE = 1e-6
+WELL_CONDITIONED = 1e8
+_LESS, _MORE = 1.0 - 1e-6, 1.0 + 1e-3
 
 _NOT_LEARNT = (
     "a reward to take back must have been learnt for this context, got one without which Lambda "
@@ -350,6 +354,51 @@ class State:
         v = np.random.default_rng(self.n_updates).standard_normal(self.dim)
         error = dsymv(1.0, self.A, self.form.times(v), lower=1) - v
         return float(dnrm2(error)) / float(dnrm2(v))
+
+    def refuse_impossible(self) -> None:
+        """Refuse numbers that no contexts and rewards could have left here; O(dim³).
+
+        For a state from a file that anyone may have written.  One that is not refused is the
+        prior and the sum of ``n_updates`` contexts within ``max_square`` and rewards up to
+        ``largest_reward``, and what is derived from A and b belongs to them.
+        """
+        for what, is_possible in self._possible():
+            if not is_possible:
+                raise SnapshotError(f"a model that was learnt from rewards has {what}, got another")
+
+    def _possible(self) -> Iterator[tuple[str, bool]]:
+        """Each thing that holds of every state, and whether it holds of this one; lazily."""
+        ridge, n, largest = self.settings.ridge, self.n_updates, self.largest_reward
+        counts = (n, self.n_repairs, self.since_refill)
+        yield "counts from 0", min(counts) >= 0 and max(counts) <= NEVER
+        yield "a weight in (0, 1]", 0.0 < self.scale <= 1.0
+        yield "a largest reward of at least 0", 0.0 <= largest < math.inf
+        eigenvalues = eigvalsh(self.A, lower=True)
+        least, most = float(eigenvalues[0]), float(eigenvalues[-1])
+        noise = NOISE * (self.dim + math.sqrt(n))
+        yield "a design matrix of at least the ridge", least >= ridge * _LESS - 8.0 * noise * most
+        yield (
+            "a design matrix within the lengths of its contexts",
+            most * self.scale <= _MORE * (ridge + n * self.settings.max_square),
+        )
+        length_b, length = float(dnrm2(self.b)), float(dnrm2(self.theta))
+        # By Cauchy and Schwarz: ‖Σ r x‖² ≤ Σ r² · λ_max, and theta'Lambda theta ≤ Σ r².
+        longest = _MORE * largest * math.sqrt(n)
+        yield "an estimate within its rewards", length <= longest / math.sqrt(self.scale * ridge)
+        yield "sums within their rewards", length_b <= longest * math.sqrt(most / self.scale)
+        error = float(dnrm2(dsymv(1.0, self.A, self.theta, lower=1) - self.b))
+        terms = most * (length + largest * self._one_reward) + length_b
+        yield "the estimate of its design matrix", error <= DERIVED_TOLERANCE * terms
+        yield "the length of its estimate", abs(self._length - length) <= DERIVED_TOLERANCE * length
+        trace = self.form.trace()
+        yield "an inverse within its prior's", 0.0 <= trace <= 2.0 * self.dim / ridge
+        if most <= WELL_CONDITIONED * least:  # otherwise rounding may wait for its repair
+            # The guard lets rounding from worse conditions stay for a while.
+            allowed = DERIVED_TOLERANCE * (1e3 + most / least)
+            log_det = float(np.log(eigenvalues).sum())
+            off = abs(self.log_det_A - log_det)
+            yield "the determinant of its design matrix", off <= allowed * (self.dim + abs(log_det))
+            yield "the inverse of its design matrix", self.residual() <= allowed
 
     def _count(self, n: int) -> None:
         before = self.n_updates

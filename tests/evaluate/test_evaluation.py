@@ -15,7 +15,12 @@ from vfbandits.evaluate import (
     target_probabilities,
     teach,
 )
-from vfbandits.evaluate.diagnosis import MODEL_ERROR, doubts_about_model, doubts_about_weights
+from vfbandits.evaluate.diagnosis import (
+    MODEL_ERROR,
+    doubts_about_model,
+    doubts_about_weights,
+    merge_doubts,
+)
 from vfbandits.evaluate.player import AgentFactory
 from vfbandits.simulate.processes import ProcessEngine
 
@@ -256,6 +261,22 @@ def test_a_model_that_is_no_better_than_the_mean_is_told():
     assert "no better than their mean" in doubts_about_model(*noise)[0]
     assert doubts_about_model(noise[0], 0.5 * noise[0]) == ()
     assert doubts_about_model(np.ones(9), np.ones(9)) == ()
+
+
+def test_doubts_that_differ_in_figures_only_are_one_with_their_range_and_count():
+    doubts = [
+        "effective sample size is 41 of 500 rounds",
+        "weights average 0.72, wanted 1: the log may lack arms",
+        "effective sample size is 9 of 500 rounds",
+        "effective sample size is 9 of 500 rounds",
+        "the log is not uniform",
+    ]
+    assert merge_doubts(doubts) == {
+        "effective sample size is 9 to 41 of 500 rounds": 3,
+        "weights average 0.72, wanted 1: the log may lack arms": 1,
+        "the log is not uniform": 1,
+    }
+    assert merge_doubts([]) == {}
 
 
 def test_good_weights_raise_no_doubt():

@@ -385,6 +385,8 @@ def _remarks(tuning: "Tuning") -> "list[RenderableType]":
     """What the reader should know before the request is sent."""
     from rich.text import Text
 
+    from vfbandits.evaluate.diagnosis import merge_doubts
+
     best = tuning.best
     lines = []
     if best.gain_low <= 0.0:
@@ -402,9 +404,11 @@ def _remarks(tuning: "Tuning") -> "list[RenderableType]":
             "ridge and discount are the model's, and the request leaves them: see ridge and "
             "discount in [model], for a new journal"
         )
-    for doubt in dict.fromkeys(doubt for one in tuning.in_set for doubt in one.doubts):
-        n_doubted = sum(doubt in one.doubts for one in tuning.in_set)
-        lines.append(f"{n_doubted} of the set: {doubt}")
+    n_in_set = len(tuning.in_set)
+    for doubt, count in merge_doubts(
+        doubt for one in tuning.in_set for doubt in one.doubts
+    ).items():
+        lines.append(f"{count} of {n_in_set} in the set: {doubt}")
     return [Text(f"warning, {line}", style="yellow") for line in lines]
 
 

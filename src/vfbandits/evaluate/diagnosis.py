@@ -1,5 +1,8 @@
 """Reasons to doubt an estimate, as sentences."""
 
+import re
+from collections.abc import Iterable
+
 import numpy as np
 
 from vfbandits.core.arrays import Vector
@@ -11,6 +14,31 @@ FEW_REWARDS = 10
 HEAVY_SHARE = 0.05
 FAR_FROM_ONE = 4.0
 MODEL_ERROR = "the interval leaves out the error of the reward model"
+
+
+_FIGURE = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def merge_doubts(doubts: Iterable[str]) -> dict[str, int]:
+    """Sentences that differ in their figures only become one, with ranges; and how many they were.
+
+    >>> merge_doubts(["one round carries 7% of the weight", "one round carries 12% of the weight"])
+    {'one round carries 7 to 12% of the weight': 2}
+    """
+    alike: dict[tuple[str, ...], list[list[str]]] = {}
+    for doubt in doubts:
+        alike.setdefault(tuple(_FIGURE.split(doubt)), []).append(_FIGURE.findall(doubt))
+    merged: dict[str, int] = {}
+    for words, figures in alike.items():
+        ranges = [_range(column) for column in zip(*figures, strict=True)]
+        text = "".join(part for pair in zip(words, [*ranges, ""], strict=True) for part in pair)
+        merged[text] = len(figures)
+    return merged
+
+
+def _range(figures: Iterable[str]) -> str:
+    least, *_, most = sorted([*figures] * 2, key=float)
+    return least if float(least) == float(most) else f"{least} to {most}"
 
 
 def doubts_about_replay(replay: Replay) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def peeking():
 
 
 def test_secret_shares_decide_as_a_plain_bandit_with_the_servers_noise():
-    done = vfb_parity("--protection", "shares", "--policy", "lints", "--floor", "0.2")
+    done = vfb_parity("--protection", "shares", "--floor", "0.2")
     assert done.exit_code == 0
     for wanted in ("secret shares, 10 features", "40 of 40", "each of the two servers"):
         assert wanted in done.stdout
@@ -89,9 +89,9 @@ def test_secret_shares_release_no_scores():
 
 
 def test_secret_shares_refuse_policies_that_need_statistics():
-    done = vfb_parity("--protection", "shares")
+    done = vfb_parity("--protection", "shares", "--policy", "inverse_gap")
     assert done.exit_code == 2
-    assert "decides by LinTS or LinGreedy, got LinUCB" in done.stderr
+    assert "decides by LinTS or LinGreedy, got InverseGap" in done.stderr
 
 
 def test_the_table_says_how_many_decisions_are_equal_and_the_command_ends_well():

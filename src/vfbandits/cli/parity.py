@@ -72,8 +72,8 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     protection: Annotated[
         ProtectionName | None,
         typer.Option(
-            help="Level of protection. shares (experimental) needs --policy lints or lingreedy; "
-            "the second participant is the helper.",
+            help="Level of protection. shares (experimental): the second participant is the "
+            "helper.",
             show_default="what --aggregation says",
             rich_help_panel=FEDERATION,
         ),
@@ -106,8 +106,13 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         int, typer.Option(help="Random seed of world, mask and policy.", rich_help_panel=WORLD)
     ] = (0),
     policy: Annotated[
-        PolicyName, typer.Option(help="Policy.", rich_help_panel=LEARNING)
-    ] = PolicyName.linucb,
+        PolicyName | None,
+        typer.Option(
+            help="Policy.",
+            show_default="linucb, with --protection shares lints",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
     layout: Annotated[
         LayoutName, typer.Option(help="How contexts depend on the arm.", rich_help_panel=LEARNING)
     ] = LayoutName.per_arm,
@@ -157,6 +162,8 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         "scale": scale,
         "exponent": exponent,
     }
+    if policy is None:
+        policy = PolicyName.lints if protection is ProtectionName.shares else PolicyName.linucb
     simulated = ParityTrial(
         policies_from([policy.value], parameters)[0],
         WorldSettings(even_widths(dim, participants), arms, layout.value, arm_dim, noise),

@@ -3,6 +3,7 @@
 import re
 import time
 
+import msgspec
 import pytest
 from browser import chromium
 from invented_decisions import LINKS, ranked, tell, traffic
@@ -26,6 +27,7 @@ TRIPPED = GuardrailView(
     Tripped(1_794_870_000.0, 17_950, 1_003, 0.191, 0.242, -0.0508, -0.0891, -0.0125, 0.025),
 )
 FACTS = Facts("ranker", "shadow", 3, 2, "mask", 18_402, 1, 51_234, 7.25)
+LEARNING = msgspec.structs.replace(FACTS, mode="learn")
 
 
 def feed(sky, stream):
@@ -40,7 +42,7 @@ def invented():
         participants=lambda: LINKS,
         waiting=lambda campaign: 1204 if campaign == "newsletter" else 0,
         norm=lambda _: 1.75,
-        facts=lambda name: FACTS if name != "long" else None,
+        facts=lambda name: {"long": None, "stopped": LEARNING}.get(name, FACTS),
         guardrail={"newsletter": WATCHING, "stopped": TRIPPED}.get,
         link_changes=lambda: [(time.time() - 60.0, "telco", "participant_left")],
     )
@@ -137,6 +139,7 @@ def test_a_policy_that_was_stopped_is_said_in_a_banner_with_the_figures(opened):
     expect(banner).to_contain_text(
         "Difference −0.051 (97.5 % interval −0.089 to −0.013) over 18,953 events"
     )
+    expect(page.locator("#mode")).to_have_text("On baseline")
     expect(page.locator("#guardrail-words")).to_contain_text("until an operator re-arms it")
     expect(page.locator("#decisions .tag").first).to_have_text("guardrail")
     expect(page.locator("#chart-reward .flag.guardrail")).to_have_count(1)

@@ -62,7 +62,7 @@ function bar(value, text, tone = "") {
 const MODES = {
   learn: ["Learning", "The policy decides and learns from every reward."],
   shadow: ["Shadow", "Everybody gets the baseline; the policy only learns."],
-  tripped: ["Stopped", "Everybody gets the baseline: the guardrail has stopped the policy, which still learns."],
+  tripped: ["On baseline", "Everybody gets the baseline: the guardrail has switched to it. The policy still learns."],
   frozen: ["Frozen", "The policy decides; rewards are logged and nothing is learnt."],
 };
 
@@ -93,7 +93,7 @@ export function drawMissing({ participants, now }) {
 }
 
 const GUARDRAIL = {
-  off: "The guardrail is off: nothing is stopped.",
+  off: "The guardrail is off: a losing policy is not switched to the baseline.",
   watching: "The guardrail is armed: a policy whose interval lies below zero is switched to the baseline.",
   tripped: "The guardrail has tripped: every event gets the baseline until an operator re-arms it.",
 };
@@ -284,7 +284,7 @@ const GROUPS = {
   policy: "the policy's choice",
   holdback: "held back: the baseline is shown",
   shadow: "shadow mode: the baseline is shown",
-  guardrail: "stopped by the guardrail: the baseline is shown",
+  guardrail: "switched by the guardrail: the baseline is shown",
 };
 
 export function drawWhy(one) {

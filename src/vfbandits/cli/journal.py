@@ -479,10 +479,12 @@ def copy(  # noqa: PLR0913  (one argument for each flag)
         )
     output = Output(as_json=as_json)
     output.show(asdict(done), list)
-    output.say(
-        f"copied {done.records} records up to position {done.last}, {done.snapshots} snapshots and "
-        f"{done.arrivals} events of the inbox to {place_of(to, name=new_name)}"
-    )
+    place = place_of(to, name=new_name)
+    said = f"{done.records} records up to position {done.last}, {done.snapshots} snapshots"
+    if done.was_there:
+        output.say(f"nothing to copy: {place} is a copy already, with {said}")
+    else:
+        output.say(f"copied {said} and {done.arrivals} events of the inbox to {place}")
     if done.left_out:
         output.say(f"{done.left_out} events of the inbox that were refused are not in the copy")
     output.say(f"both have the digest {done.digest}")

@@ -30,7 +30,8 @@ class Copy:
     """What was copied: records up to a position, snapshots, and events of the inbox.
 
     ``left_out`` counts events of the inbox that were not: they were refused, or nobody can read
-    them.  ``digest`` is that of both journals.
+    them.  ``digest`` is that of both journals.  ``was_there`` says that an earlier call had made
+    the copy: nothing was written.
     """
 
     records: int
@@ -39,6 +40,7 @@ class Copy:
     arrivals: int
     left_out: int
     digest: str
+    was_there: bool
 
 
 @dataclass(slots=True)
@@ -104,10 +106,11 @@ def copy_journal(  # noqa: PLR0913  (by name)
         on_step,
         on_begin=lambda: _note(source, Administered(COPY, detail, by, now)),
     )
-    if not _is_there(target, name=name, key=key):
-        fill_journal(target, contents, name=name, key=key)
-    else:
+    was_there = _is_there(target, name=name, key=key)
+    if was_there:
         contents.skip()
+    else:
+        fill_journal(target, contents, name=name, key=key)
     with closing(open_reader(target, name=name, key=key)) as reader:
         digest = digest_of(reader)
     if digest != contents.digest:
@@ -122,6 +125,7 @@ def copy_journal(  # noqa: PLR0913  (by name)
         arrivals=arrivals.n_copied,
         left_out=arrivals.n_left_out,
         digest=digest,
+        was_there=was_there,
     )
 
 

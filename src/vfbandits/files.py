@@ -1,7 +1,10 @@
 """Files that are written whole or not at all, and are on the disk when a call returns."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,11 +21,23 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
+        put_in_place(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(target.parent)
     return target
+
+
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Give a file that is on the disk its whole name, in place of an older file.
+
+    A device, a pipe or a socket is not replaced: for root, ``/dev/stdout`` would be a file from
+    then on.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(target.stat().st_mode):
+            raise OSError(errno.EEXIST, "it is there, and is not a regular file", str(target))
+    temporary.replace(target)
+    sync_folder(target.parent)
 
 
 def write_in_pieces(file: IO[bytes], data: bytes) -> None:

@@ -56,7 +56,7 @@ from vfbandits.core.layout import build_learner
 from vfbandits.core.move import Move, Remask
 from vfbandits.errors import JournalError
 from vfbandits.evaluate.offers import OFFERED, OFFERED_CONTEXTS, OFFERED_FEATURES
-from vfbandits.files import PART, sync_folder
+from vfbandits.files import PART, put_in_place
 from vfbandits.journal.base import JournalReader
 
 if TYPE_CHECKING:
@@ -385,8 +385,7 @@ def _write(frames: _Frames, out: Path) -> None:
                 frame.write_parquet(names[-1])
             os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
             pl.scan_parquet(names).sink_parquet(whole, sync_on_close="all")
-        whole.replace(out)
-        sync_folder(out.parent)
+        put_in_place(whole, out)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise JournalError(f"{out} cannot be written: {error}") from error
     finally:

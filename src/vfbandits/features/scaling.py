@@ -37,6 +37,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.errors import FeatureError
+from vfbandits.files import write_whole
 from vfbandits.settings.decode import decode
 from vfbandits.settings.values import AtLeastOne, Count, Settings, Text
 
@@ -241,20 +242,12 @@ class Scaling:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it for its owner only; an older file is replaced in one step."""
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
         document = {**_as_document(self), "digest": self.digest}
+        data = json.dumps(document, indent=1).encode()
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
+            return write_whole(target, lambda file: file.write(data), mode=0o600)
         except OSError as error:
             raise FeatureError(f"a scaling needs a file to write to, got: {error}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
-        return target
 
 
 def _refuse_faults(scaling: Scaling) -> None:

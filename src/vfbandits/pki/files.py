@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from vfbandits.errors import IdentityError
+from vfbandits.files import write_whole
 
 SECRET, PUBLIC = 0o600, 0o644
 MAX_BYTES = 4 << 20
@@ -104,16 +105,10 @@ def write_new(files: Mapping[Path, tuple[bytes, int]]) -> None:
 
 def replace_public(path: Path, data: bytes) -> None:
     """Write a public file; an older one is replaced in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PUBLIC)
-        _fill(descriptor, data)
-        temporary.replace(path)
+        write_whole(path, lambda file: file.write(data), mode=PUBLIC)
     except OSError as error:
         raise IdentityError(f"wanted a file to write, got {path}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def read_file(path: Path, what: str, *, most: int = MAX_BYTES) -> bytes:

@@ -18,6 +18,7 @@ from vfbandits.evaluate.read import read_log
 from vfbandits.features.fit import hash_scaling
 from vfbandits.features.named import NamedRows, flatten
 
+JOURNAL_IMPORT = ("journal", "import")
 OWN = NamedRows(hash_scaling(rest=8))
 ARMS = NamedRows(hash_scaling(rest=4))
 
@@ -115,6 +116,33 @@ def test_events_that_were_dropped_unevenly_are_thinned_to_the_same_fraction(tmp_
     assert imported(tmp_path, even)[0].thinned == 0
 
 
+def test_a_log_of_any_size_is_imported_in_parts(tmp_path, monkeypatch):
+    lines = dsjson_logs.events(50, seed=3)
+    for line in lines[20:30]:
+        line["pdrop"] = 0.5
+    whole = imported(tmp_path, lines, arms=ARMS)
+    monkeypatch.setattr(dsjson, "ROWS_PER_BATCH", 7)
+    in_rows = imported(tmp_path, lines, arms=ARMS)
+    monkeypatch.setattr(dsjson, "ENTRIES_PER_BATCH", 30)
+    in_entries = imported(tmp_path, lines, arms=ARMS)
+    for made, table in (in_rows, in_entries):
+        assert made == whole[0]
+        assert table.equals(whole[1])
+    assert 0 < whole[0].thinned < 40
+    assert {path.name for path in tmp_path.iterdir()} == {"log.json", "log.parquet"}
+
+
+def test_logs_that_overlap_count_once_and_a_mark_of_byte_order_is_no_text(tmp_path):
+    lines = dsjson_logs.events(4)
+    nameless = {key: value for key, value in lines[0].items() if key != "EventId"}
+    log = dsjson_logs.write(tmp_path / "log.json", [*lines, *lines[1:], nameless, nameless])
+    log.write_bytes(b"\xef\xbb\xbf" + log.read_bytes())
+    out = tmp_path / "log.parquet"
+    made = import_dsjson(log, out, own=OWN)
+    assert (made.rows, made.repeated) == (6, 3)  # without an id nobody knows
+    assert "3 lines came before and were left out" in vfb(*JOURNAL_IMPORT, log, "--out", out).stdout
+
+
 def test_a_packed_log_is_read_and_blank_lines_do_not_count(tmp_path):
     lines = [json.dumps(line) for line in dsjson_logs.events(3)]
     path = tmp_path / "log.json.gz"
@@ -176,6 +204,6 @@ def test_files_that_cannot_be_read_or_written_are_one_line(tmp_path):
         "journal", "import", log, "--out", tmp_path / "x.parquet"
     ).stderr  # fmt: skip
     log.write_text("\n")
-    assert "got none among 0 lines" in vfb(
+    assert "got none among 1 lines" in vfb(
         "journal", "import", log, "--out", tmp_path / "x.parquet"
     ).stderr  # fmt: skip

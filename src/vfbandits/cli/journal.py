@@ -187,6 +187,7 @@ def import_log(  # noqa: PLR0913  (one argument for each flag)
         "events that were not activated were left out": made.inactive,
         "events have no reward and were left out; --unrewarded 0 writes them": made.without_reward,
         "rewards without their event were left out": made.without_event,
+        "lines came before and were left out": made.repeated,
         "events were thinned out, since the log dropped others more often": made.thinned,
     }
     for what, count in left_out.items():

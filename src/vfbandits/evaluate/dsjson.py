@@ -9,7 +9,8 @@ The table has the columns of ``vfb journal export``.  Features are flattened and
 facade of that service does it, so that a server with the same scalings sees the same numbers.
 
 Left out, and counted: events that were not activated, rewards without their event, and events
-without a reward unless one is given for them.  If events were dropped from the log with different
+without a reward unless one is given for them, and lines that came before, to the last byte: logs
+that overlap may be joined.  If events were dropped from the log with different
 probabilities (``pdrop``), those that were dropped less often are thinned out by a hash of their ids
 until all are alike: otherwise some kinds of events would count more than others.
 """
@@ -17,6 +18,7 @@ until all are alike: otherwise some kinds of events would count more than others
 import gzip
 import hashlib
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,8 +31,8 @@ import numpy as np
 from vfbandits.core.arrays import Vector
 from vfbandits.core.reward import REWARD_LIMIT
 from vfbandits.errors import SettingError
+from vfbandits.evaluate.parquet import write_frames
 from vfbandits.features.named import NamedRows, Pair, flatten
-from vfbandits.files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +41,9 @@ LONGEST: Final = 64.0  # of a row, as long as a federation takes it by default
 MAX_LINE_BYTES: Final = 64 << 20  # a small packed file may have a line that fills the memory
 CONTEXT: Final = "FromUrl"  # the namespace that the service gave to ``contextFeatures``
 ACTION: Final = "j"  # and to the features of an action
+ROWS_PER_BATCH: Final = 20_000
+ENTRIES_PER_BATCH: Final = 1_000_000
+_DRAW, _DROPPED = "_draw", "_dropped"
 _ACTION_PARTS: Final = frozenset({"i", ACTION})
 
 
@@ -99,6 +104,7 @@ class Import:
     inactive: int = 0
     without_reward: int = 0
     without_event: int = 0
+    repeated: int = 0
     thinned: int = 0
 
 
@@ -111,26 +117,52 @@ def import_dsjson(
     unrewarded: float | None = None,
     on_line: Callable[[int], None] = lambda number: None,
 ) -> Import:
-    """Write a Parquet file, whole or not at all, for its owner only.
+    """Write a Parquet file, whole or not at all, for its owner only; a log may be of any size.
 
     ``own`` hashes the context, and ``arms`` the features of actions, for layout "outer".  An event
     without a reward gets ``unrewarded``, or is left out.
     """
+    import polars as pl  # noqa: PLC0415  (an extra)
+
     made = Import()
-    rows = [*_Reader(log, own, arms, unrewarded, made).rows(on_line)]
-    kept = _thinned(rows)
-    made.thinned, made.rows = len(rows) - len(kept), len(kept)
-    if not kept:
-        raise SettingError(
-            f"{log.name} must have events that were shown and have a reward, got none among "
-            f"{made.inactive + made.without_reward + made.without_event} lines"
-        )
-    frame = _frame(kept)
+    frames = _Frames(_Reader(log, own, arms, unrewarded, made).rows(on_line))
     try:
-        write_whole(out, frame.write_parquet, mode=0o600)
-    except OSError as error:
+        write_frames(frames.read(), out, select=frames.thinned)
+        made.rows = pl.scan_parquet(out).select(pl.len()).collect().item()
+    except (OSError, pl.exceptions.PolarsError) as error:
         raise SettingError(f"{out} cannot be written: {error}") from error
+    made.thinned = frames.n_rows - made.rows
     return made
+
+
+class _Frames:
+    """Rows as frames, some at a time; those that are too many of their kind leave at the end."""
+
+    def __init__(self, rows: Iterator[_Row]) -> None:
+        self._rows = rows
+        self.n_rows = 0
+        self._most_dropped = 0.0
+
+    def read(self) -> "Iterator[pl.DataFrame]":
+        batch: list[_Row] = []
+        n_entries = 0
+        for row in self._rows:
+            self.n_rows += 1
+            self._most_dropped = max(self._most_dropped, row.dropped)
+            batch.append(row)
+            n_entries += row.context.size + (0 if row.features is None else row.features.size)
+            if len(batch) >= ROWS_PER_BATCH or n_entries >= ENTRIES_PER_BATCH:
+                yield _frame(batch)
+                batch, n_entries = [], 0
+        if batch:
+            yield _frame(batch)
+
+    def thinned(self, rows: "pl.LazyFrame") -> "pl.LazyFrame":
+        """Rows that were all dropped with the same probability, the largest that occurs."""
+        import polars as pl  # noqa: PLC0415
+
+        kept = (1.0 - self._most_dropped) / (1.0 - pl.col(_DROPPED))
+        return rows.filter(pl.col(_DRAW) < kept).drop(_DRAW, _DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +175,33 @@ class _Reader:
 
     def rows(self, on_line: Callable[[int], None]) -> Iterator[_Row]:
         decode = msgspec.json.Decoder(_Event).decode
-        number = 0
+        number = n_rows = 0
+        seen: set[bytes] = set()
         try:
             for number, line in enumerate(self._lines(), start=1):
                 on_line(number)
-                if line.strip():
-                    row = self._row(number, decode(line))
-                    if row is not None:
-                        yield row
+                text = line.removeprefix(BOM_UTF8).strip()
+                if not text:
+                    continue
+                event = decode(text)
+                digest = hashlib.blake2b(text, digest_size=16).digest()
+                if event.event_id and digest in seen:
+                    self.made.repeated += 1
+                    continue
+                seen.add(digest)
+                row = self._row(number, event)
+                if row is not None:
+                    n_rows += 1
+                    yield row
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._fault(number, f"must be an event in JSON, but {error}") from None
         except (OSError, EOFError, zlib.error) as error:
             raise SettingError(f"{self.log} must be a log to read, got: {error}") from error
+        if not n_rows:
+            raise SettingError(
+                f"{self.log.name} must have events that were shown and have a reward, got none "
+                f"among {number} lines"
+            )
 
     def _lines(self) -> Iterator[bytes]:
         is_packed = self.log.suffix == ".gz"
@@ -284,12 +331,6 @@ def _action_pairs(action: dict[str, object]) -> list[Pair]:
     return [*flatten(action.get(ACTION)), *flatten(others)]
 
 
-def _thinned(rows: list[_Row]) -> list[_Row]:
-    """Rows that were all dropped with the same probability, the largest that occurs."""
-    most = max((row.dropped for row in rows), default=0.0)
-    return [row for row in rows if _fraction(row.event_id) < (1.0 - most) / (1.0 - row.dropped)]
-
-
 def _fraction(event_id: str) -> float:
     """A number in [0, 1) from an id, always the same."""
     digest = hashlib.blake2b(event_id.encode(errors="surrogatepass"), digest_size=8).digest()
@@ -312,10 +353,12 @@ def _frame(rows: list[_Row]) -> "pl.DataFrame":
         "probability": pl.Series([row.probability for row in rows], dtype=pl.Float64),
         "at": pl.Series([row.at for row in rows], dtype=pl.Float64),
         "offered": pl.Series(arms, dtype=pl.List(pl.String)),
+        _DRAW: pl.Series([_fraction(row.event_id) for row in rows], dtype=pl.Float64),
+        _DROPPED: pl.Series([row.dropped for row in rows], dtype=pl.Float64),
     }
     features = [row.features for row in rows]
     if features[0] is not None:
-        lists = [None if one is None else one.tolist() for one in features]
+        lists = [None if one is None else pl.Series(one) for one in features]
         columns["offered_features"] = pl.Series(lists, dtype=pl.List(pl.Float64))
     contexts = np.array([row.context for row in rows])
     for place, column in enumerate(contexts.T):

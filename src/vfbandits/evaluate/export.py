@@ -26,8 +26,6 @@ Contexts are carried to the masks in force at the end, so that all rows are alik
 ``epoch`` they were decided in.  None has the intercept.
 """
 
-import os
-import tempfile
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +54,7 @@ from vfbandits.core.layout import build_learner
 from vfbandits.core.move import Move, Remask
 from vfbandits.errors import JournalError
 from vfbandits.evaluate.offers import OFFERED, OFFERED_CONTEXTS, OFFERED_FEATURES
-from vfbandits.files import PART, put_in_place
+from vfbandits.evaluate.parquet import write_frames
 from vfbandits.journal.base import JournalReader
 
 if TYPE_CHECKING:
@@ -373,23 +371,12 @@ def _lists(blocks: Iterable[Matrix | None]) -> "pl.Series":
 
 
 def _write(frames: _Frames, out: Path) -> None:
-    """Frames as one Parquet file, without ever holding them all."""
     import polars as pl  # noqa: PLC0415
 
-    whole = out.with_name(f".{out.name}.{os.getpid()}{PART}")
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            names = []
-            for number, frame in enumerate(frames):
-                names.append(Path(folder) / f"{number}.parquet")
-                frame.write_parquet(names[-1])
-            os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-            pl.scan_parquet(names).sink_parquet(whole, sync_on_close="all")
-        put_in_place(whole, out)
+        write_frames(frames, out)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise JournalError(f"{out} cannot be written: {error}") from error
-    finally:
-        whole.unlink(missing_ok=True)
 
 
 def _source(reward: Rewarded | None) -> str | None:

@@ -120,6 +120,25 @@ def test_the_dashboard_has_its_rows_and_every_panel_its_place():
         taken |= cells
 
 
+@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
+def test_bytes_and_seconds_are_shown_as_such(panel):
+    """By the suffix of the metric, which Prometheus asks to be its unit."""
+    config = panel["fieldConfig"]
+    overrides = {
+        each["matcher"]["options"]: value["value"]
+        for each in config["overrides"]
+        for value in each["properties"]
+        if value["id"] == "unit"
+    }
+    for target in panel["targets"]:
+        unit = overrides.get(target["refId"], config["defaults"].get("unit"))
+        for name in metrics_in(target["expr"]):
+            if re.search(r"_bytes(_total)?$", name):
+                assert unit in {"bytes", "Bps"}
+            elif re.search(r"(?<!cpu)_seconds(_bucket)?$", name):
+                assert unit == "s"
+
+
 def test_panels_ask_the_chosen_data_source_about_the_chosen_job_and_campaigns():
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     assert list(variables) == ["datasource", "job", "campaign"]

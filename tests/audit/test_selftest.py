@@ -3,7 +3,33 @@
 import pytest
 
 from vfbandits.audit.result import Level
-from vfbandits.audit.selftest import Line, selftest
+from vfbandits.audit.selftest import LIKELIEST, MATCHED, Line, selftest
+
+# Whatever the seed, each figure of the table lies between these two.
+EXACT, ALL_COLUMNS = (0.0, 1e-9), (1.0, 1.0)
+BOUNDS = {
+    "20 plain–masked pairs": {"mask": EXACT, "sum": (0.84, 0.88)},
+    "80 plain–masked pairs": {"mask": EXACT, "sum": EXACT},
+    "nothing; features independent, not Gaussian": {"mask": (0.02, 0.06), "sum": (0.04, 0.10)},
+    "nothing; features Gaussian": {"mask": (1.0, 1.0), "sum": (1.0, 1.0)},
+    MATCHED.format("all"): {"mask": (0.12, 0.5), "sum": (0.2, 0.8)},
+    MATCHED.format("half"): {"mask": (0.14, 0.55), "sum": (0.2, 0.8)},
+    LIKELIEST.format("all"): {"mask": (0.0, 0.12), "sum": (0.0, 0.4)},
+    LIKELIEST.format("half"): {"mask": (0.0, 0.3), "sum": (0.2, 0.6)},
+    "nothing; flags, one-hot, counts": {"mask": (0.5, 1.0), "sum": (0.4, 1.0)},
+    "returning users, one feature changed": {"mask": ALL_COLUMNS, "sum": ALL_COLUMNS},
+    "means of 3 arms, disjoint; ": {"statistics": (0.83, 0.89)},
+    "means of 6 arms, disjoint; ": {"statistics": (0.62, 0.75)},
+    "means of 10 arms, disjoint; ": {"statistics": (0.03, 0.30)},
+    "means of 20 arms, disjoint; ": {"statistics": (0.02, 0.08)},
+    "means of 3 arm features, outer; ": {"statistics": (0.83, 0.89)},
+    "means of 10 arm features, outer; ": {"statistics": (0.03, 0.45)},
+    "means of 20 arm features, outer; ": {"statistics": (0.02, 0.10)},
+    "the same row 1 times": {"statistics": (0.95, 0.99)},
+    "the same row 4 times": {"statistics": (0.84, 0.88)},
+    "the same row 16 times": {"statistics": (0.0, 0.01)},
+    "the same row 32 times": {"statistics": (0.0, 0.01)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +47,26 @@ def test_insiders_open_a_block_with_20_pairs_and_a_sum_with_80(cases):
     assert few["mask"] < 1e-9
     assert few["sum"] == pytest.approx(0.87, abs=0.03)
     assert measured(cases, "80 plain–masked pairs")["sum"] < 1e-9
+
+
+def test_gaussian_features_are_answered_with_the_mean(cases):
+    assert measured(cases, "nothing; features Gaussian") == {"mask": 1.0, "sum": 1.0}
+
+
+def test_public_second_moments_open_related_columns(cases):
+    found = measured(cases, MATCHED.format("all"))
+    assert found["mask"] < 0.5
+    assert found["sum"] < 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", selftest(seed=100, seeds=1), ids=lambda case: case.attacker)
+def test_another_seed_gives_the_figures_of_the_docs(case):
+    (bounds,) = (found for words, found in BOUNDS.items() if case.attacker.startswith(words))
+    measured_by_level = case.measure().measured
+    assert set(measured_by_level) == set(bounds)
+    for level, (low, high) in bounds.items():
+        assert all(low <= value <= high for value in measured_by_level[level])
 
 
 def test_returning_users_open_every_column(cases):

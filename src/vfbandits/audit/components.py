@@ -1,6 +1,8 @@
 """Independent components of masked rows, and their names by public marginals."""
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,8 @@ from vfbandits.core.arrays import Matrix, Vector
 
 CONTRASTS = ("logcosh", "cube")
 MAX_STEPS = 100
-NOT_GAUSSIAN = 0.01  # squared distance of a standardised marginal from the Gaussian
+MIN_NOISE_COLUMNS = 50
+NOISE_STEPS = 30  # in noise nothing converges; more steps find components that are little further
 MIN_LENGTH = 1e-12  # as a share of the largest: below it a direction is rounding
 
 
@@ -29,7 +32,9 @@ def whiten(values: Matrix) -> Matrix:
     return white
 
 
-def independent_components(values: Matrix, *, contrast: str, seed: int) -> Matrix:
+def independent_components(
+    values: Matrix, *, contrast: str, seed: int, steps: int = MAX_STEPS
+) -> Matrix:
     """FastICA: rows of components (n, rank) with variance 1, in any order and with any sign."""
     from sklearn.decomposition import FastICA  # noqa: PLC0415  (an extra)
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  (an extra)
@@ -37,7 +42,7 @@ def independent_components(values: Matrix, *, contrast: str, seed: int) -> Matri
     white = whiten(values)
     if white.shape[1] < 2:
         return white
-    ica = FastICA(whiten=False, fun=contrast, max_iter=MAX_STEPS, tol=1e-4, random_state=seed)
+    ica = FastICA(whiten=False, fun=contrast, max_iter=steps, tol=1e-4, random_state=seed)
     with warnings.catch_warnings():
         # What has not converged is an attack that did less well, and is measured like any other.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -56,14 +61,14 @@ def standardised(values: Matrix) -> tuple[Matrix, Vector, Vector]:
     return rows / spreads, means, spreads
 
 
-def name_by_marginals(components: Matrix, public: Matrix, *, blindly: bool = False) -> Matrix:
+def name_by_marginals(components: Matrix, public: Matrix) -> Matrix:
     """Give each public column the component, and the sign, whose marginal is nearest.
 
     Returns guesses (n, columns) of standardised columns, 0 for a column without a component.
 
     The distance is Wasserstein's, between quantiles of standardised values; all columns are
-    served together, so that no component has two names.  A Gaussian column has no marginal of its
-    own, and no component either, unless names are given ``blindly``.
+    served together, so that no component has two names.  Whether a guess is better than the mean
+    is for ``with_evidence`` to say.
     """
     wanted = quantiles(standardised(public)[0])
     seen = quantiles(components)
@@ -73,17 +78,14 @@ def name_by_marginals(components: Matrix, public: Matrix, *, blindly: bool = Fal
     values = np.zeros((len(components), len(wanted)))
     signs = np.where(upright[columns, found] <= turned[columns, found], 1.0, -1.0)
     values[:, columns] = components[:, found] * signs
-    return values if blindly else np.where(is_recognisable(public), values, 0.0)
+    return values
 
 
-def fit_marginals(
-    masked: Matrix, guesses: Matrix, public: Matrix, *, steps: int = 20, blindly: bool = False
-) -> Matrix:
+def fit_marginals(masked: Matrix, guesses: Matrix, public: Matrix, *, steps: int = 20) -> Matrix:
     """Improve ``guesses`` (n, columns) of standardised columns until their marginals are public.
 
     Each step gives the ranks of a guess the public quantiles and takes the linear function of the
     masked rows that is nearest to them, which never increases the distance to the marginal.
-    Gaussian columns are left at 0 unless they are fitted ``blindly``.
     """
     rows, _ = centred(masked)
     solve = np.linalg.pinv(rows)
@@ -97,7 +99,17 @@ def fit_marginals(
         better = rows @ (solve @ np.take_along_axis(targets, ranks, axis=0))
         spreads = better.std(axis=0)
         guesses = better / np.where(spreads > 0.0, spreads, 1.0)
-    return guesses if blindly else np.where(is_recognisable(public), guesses, 0.0)
+    return guesses
+
+
+def with_evidence(guesses: Matrix, known: NDArray[np.bool_], *, chance: float) -> Matrix:
+    """The guesses that an attacker has a reason to believe; 0, the mean, in the place of others.
+
+    Gaussian rows have components too, and nothing tells these apart.  So a guess counts if its
+    column is ``known`` not to be Gaussian (``is_recognisable``), and if it is itself further from
+    a Gaussian than what is found in noise (``chance_of_components``).
+    """
+    return np.where(known & (gaussian_distance(guesses) > chance), guesses, 0.0)
 
 
 def best_match(components: Matrix, truth: Matrix) -> Vector:
@@ -111,9 +123,41 @@ def best_match(components: Matrix, truth: Matrix) -> Vector:
     return errors
 
 
-def is_recognisable(public: Matrix) -> NDArray[np.bool_]:
-    """Whether each marginal is not Gaussian: only such a column is more than a lucky direction."""
-    seen = quantiles(standardised(public)[0])
-    gaussian = ndtri((np.arange(seen.shape[1]) + 0.5) / seen.shape[1])
-    far: NDArray[np.bool_] = np.mean((seen - gaussian) ** 2, axis=1) > NOT_GAUSSIAN
+def is_recognisable(public: Matrix, *, seed: int) -> NDArray[np.bool_]:
+    """Whether each marginal is not Gaussian: only such a column is more than a lucky direction.
+
+    It is not if the columns of so many Gaussian rows are all nearer.
+    """
+    far: NDArray[np.bool_] = gaussian_distance(public) > _chance(public.shape, seed, lambda x: x)
     return far
+
+
+def chance_of_components(n: int, width: int, *, seed: int) -> float:
+    """How far from a Gaussian components of Gaussian rows (n, width) are, by chance alone."""
+    return max(
+        _chance(
+            (n, width),
+            seed,
+            partial(independent_components, contrast=contrast, seed=seed, steps=NOISE_STEPS),
+        )
+        for contrast in CONTRASTS
+    )
+
+
+def gaussian_distance(values: Matrix) -> Vector:
+    """Squared distance of each standardised marginal from the Gaussian, Wasserstein's."""
+    seen = quantiles(standardised(values)[0])
+    gaussian = ndtri((np.arange(seen.shape[1]) + 0.5) / seen.shape[1])
+    distances: Vector = np.mean((seen - gaussian) ** 2, axis=1)
+    return distances
+
+
+def _chance(shape: tuple[int, ...], seed: int, find: Callable[[Matrix], Matrix]) -> float:
+    """Twice the largest distance of what is found in noise, so that another draw stays below it.
+
+    Narrow noise is drawn several times: the largest of a few would say little.
+    """
+    rng = np.random.default_rng(seed)
+    draws = -(-MIN_NOISE_COLUMNS // shape[1])
+    found = (find(rng.standard_normal(shape)) for _ in range(draws))
+    return 2.0 * max(float(gaussian_distance(one).max()) for one in found)

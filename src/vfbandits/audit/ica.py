@@ -1,19 +1,22 @@
 """Independent components: columns that are independent and not Gaussian give themselves away."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfbandits.audit.components import (
     CONTRASTS,
     best_match,
+    chance_of_components,
     fit_marginals,
     independent_components,
     is_recognisable,
     name_by_marginals,
     standardised,
+    with_evidence,
 )
 from vfbandits.audit.result import RED_ERROR, Result, column_errors, exact_columns, named
 from vfbandits.audit.view import View
-from vfbandits.core.arrays import Matrix, Vector
+from vfbandits.core.arrays import Vector
 
 MAX_ROWS = 20_000
 MAX_LISTED = 6
@@ -59,46 +62,28 @@ def independent_columns(view: View, *, seed: int) -> Result:
 def component_errors(view: View, *, seed: int) -> tuple[Vector, Vector]:
     """Error of each own column with names by marginals, and with names given; best of all tries.
 
-    Gaussian columns have error 1: nothing tells their components apart.  The second is also 1
-    where it is no clear hit: of many directions one is always near to a column.
+    An attacker answers with the mean, whose error is 1, where it has no evidence for a component:
+    so it does for Gaussian columns.  The second is also 1 where it is no clear hit: of many
+    directions one is always near to a column.
     """
+    known = is_recognisable(view.public, seed=seed)
     own = slice(0, view.width)
-    if not is_recognisable(view.public[:, own]).any():
+    if not known[own].any():
         return np.ones(view.width), np.ones(view.width)
+    chance = chance_of_components(*view.masked.shape, seed=seed)
+    _, means, spreads = standardised(view.public)
     with_names, without = [], []
     for contrast in CONTRASTS:
         components = independent_components(view.masked, contrast=contrast, seed=seed)
-        with_names += _errors_with_names(view, components)
+        named_ones = name_by_marginals(components, view.public)
+        for guess in (named_ones, fit_marginals(view.masked, named_ones, view.public)):
+            credible = with_evidence(guess, known, chance=chance)
+            plain = credible * spreads + means
+            with_names.append(column_errors(plain[:, own], view.plain))
         without.append(best_match(components, view.plain))
-    return np.minimum.reduce(with_names), clear_hits(
-        np.minimum.reduce(without), view.public[:, own]
-    )
+    return np.minimum.reduce(with_names), clear_hits(np.minimum.reduce(without), known[own])
 
 
-def blind_errors(view: View, *, seed: int) -> Vector:
-    """Error of each own column for an attacker that names all components, Gaussian or not.
-
-    It does not know when to give up, so its guesses may be worse than the mean, whose error is 1.
-    The best of its tries counts, by the mean over the columns.
-    """
-    tries: list[Vector] = []
-    for contrast in CONTRASTS:
-        components = independent_components(view.masked, contrast=contrast, seed=seed)
-        tries += _errors_with_names(view, components, blindly=True)
-    return min(tries, key=lambda errors: float(errors.mean()))
-
-
-def _errors_with_names(view: View, components: Matrix, *, blindly: bool = False) -> list[Vector]:
-    """Errors of the own columns with names by marginals, as found and fitted."""
-    _, means, spreads = standardised(view.public)
-    found = name_by_marginals(components, view.public, blindly=blindly)
-    fitted = fit_marginals(view.masked, found, view.public, blindly=blindly)
-    return [
-        column_errors((guess * spreads + means)[:, : view.width], view.plain)
-        for guess in (found, fitted)
-    ]
-
-
-def clear_hits(errors: Vector, public: Matrix) -> Vector:
+def clear_hits(errors: Vector, known: NDArray[np.bool_]) -> Vector:
     """Errors of components whose names were given, where they cannot be luck; 1 elsewhere."""
-    return np.where((errors <= RED_ERROR) & is_recognisable(public), errors, 1.0)
+    return np.where((errors <= RED_ERROR) & known, errors, 1.0)

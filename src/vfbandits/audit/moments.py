@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 
 from vfbandits.audit.result import RED_ERROR, Level, Result, column_errors, exact_columns, named
-from vfbandits.audit.rotation import align, axis_signs, covariance
+from vfbandits.audit.rotation import align, axis_signs, covariance, most_likely
 from vfbandits.audit.view import View, centred, look
 from vfbandits.core.arrays import Matrix, Vector
 
-MIN_COSINE = 0.6  # below it two halves of the rows agree by chance
-PARTS = (slice(None), slice(0, None, 2), slice(1, None, 2))
+REHEARSALS = 8
+CERTAIN = 2.0  # standard errors
 
 
-def second_moments(view: View) -> Result:
+def second_moments(view: View, *, seed: int) -> Result:
     """Turn the public covariance until it is the seen one.
 
     The sign of a principal axis comes from cross-moments with the active participant's own columns,
     if the view has any, or from the skewness along it.
     """
-    errors = named(moment_errors(view), view.columns)
+    errors = named(moment_errors(view, seed=seed), view.columns)
     k = view.own.shape[1]
     return Result(
         attack="second_moments",
@@ -50,8 +50,10 @@ def second_moments_by_halves(
     then the other way round: as if it had columns as related to these as they are to each other.
     """
     width = values.shape[1]
+    seed = int(rng.integers(2**31))
     if width < 2:
-        return second_moments(look(values, columns, level=level, rng=rng, others=others))
+        view = look(values, columns, level=level, rng=rng, others=others)
+        return second_moments(view, seed=seed)
     order = rng.permutation(width)
     halves = order[: width // 2], order[width // 2 :]
     results = []
@@ -59,7 +61,7 @@ def second_moments_by_halves(
         names = [columns[place] for place in attacked]
         block, mine = values[:, attacked], values[:, own]
         view = look(block, names, level=level, rng=rng, others=others, own=mine)
-        results.append(second_moments(view))
+        results.append(second_moments(view, seed=seed))
     found = {**results[0].errors, **results[1].errors}
     errors = {column: found[column] for column in columns}
     return replace(
@@ -77,28 +79,84 @@ def _count(errors: Collection[float]) -> str:
     return f"{hits} of {len(errors)} columns recovered to 0.3 standard deviations"
 
 
-def moment_errors(view: View) -> Vector:
-    """Error of each own column; of the two ways to find signs the better one counts."""
-    whole, first, second = (_rotations(view.part(rows)) for rows in PARTS)
-    seen, _ = centred(view.masked)
-    errors = []
-    for rotation, one, other in zip(whole, first, second, strict=True):
-        # Two halves of the rows that agree on a direction say how far to trust it.
-        cosines = np.einsum("ij,ij->j", one, other)
-        trust = np.where(cosines > MIN_COSINE, np.sqrt(np.abs(cosines)), 0.0)
-        guess = seen @ rotation * trust + view.public.mean(axis=0)
-        errors.append(column_errors(guess[:, : view.width], view.plain))
-    least: Vector = np.minimum.reduce(errors)
+def moment_errors(view: View, *, seed: int) -> Vector:
+    """Error of each own column; of all ways to find the rotation the best one counts."""
+    least: Vector = np.minimum.reduce(list(errors_by_way(view, seed=seed).values()))
     return least
 
 
-def _rotations(view: View) -> list[Matrix]:
-    """With signs by skewness, and by cross-moments if there are any."""
-    moments = covariance(view.masked), covariance(view.public)
-    found = [align(*moments, None, axis_signs(view.masked, view.public))]
+def errors_by_way(view: View, *, seed: int) -> dict[str, Vector]:
+    """Error of each own column for each way to find the rotation.
+
+    ``skewness`` and ``cross-moments`` turn the public moments until they are the seen ones, with
+    signs by the one or the other; ``likelihood`` goes on from there to the most likely rotation.
+
+    An attacker rehearses on the public people, where it knows what is right, and answers with the
+    mean, whose error is 1, where the rehearsals did no better than chance.
+    """
+    seen, _ = centred(view.masked)
+    mean = view.public.mean(axis=0)
+    trust = _rehearse(view, seed=seed)
+    return {
+        way: column_errors((seen @ rotation * trust[way] + mean)[:, : view.width], view.plain)
+        for way, rotation in _rotations(view).items()
+    }
+
+
+def _rehearse(view: View, *, seed: int) -> dict[str, Vector]:
+    """How far to trust each direction, for each way to find it: 0 not at all, 1 fully.
+
+    One half of the public people, drawn at random, plays those who are seen; the right rotation is
+    then the identity.  Halves have nobody in common, as those who are seen and those who are
+    public have not; drawing with replacement would take the luck of one sample for a fact.  The
+    trust in a direction is the coefficient that a regression of the column on the guesses has, or
+    0 where its sign is not certain.
+    """
+    rng = np.random.default_rng(seed)
+    moments = covariance(view.public)
+    found: dict[str, list[Vector]] = {}
+    for _ in range(REHEARSALS):
+        for way, rotation in _rotations(_redraw(view, rng)).items():
+            found.setdefault(way, []).append(_coefficients(rotation, moments))
+    return {way: _where_certain(np.array(tries)) for way, tries in found.items()}
+
+
+def _where_certain(tries: Matrix) -> Vector:
+    """The mean over the tries (n, columns), at most 1, where it is positive beyond chance."""
+    means, spreads = tries.mean(axis=0), tries.std(axis=0, ddof=1)
+    is_certain = means > CERTAIN * spreads / np.sqrt(len(tries))
+    return np.where(is_certain, np.minimum(means, 1.0), 0.0)
+
+
+def _redraw(view: View, rng: np.random.Generator) -> View:
+    seen, public = np.array_split(rng.permutation(len(view.public)), 2)
+    return replace(
+        view,
+        masked=view.public[seen],
+        own=view.public_own[seen],
+        public=view.public[public],
+        public_own=view.public_own[public],
+    )
+
+
+def _coefficients(rotation: Matrix, moments: Matrix) -> Vector:
+    """Of the regression of each column on what ``rotation`` takes for it."""
+    along = moments @ rotation
+    variances = np.einsum("ij,ij->j", rotation, along)
+    found: Vector = np.diagonal(along) / np.where(variances > 0.0, variances, 1.0)
+    return found
+
+
+def _rotations(view: View) -> dict[str, Matrix]:
+    """With signs by skewness, and if the attacker has columns by moments with them."""
+    seen, public = covariance(view.masked), covariance(view.public)
+    found = {"skewness": align(seen, public, None, axis_signs(view.masked, view.public))}
     if view.own.shape[1]:
         crosses = _cross(view.masked, view.own), _cross(view.public, view.public_own)
-        found.append(align(*moments, crosses))
+        matched = align(seen, public, crosses)
+        joint = covariance(np.hstack([view.public, view.public_own]))
+        found["cross-moments"] = matched
+        found["likelihood"] = most_likely(matched, seen, crosses[0], joint)
     return found
 
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from vfbandits.audit.components import (
     CONTRASTS,
     independent_components,
+    is_recognisable,
     name_by_marginals,
     standardised,
 )
@@ -79,6 +80,7 @@ def _first_rotations(view: View, *, seed: int) -> list[Matrix]:
     moments = covariance(view.masked), covariance(view.public)
     starts = [align(*moments, None, axis_signs(view.masked, view.public))]
     _, _, spreads = standardised(view.public)
+    spreads = spreads * is_recognisable(view.public, seed=seed)
     seen, _ = centred(view.masked)
     for contrast in CONTRASTS:
         components = independent_components(view.masked, contrast=contrast, seed=seed)

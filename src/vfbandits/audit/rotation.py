@@ -6,6 +6,8 @@ from vfbandits.audit.view import centred
 from vfbandits.core.arrays import Matrix, Vector
 
 STEPS = 300
+WEIGHTS = (10.0, 1.0)
+RIDGE = 1e-3  # of the mean variance: public moments are estimates
 
 
 def nearest_rotation(product: Matrix) -> Matrix:
@@ -34,7 +36,8 @@ def align(
     ``seen`` and ``public`` are covariances (dim, dim); ``crosses`` are two matrices (dim, k): what
     is seen, and what is public, of moments with something that the attacker has.  They, or
     ``signs``, say which way each principal axis points.  From the principal axes, the sum of both
-    inner products is then increased step by step.
+    inner products is then increased step by step, at first with more weight on the cross-moments,
+    which have one maximum only.
     """
     _, seen_axes = np.linalg.eigh(seen)
     _, public_axes = np.linalg.eigh(public)
@@ -46,9 +49,29 @@ def align(
     if crosses is None:
         return start
     weight = np.linalg.norm(public) ** 2 / max(float(np.linalg.norm(crosses[1])) ** 2, 1e-300)
-    target = weight * cross
-    found = [_ascend(one, seen, public, target) for one in (start, nearest_rotation(cross))]
-    return max(found, key=lambda one: _agreement(one, seen, public, target))
+    found = []
+    for rotation in (start, nearest_rotation(cross)):
+        for factor in WEIGHTS:
+            rotation = _ascend(rotation, seen, public, factor * weight * cross)  # noqa: PLW2901
+        found.append(rotation)
+    return max(found, key=lambda one: _agreement(one, seen, public, weight * cross))
+
+
+def most_likely(start: Matrix, seen: Matrix, seen_cross: Matrix, public: Matrix) -> Matrix:
+    """From ``start``, the R under which Gaussian rows most likely have the moments that are seen.
+
+    ``public`` is the joint covariance (dim + k, dim + k) of the rows and of what the attacker has;
+    ``seen_cross`` (dim, k) is what is seen of the part between them.  Other than ``align``, this
+    weighs every direction by how well the others predict it, as least squares would.
+    """
+    dim = len(seen)
+    ridge = RIDGE * np.trace(public) / len(public)
+    precision = np.linalg.inv(public + ridge * np.eye(len(public)))
+    block = precision[:dim, :dim]
+    # The log-likelihood is -<R, seen R block>/2 - <R, seen_cross precision>; adding a multiple of
+    # the trace of ``seen``, which no rotation changes, makes every step an ascent.
+    shifted = np.linalg.eigvalsh(block)[-1] * np.eye(dim) - block
+    return _ascend(start, seen, shifted, -seen_cross @ precision[dim:, :dim])
 
 
 def _ascend(rotation: Matrix, seen: Matrix, public: Matrix, cross: Matrix) -> Matrix:
@@ -56,7 +79,7 @@ def _ascend(rotation: Matrix, seen: Matrix, public: Matrix, cross: Matrix) -> Ma
     for _ in range(STEPS):
         before = rotation
         rotation = nearest_rotation(seen @ before @ public + cross)
-        if np.abs(rotation - before).max() < 1e-9:
+        if np.abs(rotation - before).max() < 1e-7:
             break
     return rotation
 

@@ -252,7 +252,7 @@ def _as_table(report: "Report") -> "Table":
 
 
 def _run_selftest(output: Output, *, seed: int) -> None:
-    from vfbandits.audit.selftest import selftest
+    from vfbandits.audit.selftest import NOTES, selftest
     from vfbandits.simulate.threads import one_thread
 
     lines: list[Line] = []
@@ -261,7 +261,8 @@ def _run_selftest(output: Output, *, seed: int) -> None:
         for done, case in enumerate(cases):
             tell(done, note=case.attacker)
             lines.append(case.measure())
-    output.show({"seed": seed, "lines": lines}, lambda: [_selftest_table(lines)])
+    document = {"seed": seed, "lines": lines, "notes": NOTES}
+    output.show(document, lambda: [_selftest_table(lines), *NOTES])
 
 
 def _selftest_table(lines: "Sequence[Line]") -> "Table":

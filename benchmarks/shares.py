@@ -18,9 +18,8 @@ import numpy as np
 import vfbandits as vfb
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import deal_blockwise
-from vfbandits.core.shares.active import Exchange
 from vfbandits.core.shares.local import LocalShares
-from vfbandits.core.shares.messages import Message
+from vfbandits.core.shares.messages import Exchange, Message
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.simulate.world import even_widths
 

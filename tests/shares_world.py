@@ -39,6 +39,22 @@ def small_terms(**changes):
     return ShareTerms(**{**values, "window": 3, "decisions": 4, **changes})
 
 
+def covariance_terms(reads, release, **changes):
+    """Terms of a policy whose state is kept as Lambda⁻¹."""
+    beta = 0.5 if reads == "widths" else 0.0
+    values = {"posterior_scale": 0.0, "reads": reads, "release": release, "beta": beta}
+    return small_terms(**{**values, **changes})
+
+
+COVARIANCE_FORMS = [
+    ("means", "arm"),
+    ("widths", "arm"),
+    ("means", "statistics"),
+    ("widths", "statistics"),
+    ("covariance", "statistics"),
+]
+
+
 def local_shares(terms, *, seed=0, rotate=False, on_message=None):
     rng = np.random.default_rng(seed)
     turned = deal_blockwise(terms.widths, entropy=rng.bytes)
@@ -58,7 +74,7 @@ def split_rows(X, terms):
 def plain_twin(terms):
     policy = vfb.LinTS(terms.posterior_scale, space="parameter")
     if not terms.is_noisy:
-        policy = vfb.LinGreedy()
+        policy = vfb.LinUCB(terms.beta) if terms.reads == "widths" else vfb.LinGreedy()
     twin = vfb.Bandit(policy, dim=terms.dim, ridge=terms.ridge)
     draws = GivenDraws()
     twin.draw_from(draws)

@@ -24,6 +24,7 @@ KINDS = {
     "mask": str,
     "aggregation": str,
     "protection": str,
+    "released": str,
     "dim": int,
     "arms": int,
     "rounds": int,
@@ -91,7 +92,22 @@ def test_secret_shares_release_no_scores():
 def test_secret_shares_refuse_policies_that_need_statistics():
     done = vfb_parity("--protection", "shares", "--policy", "inverse_gap")
     assert done.exit_code == 2
-    assert "decides by LinTS or LinGreedy, got InverseGap" in done.stderr
+    assert "got InverseGap: it would need means of the arms in the open" in done.stderr
+
+
+@pytest.mark.parametrize("policy", ["linucb", "lints", "lingreedy", "inverse_gap"])
+def test_secret_shares_that_release_statistics_have_the_scores_of_a_plain_bandit(policy):
+    flags = ("--protection", "shares", "--release", "statistics", "--policy", policy)
+    done = json.loads(vfb_parity(*flags, "--json").stdout)
+    assert done["lossless"]
+    assert done["largest_score_difference"] < 1e-9
+    assert "means" in done["released"]
+
+
+def test_the_report_names_what_is_released():
+    done = vfb_parity("--protection", "shares", "--policy", "linucb")
+    assert done.exit_code == 0
+    assert "learns the arm and the widths of all arms" in " ".join(done.stdout.split())
 
 
 def test_the_table_says_how_many_decisions_are_equal_and_the_command_ends_well():

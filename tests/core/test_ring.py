@@ -59,8 +59,51 @@ def test_products_are_those_of_integers_modulo_2_128():
         crossed = -(others[0] @ others[1].T + A @ B) % M
         assert (as_object(ring.minus_cross_rows(V, left, rows, Q)) == crossed).all()
         assert (as_object(ring.total(left)) == A.sum(axis=0) % M).all()
+        assert (as_object(ring.row_products(left, V)) == (A * as_object(V)).sum(axis=1) % M).all()
 
     holds()
+
+
+@pytest.mark.usefixtures("loops")
+def test_a_triangle_stands_for_a_symmetric_matrix():
+    rng = np.random.default_rng(3)
+    S = ring.symmetric(words(rng, 15), 5)
+    X, X_mask, S_mask = words(rng, 3, 5), words(rng, 3, 5), ring.symmetric(words(rng, 15), 5)
+    half = ring.triangle_rows(X, S)
+    doubled = (as_object(X) @ as_object(half).T) % M
+    forms = as_object(X) @ as_object(S) @ as_object(X).T
+    assert ((doubled + doubled.T) % M == 2 * forms % M).all()
+    assert (np.diagonal(doubled) == np.diagonal(forms) % M).all()
+    crossed = as_object(ring.triangle_rows(X, S_mask)) + as_object(ring.triangle_rows(X_mask, S))
+    found = ring.minus_cross_triangle(X, X_mask, S, S_mask)
+    assert (as_object(found) == -crossed % M).all()
+
+
+@pytest.mark.usefixtures("loops")
+def test_a_gram_matrix_is_its_lower_triangle():
+    rng = np.random.default_rng(4)
+    V, mask = words(rng, 4, 5), words(rng, 4, 5)
+    lower = np.tril_indices(5)
+    a, b = as_object(V), as_object(mask)
+    assert (as_object(ring.gram(V)) == (a.T @ a)[lower] % M).all()
+    crossed = (a.T @ b + b.T @ a)[lower]
+    assert (as_object(ring.minus_cross_gram(V, mask)) == -crossed % M).all()
+    assert (as_object(ring.symmetric(ring.gram(V), 5)) == (a.T @ a) % M).all()
+
+
+def words(rng, *shape):
+    return rng.integers(0, 2**64, (2, *shape), dtype=np.uint64)
+
+
+@given(value=st.integers(-(2**90), 2**90), share=integers)
+def test_a_rounded_product_is_off_by_at_most_one_unit(value, share):
+    shares = [ring.rounded(ring.from_integers([part])) for part in (share, value - share)]
+    assert abs(ring.open_rounded(*shares)[0] * 2**80 - value) <= 2**40 * (1 + 1e-3)
+
+
+@given(value=integers)
+def test_a_lifted_number_has_forty_more_bits(value):
+    assert ring.to_integers(ring.lifted(ring.from_integers([value]))) == [(value << 40) % M]
 
 
 @pytest.mark.usefixtures("loops")
@@ -82,8 +125,24 @@ def test_long_products_of_the_largest_numbers_lose_no_carry():
         lambda: ring.times(ring.zeros(2, 5), ring.zeros(4, 2)),
         lambda: ring.minus_cross_rows(*[ring.zeros(2, 5)] * 3, ring.zeros(2, 4)),
         lambda: ring.minus_cross_rows(*[ring.zeros(2, 5)] * 2, *[ring.zeros(2, 4)] * 2),
+        lambda: ring.row_products(ring.zeros(2, 5), ring.zeros(1, 5)),
+        lambda: ring.triangle_rows(ring.zeros(2, 5), ring.zeros(5, 4)),
+        lambda: ring.minus_cross_triangle(*[ring.zeros(2, 5)] * 2, *[ring.zeros(4, 4)] * 2),
+        lambda: ring.minus_cross_gram(ring.zeros(2, 5), ring.zeros(1, 5)),
     ],
-    ids=["add", "subtract", "reopen", "rows_times", "times", "cross masks", "cross rows"],
+    ids=[
+        "add",
+        "subtract",
+        "reopen",
+        "rows_times",
+        "times",
+        "cross masks",
+        "cross rows",
+        "row_products",
+        "triangle",
+        "cross triangle",
+        "cross gram",
+    ],
 )
 def test_words_that_do_not_fit_together_are_refused_before_a_loop_reads_beyond_them(call):
     with pytest.raises(SharesError, match="wanted words that fit together, got shapes"):

@@ -17,8 +17,7 @@ from shares_world import (
 )
 
 from vfbandits.core import ring
-from vfbandits.core.shares import dealer as dealer_module
-from vfbandits.core.shares import messages
+from vfbandits.core.shares import masked, messages
 from vfbandits.core.shares.messages import Message, Place
 from vfbandits.errors import (
     ArmError,
@@ -107,14 +106,18 @@ def one_decision(seed=0, **changes):
     return local, recorder, opened, X
 
 
-def test_every_message_comes_back_from_its_bytes():
-    local, recorder, opened, _ = one_decision()
+def messages_of_a_window(**changes):
+    local, recorder, opened, _ = one_decision(**changes)
     event = local.pick(opened, opened.arm)
     local.learn(event, 1.0)
     for _ in range(local.terms.decisions):  # the last one folds the window
         local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
+    return [message for _, _, message in recorder.messages]
+
+
+def test_every_message_comes_back_from_its_bytes():
     kinds = set()
-    for _, _, message in recorder.messages:
+    for message in messages_of_a_window() + messages_of_a_window(reads="widths", beta=0.5):
         data = message.to_bytes()
         assert len(data) == message.size_bytes
         again = type(message).from_bytes(data)
@@ -448,11 +451,11 @@ def test_the_dealer_draws_again_where_a_number_could_wrap(monkeypatch):
             raise SharesError("could wrap")
         return ring.reopened_mask(mask)
 
-    monkeypatch.setattr(dealer_module, "reopened_mask", wraps_once)
+    monkeypatch.setattr(masked, "reopened_mask", wraps_once)
     local = local_shares(small_terms())
     play(local, rounds=8, seed=1)
     assert len(refused) == 1
-    monkeypatch.setattr(dealer_module, "reopened_mask", lambda _: ring.reopened_mask(MAX_WORDS))
+    monkeypatch.setattr(masked, "reopened_mask", lambda _: ring.reopened_mask(MAX_WORDS))
     with pytest.raises(SharesError, match="could wrap"):
         local.dealer.deal()
 

@@ -9,6 +9,7 @@ from shares_world import GivenDraws, unit_rows
 
 import vfbandits as vfb
 from vfbandits.core.move import Rotation
+from vfbandits.core.policy.base import Scored
 from vfbandits.errors import (
     ArmError,
     ContextError,
@@ -26,12 +27,18 @@ def federation(policy=None, *, widths=None, **options):
     return vfb.Federation(policy or vfb.LinTS(0.1), widths=widths or WIDTHS, **options)
 
 
-def equal_arms(*, rounds, widths, n_arms, max_late, seed, policy):
-    """How many arms a federation on shares and a plain bandit with its noise have in common."""
+def equal_arms(*, rounds, widths, n_arms, max_late, seed, policy, release="arm"):
+    """How many arms a federation on shares and a plain bandit have in common, and score errors.
+
+    A bandit that draws noise where the arm is released gets the noise of the servers.
+    """
     rng = np.random.default_rng(seed)
-    shared = federation(policy, widths=widths, entropy=rng.bytes)
+    shared = federation(policy, widths=widths, entropy=rng.bytes, release=release, seed=seed)
     twin, draws = shared.twin(), GivenDraws()
-    twin.draw_from(draws)
+    is_noisy = release == "arm" and isinstance(policy, vfb.LinTS)
+    if is_noisy:
+        twin.draw_from(draws)
+    error = 0.0
     dim = sum(widths.values())
     theta_star = rng.standard_normal(dim) / np.sqrt(dim)
     due: list[list] = [[] for _ in range(rounds + max_late + 1)]
@@ -42,9 +49,11 @@ def equal_arms(*, rounds, widths, n_arms, max_late, seed, policy):
             zip(widths, np.split(X, np.cumsum(list(widths.values()))[:-1], 1), strict=True)
         )
         decision = shared.decide(blocks)
-        if isinstance(policy, vfb.LinTS):
+        if is_noisy:
             draws.normals = shared.noise_of(decision)
         plain = twin.decide(X)
+        if release == "statistics":
+            error = max(error, float(np.abs(decision.scores - plain.scores).max()))
         equal += decision.index == plain.index
         reward = float(X[decision.index] @ theta_star + 0.05 * rng.standard_normal())
         due[number + int(rng.integers(max_late + 1))].append((decision, plain, reward))
@@ -53,26 +62,42 @@ def equal_arms(*, rounds, widths, n_arms, max_late, seed, policy):
         ).tolist():
             assert shared.reward(decision, reward)
             twin.reward(plain, reward)
-    return equal
+    return equal, error
 
 
-@pytest.mark.parametrize("policy", [vfb.LinTS(0.1), vfb.LinGreedy()])
-def test_a_federation_on_shares_chooses_the_arms_of_a_plain_bandit(policy):
+POLICIES = [
+    (vfb.LinTS(0.1), "arm"),
+    (vfb.LinGreedy(), "arm"),
+    (vfb.LinUCB(0.5), "arm"),
+    (vfb.LinUCB(0.5), "statistics"),
+    (vfb.LinGreedy(0.1), "statistics"),
+    (vfb.LinTS(0.1), "statistics"),
+    (vfb.InverseGap(), "statistics"),
+]
+
+
+@pytest.mark.parametrize(("policy", "release"), POLICIES)
+def test_a_federation_on_shares_chooses_the_arms_of_a_plain_bandit(policy, release):
     widths = {"shop": 4, "bank": 4, "post": 4}
-    assert (
-        equal_arms(rounds=120, widths=widths, n_arms=5, max_late=20, seed=7, policy=policy) == 120
-    )
+    options = {"policy": policy, "release": release}
+    equal, error = equal_arms(rounds=120, widths=widths, n_arms=5, max_late=20, seed=7, **options)
+    assert equal == 120
+    assert error < 1e-10
 
 
 @pytest.mark.long
-def test_two_thousand_decisions_with_late_rewards_have_the_arms_of_a_plain_bandit():
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("policy", "release"), POLICIES)
+def test_five_thousand_decisions_with_late_rewards_have_the_arms_of_a_plain_bandit(
+    policy, release, seed
+):
     widths = {"shop": 20, "bank": 20, "post": 20, "rail": 20, "tax": 20}
-    assert (
-        equal_arms(
-            rounds=2_000, widths=widths, n_arms=10, max_late=200, seed=1, policy=vfb.LinTS(0.1)
-        )
-        == 2_000
+    options = {"policy": policy, "release": release}
+    equal, error = equal_arms(
+        rounds=5_000, widths=widths, n_arms=10, max_late=200, seed=seed, **options
     )
+    assert equal == 5_000
+    assert error < 1e-9
 
 
 def blocks(n_arms=2):
@@ -142,6 +167,11 @@ def test_a_missing_participant_counts_as_zeros():
         ({"bound": 64.0}, "must be at most 16 on secret shares, got 90.5"),
         ({"protection": "share"}, "protection must be one of mask, sum, shares, got 'share'"),
         ({"protection": "mask"}, "only protection 'shares' has a helper, got helper 'bank'"),
+        (
+            {"protection": "mask", "helper": None, "release": "arm"},
+            "only protection 'shares' has a release, got release 'arm'",
+        ),
+        ({"release": "arms"}, "release must be one of arm, statistics, got 'arms'"),
         ({"protection": "sum", "helper": None}, "'sum' does not go with aggregation='plain'"),
     ],
 )
@@ -159,14 +189,81 @@ def test_shares_do_not_go_with_secure_sums():
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        (vfb.LinUCB(), "decides by LinTS or LinGreedy, got LinUCB: it would need means or widths"),
-        (vfb.InverseGap(), "got InverseGap"),
+        (vfb.InverseGap(), "got InverseGap: .* as release='statistics' opens"),
+        (vfb.LinUCB(vfb.OFUL(noise=0.1)), "got an OFUL schedule: it reads det Lambda"),
         (vfb.LinTS(space="arm"), "got space 'arm', which needs the covariance"),
     ],
 )
 def test_policies_that_need_statistics_are_refused(policy, reason):
     with pytest.raises(SettingError, match=reason):
         federation(policy)
+
+
+class Cautious:
+    def score(self, statistics, rng):
+        del rng
+        return Scored(statistics.means - statistics.widths)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (vfb.LinTS(space="parameter"), "draws LinTS in arm space"),
+        (Cautious(), "knows what LinTS, LinUCB, LinGreedy and InverseGap read, got Cautious"),
+        (vfb.LinUCB(vfb.OFUL(noise=0.1)), "got an OFUL schedule"),
+    ],
+)
+def test_policies_that_read_what_is_never_released_are_refused(policy, reason):
+    with pytest.raises(SettingError, match=reason):
+        federation(policy, release="statistics")
+
+
+@pytest.mark.parametrize(
+    ("policy", "release", "learns"),
+    [
+        (vfb.LinTS(), "arm", "the arm of a decision"),
+        (vfb.LinGreedy(), "arm", "the arm of a decision"),
+        (vfb.LinUCB(), "arm", "the arm and the widths of all arms of a decision"),
+        (vfb.LinUCB(), "statistics", "the means and widths of all arms of a decision"),
+        (vfb.InverseGap(), "statistics", "the means of all arms of a decision"),
+        (vfb.LinTS(), "statistics", "the means and the covariance of all arms of a decision"),
+    ],
+)
+def test_what_is_released_is_named(policy, release, learns):
+    shared = federation(policy, release=release)
+    assert shared.learns == learns
+    assert f"release={release!r} ({learns})" in repr(shared)
+
+
+def test_released_statistics_are_those_that_the_policy_reads():
+    decision = federation(vfb.LinUCB(0.5), release="statistics").decide(blocks())
+    assert np.isfinite(decision.scores).all()
+    assert decision.probability == 1.0
+    drawn = federation(vfb.LinTS(0.1), release="statistics", seed=3).decide(blocks())
+    assert 0.0 < drawn.probability <= 1.0
+    shared = federation(vfb.LinGreedy(), release="statistics")
+    learner = shared._learner  # noqa: SLF001
+    reference = learner.gather(list(blocks().values()))
+    statistics = learner.open_round(reference, arms=None, arm_features=None).statistics
+    for call, reason in (
+        (lambda: statistics.widths, "the width of an arm is not released"),
+        (lambda: statistics.log_det_ratio, "the information gathered is not released"),
+        (lambda: statistics.sampler("arm"), "a joint draw in arm space is not released"),
+    ):
+        with pytest.raises(SettingError, match=reason):
+            call()
+
+
+def test_a_covariance_of_equal_arms_has_no_noise_in_its_factor():
+    shared = federation(vfb.LinTS(1.0), release="statistics", seed=1)
+    rng = np.random.default_rng(0)
+    equal = {name: np.repeat(block[:1], 2, axis=0) for name, block in blocks().items()}
+    for _ in range(6):
+        shared.reward(shared.decide(blocks()), float(rng.random()))
+    decisions = [shared.decide(equal) for _ in range(20)]
+    assert {decision.index for decision in decisions} == {0}
+    for decision in decisions:
+        assert abs(np.diff(decision.scores)[0]) < 1e-9
 
 
 def test_bad_rounds_are_refused_and_change_nothing():

@@ -50,6 +50,13 @@ class ProtectionName(StrEnum):
     shares = "shares"
 
 
+class ReleaseName(StrEnum):
+    """What the active participant learns of a decision on secret shares."""
+
+    arm = "arm"
+    statistics = "statistics"
+
+
 class UsersName(StrEnum):
     """How passive participants are asked for users."""
 

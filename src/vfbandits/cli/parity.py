@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, PolicyName, ProtectionName
+from vfbandits.cli.choices import (
+    AggregationName,
+    LayoutName,
+    MaskName,
+    PolicyName,
+    ProtectionName,
+    ReleaseName,
+)
 from vfbandits.cli.live_parity import compare_live
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING, WORLD
@@ -72,9 +79,18 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     protection: Annotated[
         ProtectionName | None,
         typer.Option(
-            help="Level of protection. shares (experimental): the second participant is the "
+            help="Level of protection. shares is experimental; the second participant is the "
             "helper.",
             show_default="what --aggregation says",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    release: Annotated[
+        ReleaseName | None,
+        typer.Option(
+            help="With --protection shares: what the active participant learns. inverse_gap and "
+            "LinTS in arm space need statistics.",
+            show_default="arm",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
@@ -170,6 +186,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         mask=mask.value,
         aggregation=aggregation.value,
         protection=None if protection is None else protection.value,
+        release=None if release is None else release.value,
         horizon=rounds,
         ridge=ridge,
         discount=discount,
@@ -198,6 +215,7 @@ def as_object(trial: "ParityTrial", report: "ParityReport") -> dict[str, object]
         "mask": trial.mask,
         "aggregation": trial.aggregation,
         "protection": protection_of(trial.protection, trial.aggregation),
+        "released": trial.federation().learns,
         "dim": trial.world.split.dim,
         "arms": trial.world.n_arms,
         "rounds": trial.horizon,
@@ -242,9 +260,13 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
     table.add_row(equal, f"[{verdict}]{count}[/]")
     for row in others:
         table.add_row(*row)
-    if not report.rotated_draws:
-        return [table]
-    return [table, Text(SHARED if trial.protection == "shares" else ROTATED, style="dim")]
+    shown: list[RenderableType] = [table]
+    if trial.protection == "shares":
+        learns = trial.federation().learns
+        shown.append(Text(f"The active participant learns {learns}.", style="dim"))
+    if report.rotated_draws:
+        shown.append(Text(SHARED if trial.protection == "shares" else ROTATED, style="dim"))
+    return shown
 
 
 def _named(policy: "Policy") -> dict[str, object]:

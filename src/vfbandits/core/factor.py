@@ -15,8 +15,10 @@ from vfbandits.core.arrays import Matrix
 PIVOT_TOLERANCE = 1e-10
 
 
-def arm_order_factor(C: Matrix) -> Matrix:
+def arm_order_factor(C: Matrix, *, noise: float = 0.0) -> Matrix:
     """Lower triangular L with LL' = C, for a covariance C (n, n) of any rank.
+
+    A pivot below ``noise`` counts as zero: C is known no better.
 
     >>> arm_order_factor(np.array([[4.0, 4.0, 0.0], [4.0, 4.0, 0.0], [0.0, 0.0, 9.0]]))
     array([[2., 0., 0.],
@@ -26,16 +28,16 @@ def arm_order_factor(C: Matrix) -> Matrix:
     L, failed = dpotrf(C, lower=1, clean=1)
     if not failed:
         pivots = np.diagonal(L)
-        if (pivots * pivots > PIVOT_TOLERANCE * np.diagonal(C)).all():
+        if (pivots * pivots > PIVOT_TOLERANCE * np.diagonal(C) + noise).all():
             return L  # type: ignore[no-any-return]
-    return _row_by_row(C)
+    return _row_by_row(C, noise)
 
 
-def _row_by_row(C: Matrix) -> Matrix:
+def _row_by_row(C: Matrix, noise: float) -> Matrix:
     n = len(C)
     L = np.zeros_like(C)
     for i in range(n):
         column = C[i:, i] - L[i:, :i] @ L[i, :i]
-        if column[0] > PIVOT_TOLERANCE * C[i, i]:
+        if column[0] > PIVOT_TOLERANCE * C[i, i] + noise:
             L[i:, i] = column / np.sqrt(column[0])
     return L

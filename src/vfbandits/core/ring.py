@@ -9,15 +9,17 @@ A real number v is the whole number nearest to v·2^40.  A product of two such n
 after the point, and ``reopen`` brings the sum of two shares of it back to 40.  The ring wraps
 silently, so ``encode`` refuses what is beyond a bound.
 
-Words that hide a value come from AES-256 in counter mode, one key for each sheet.  A sheet is cut
-into named parts that do not overlap, and each part can be taken once.
+Words that hide a value are AES-256 of a counter, one key for each kind of slot in a window.  The
+counter names the slot, so that no two sheets have a word in common.  A sheet is cut into named
+parts that do not overlap, and each part can be taken once.
 """
 
 import hmac
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -44,7 +46,6 @@ _LIMB = np.uint64(2**_LIMB_BITS - 1)
 _MAX_TERMS = 2**17  # sums of 8 products of limbs stay below 2^53
 _OFFSET = 1 << (2 * FRACTION + REACH - CUT)
 _WRAPS_FROM = 2**64 - 2 ** (2 * FRACTION + REACH + 1 - 64)
-_ZERO_NONCE = bytes(16)
 
 
 def zeros(*shape: int) -> Words:
@@ -144,6 +145,83 @@ def minus_cross_rows(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
     return out
 
 
+def row_products(A: Words, B: Words) -> Words:
+    """The inner product of each row of A (n, k) with the same row of B, (n,)."""
+    _refuse_unless(A.shape == B.shape, A, B)
+    out = np.empty((2, A.shape[1]), np.uint64)
+    loops = kernels.load_ring()
+    if loops is not None:
+        loops.row_products(A[0], A[1], B[0], B[1], out[0], out[1])
+        return out
+    for i in range(A.shape[1]):
+        out[:, i] = _limb_product(A[:, i : i + 1], B[:, i : i + 1].swapaxes(1, 2))[:, 0, 0]
+    return out
+
+
+def triangle_rows(A: Words, S: Words) -> Words:
+    """A L' for rows A (n, k), where L + L' = 2S: L is the lower triangle of S, doubled off it.
+
+    x'Lx = x'Sx, for half of the products.
+
+    >>> S = from_integers([[3, 2], [2, 5]])
+    >>> to_integers(triangle_rows(from_integers([[1, 1]]), S))
+    [[3, 9]]
+    """
+    _refuse_unless(A.shape[2] == S.shape[1] == S.shape[2], A, S)
+    loops = kernels.load_ring()
+    if loops is None:
+        return _limb_product(A, _doubled_triangle(S).swapaxes(1, 2))
+    out = np.empty((2, A.shape[1], S.shape[1]), np.uint64)
+    loops.triangle_rows(A[0], A[1], S[0], S[1], out[0], out[1])
+    return out
+
+
+def minus_cross_triangle(v: Words, v_mask: Words, S: Words, S_mask: Words) -> Words:
+    """The words −(v·L_mask' + v_mask·L'), as ``triangle_rows`` takes them."""
+    _refuse_unless(v.shape == v_mask.shape, v, v_mask)
+    _refuse_unless(S.shape == S_mask.shape and v.shape[2] == S.shape[1] == S.shape[2], v, S)
+    loops = kernels.load_ring()
+    if loops is None:
+        return negative(add(triangle_rows(v, S_mask), triangle_rows(v_mask, S)))
+    out = np.empty((2, v.shape[1], S.shape[1]), np.uint64)
+    loops.minus_cross_triangle(*v, *v_mask, *S, *S_mask, out[0], out[1])
+    return out
+
+
+def _doubled_triangle(S: Words) -> Words:
+    lower = np.tri(S.shape[1], dtype=np.uint64) * S
+    return add(lower, np.tri(S.shape[1], k=-1, dtype=np.uint64) * S)
+
+
+def gram(V: Words) -> Words:
+    """The lower triangle of V'V, row by row, for rows V (n, k): k(k + 1)/2 words."""
+    k = V.shape[2]
+    loops = kernels.load_ring()
+    if loops is None:
+        i, j = np.tril_indices(k)
+        return _limb_product(V.swapaxes(1, 2), V)[:, i, j]
+    out = zeros(k * (k + 1) // 2)
+    loops.gram(V[0], V[1], out[0], out[1])
+    return out
+
+
+def minus_cross_gram(V: Words, mask: Words) -> Words:
+    """The lower triangle of −(V'·mask + mask'·V)."""
+    _refuse_unless(V.shape == mask.shape, V, mask)
+    # (V + M)'(V + M) − V'V − M'M has both cross terms, and is symmetric as each of the three is.
+    both = subtract(gram(add(V, mask)), add(gram(V), gram(mask)))
+    return negative(both)
+
+
+def symmetric(triangle: Words, k: int) -> Words:
+    """The symmetric matrix (k, k) with this lower triangle."""
+    out = zeros(k, k)
+    i, j = np.tril_indices(k)
+    out[:, i, j] = triangle
+    out[:, j, i] = triangle
+    return out
+
+
 def minus_cross(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
     """The words −(v·w_mask + v_mask·w) for matrices, as ``times`` takes them."""
     return negative(add(times(v, w_mask), times(v_mask, w)))
@@ -191,6 +269,12 @@ def shifted_down(a: Words, bits: int) -> Words:
     return out
 
 
+def lifted(a: Words) -> Words:
+    """A number with 40 bits after the point, as one with 80."""
+    bits = np.uint64(FRACTION)
+    return np.stack((a[0] << bits, (a[1] << bits) | (a[0] >> np.uint64(64 - FRACTION))))
+
+
 def cut(share: Words) -> Words:
     """A share of a product as it is sent, without its low ``CUT`` bits: 96 bits a number."""
     return shifted_down(share, CUT)
@@ -231,6 +315,24 @@ def open_short(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np
 def short_mask(mask: Words) -> NDArray[np.uint64]:
     """What λ is in ``open_short``, modulo 2^56."""
     return np.asarray(short(mask) >> np.uint64(FRACTION - CUT))
+
+
+def rounded(share: Words) -> Words:
+    """A share of a product that is opened to one party: 88 bits a number, without its low 40.
+
+    The whole product of two shared numbers has 80 bits after the point, and they are those of the
+    squares of whole numbers: a sum of two squares can be taken apart by its factors.
+    """
+    return shifted_down(share, FRACTION)
+
+
+def open_rounded(one: Words, other: Words) -> Matrix:
+    """The number of which these are rounded shares, off by at most one unit of 2^-40."""
+    whole = add(one, other)
+    low = whole[0] << np.uint64(FRACTION)
+    high = (whole[1] << np.uint64(FRACTION)) | (whole[0] >> np.uint64(64 - FRACTION))
+    # Each share has lost half a unit on average.
+    return decode(np.stack((low, high)), bits=2 * FRACTION) + 2.0**-FRACTION
 
 
 def _words_like(value: int, a: Words) -> Words:
@@ -314,9 +416,8 @@ class SheetName:
     slot: int
 
     def to_bytes(self) -> bytes:
-        """Of a length that depends on ``kind`` alone, so that no two names have the same bytes."""
-        numbers = struct.pack("<4Q", self.epoch, self.window, self.attempt, self.slot)
-        return numbers + self.kind.encode()
+        """The name without its slot, of a length that depends on ``kind`` alone."""
+        return struct.pack("<3Q", self.epoch, self.window, self.attempt) + self.kind.encode()
 
 
 class Sheet:
@@ -362,18 +463,46 @@ class WordSource:
         >>> sheet.take("scores").shape
         (2, 2, 2)
         """
-        sizes = [2 * math.prod(shape) for shape in parts.values()]
-        stream = np.frombuffer(self._stream(name, sum(sizes) // 2), np.uint64)
-        taken, start = {}, 0
-        for (part, shape), size in zip(parts.items(), sizes, strict=True):
-            taken[part] = stream[start : start + size].reshape(2, *shape)
-            start += size
-        return Sheet(name, taken)
+        (sheet,) = self.sheets(name, parts, 1)
+        return sheet
 
-    def _stream(self, name: SheetName, n_words: int) -> bytearray:
-        """The first words under the name's own key; every key starts from the same counter."""
+    def sheets(
+        self, name: SheetName, parts: Mapping[str, tuple[int, ...]], count: int
+    ) -> list[Sheet]:
+        """The sheets of that slot and of those that follow: several take little longer than one.
+
+        >>> source, first = WordSource(bytes(32)), SheetName("decide", 0, 0, 0, 2)
+        >>> _, second = source.sheets(first, {"noise": (3,)}, 2)
+        >>> alone = source.sheet(SheetName("decide", 0, 0, 0, 3), {"noise": (3,)})
+        >>> bool((second.take("noise") == alone.take("noise")).all())
+        True
+        """
+        sizes = [2 * math.prod(shape) for shape in parts.values()]
+        stream = np.frombuffer(self._stream(name, sum(sizes) // 2, count), np.uint64)
+        sheets = []
+        start = 0
+        for slot in range(name.slot, name.slot + count):
+            taken = {}
+            for (part, shape), size in zip(parts.items(), sizes, strict=True):
+                taken[part] = stream[start : start + size].reshape(2, *shape)
+                start += size
+            sheets.append(Sheet(replace(name, slot=slot), taken))
+        return sheets
+
+    def _stream(self, name: SheetName, n_words: int, count: int) -> bytearray:
+        """The first words of each of ``count`` slots, one after the other."""
         key = hmac.digest(self._secret, name.to_bytes(), "sha256")
-        cipher = Cipher(algorithms.AES256(key), modes.CTR(_ZERO_NONCE)).encryptor()
-        words = bytearray(16 * n_words)
-        cipher.update_into(bytes(16 * n_words), words)
+        cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305  (of counters)
+        words = bytearray(16 * n_words * count + 15)
+        cipher.update_into(_counters(name.slot, n_words, count), words)
+        del words[-15:]
         return words
+
+
+@lru_cache(maxsize=64)
+def _counters(slot: int, n_words: int, count: int) -> bytes:
+    """Blocks of 16 bytes, all different: the slot, and which word of the slot."""
+    blocks = np.empty((count, n_words, 2), "<u8")
+    blocks[..., 0] = np.arange(slot, slot + count)[:, None]
+    blocks[..., 1] = np.arange(n_words)
+    return blocks.tobytes()

@@ -80,6 +80,88 @@ def minus_cross_rows(  # noqa: PLR0913, PLR0917  (planes of four matrices and of
 
 
 @njit(cache=True)
+def row_products(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Words) -> None:
+    """a_i·b_i for planes of rows (n, k)."""
+    for i in range(len(a0)):
+        x0, x1, y0, y1 = a0[i], a1[i], b0[i], b1[i]
+        low = high = cross = np.uint64(0)
+        for c in range(len(x0)):
+            cross += x0[c] * y1[c] + x1[c] * y0[c]
+        for c in range(len(x0)):
+            low, high = _add_product(low, high, x0[c], y0[c])  # type: ignore[call-arg]
+        out0[i], out1[i] = low, high + cross
+
+
+@njit(cache=True)
+def triangle_rows(a0: Words, a1: Words, s0: Words, s1: Words, out0: Words, out1: Words) -> None:
+    """As ``ring.triangle_rows``, for planes."""
+    for j in range(len(s0)):
+        y0, y1 = s0[j, :j], s1[j, :j]
+        for i in range(len(a0)):
+            x0, x1 = a0[i, :j], a1[i, :j]
+            cross = np.uint64(0)
+            for c in range(j):
+                cross += x0[c] * y1[c] + x1[c] * y0[c]
+            low = high = np.uint64(0)
+            for c in range(j):
+                low, high = _add_product(low, high, x0[c], y0[c])  # type: ignore[call-arg]
+            high += cross
+            low, high = low << np.uint64(1), (high << np.uint64(1)) | (low >> np.uint64(63))
+            low, high = _add_product(low, high, a0[i, j], s0[j, j])  # type: ignore[call-arg]
+            out0[i, j] = low
+            out1[i, j] = high + a0[i, j] * s1[j, j] + a1[i, j] * s0[j, j]
+
+
+@njit(cache=True)
+def minus_cross_triangle(  # noqa: PLR0913, PLR0917  (planes of four matrices and of the result)
+    v0: Words,
+    v1: Words,
+    p0: Words,
+    p1: Words,
+    s0: Words,
+    s1: Words,
+    q0: Words,
+    q1: Words,
+    out0: Words,
+    out1: Words,
+) -> None:
+    """As ``ring.minus_cross_triangle``, for planes."""
+    for j in range(len(s0)):
+        x0, x1, y0, y1 = s0[j, :j], s1[j, :j], q0[j, :j], q1[j, :j]
+        for i in range(len(v0)):
+            a0, a1, b0, b1 = v0[i, :j], v1[i, :j], p0[i, :j], p1[i, :j]
+            cross = np.uint64(0)
+            for c in range(j):
+                cross += a0[c] * y1[c] + a1[c] * y0[c] + b0[c] * x1[c] + b1[c] * x0[c]
+            low = high = np.uint64(0)
+            for c in range(j):
+                low, high = _add_product(low, high, a0[c], y0[c])  # type: ignore[call-arg]
+                low, high = _add_product(low, high, b0[c], x0[c])
+            high += cross
+            low, high = low << np.uint64(1), (high << np.uint64(1)) | (low >> np.uint64(63))
+            low, high = _add_product(low, high, v0[i, j], q0[j, j])  # type: ignore[call-arg]
+            low, high = _add_product(low, high, p0[i, j], s0[j, j])
+            high += v0[i, j] * q1[j, j] + v1[i, j] * q0[j, j]
+            high += p0[i, j] * s1[j, j] + p1[i, j] * s0[j, j]
+            out0[i, j] = np.uint64(0) - low
+            out1[i, j] = np.uint64(0) - high - np.uint64(low != 0)
+
+
+@njit(cache=True)
+def gram(v0: Words, v1: Words, out0: Words, out1: Words) -> None:
+    """Add the lower triangle of V'V to ``out``, for planes of rows V (n, k)."""
+    for c in range(len(v0)):
+        start = 0
+        for i in range(v0.shape[1]):
+            x0, x1, y0, y1 = v0[c, i], v1[c, i], v0[c, : i + 1], v1[c, : i + 1]
+            z0, z1 = out0[start : start + i + 1], out1[start : start + i + 1]
+            for j in range(i + 1):
+                z0[j], z1[j] = _add_product(z0[j], z1[j], x0, y0[j])  # type: ignore[call-arg]
+                z1[j] += x0 * y1[j] + x1 * y0[j]
+            start += i + 1
+
+
+@njit(cache=True)
 def times(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Words) -> None:
     """Add A B to ``out`` for planes of A (n, k) and B (k, m)."""
     for i in range(len(a0)):

@@ -37,8 +37,9 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
-from vfbandits.core.shares.learner import ReleasedPolicy, SharesLearner, released
+from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
+from vfbandits.core.shares.released import LEARNS, ReleasedPolicy, plan
 from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
 from vfbandits.core.snapshot import Record, Snapshot, stored
 from vfbandits.errors import (
@@ -75,6 +76,10 @@ class Federation:
         docs/shares.md).  None is what ``aggregation`` says.
     helper
         The passive participant that is the second server under "shares".
+    release
+        What the active participant learns of a decision under "shares": "arm" (None is the same),
+        or "statistics", the means and, where the policy reads them, widths or covariances of all
+        arms.  ``learns`` says it in words.
     bound
         Largest size of a masked value that a secure sum takes, 64 unless given; ‖block row‖ bounds
         it.  Under "shares" the most that ‖block row‖ may be, 1 unless given.
@@ -107,6 +112,7 @@ class Federation:
         aggregation: str = "plain",
         protection: str | None = None,
         helper: str | None = None,
+        release: str | None = None,
         bound: float | None = None,
         noise: VectorNoise | None = None,
         entropy: Entropy = os.urandom,
@@ -134,13 +140,16 @@ class Federation:
         is_shared = self.protection == "shares"
         if is_shared:
             refuse_for_shares(mask, layout, discount, self.split, helper)
-        elif helper is not None:
-            raise SettingError(f"only protection 'shares' has a helper, got helper {helper!r}")
+        elif helper is not None or release is not None:
+            what, got = ("helper", helper) if helper is not None else ("release", release)
+            raise SettingError(f"only protection 'shares' has a {what}, got {what} {got!r}")
+        self.release = (release or "arm") if is_shared else None
+        shared = plan(policy, self.release) if self.release else None
         self.bound = bound if bound is not None else 1.0 if is_shared else 64.0
         self.noise = noise
         self.clipped = 0
         self.bandit = Bandit(
-            released(policy) if is_shared else policy,
+            shared.policy if shared else policy,
             dim=self.split.dim,
             layout=layout,
             arm_dim=arm_dim,
@@ -163,13 +172,16 @@ class Federation:
         self._deal()
         self._draw_noises()
         self._learner: SharesLearner | None = None
-        if is_shared:
+        if shared and self.release:
             terms = ShareTerms(
                 widths=self.split.widths,
                 max_arms=DEFAULT_ARMS if max_arms == MAX_ARMS else max_arms,
                 ridge=self.bandit.settings.ridge,
-                posterior_scale=released(policy).posterior_scale,
+                posterior_scale=shared.posterior_scale,
                 bound=self.bound,
+                release=self.release,
+                reads=shared.reads,
+                beta=shared.beta,
             )
             rotations = list(self._shares.values())
             local = LocalShares(terms, rotations=rotations, entropy=entropy, max_open=max_open)
@@ -182,9 +194,32 @@ class Federation:
         return (
             f"Federation({self.bandit.policy!r}, widths={widths}, mask={self.mask!r}, "
             f"aggregation={self.aggregation!r}, epoch={self._epoch}"
-            f"{f', protection={self.protection!r}, helper={self.helper!r}' if self.helper else ''}"
+            f"{self._shown_shares()}"
             f"{f', noise={self.noise}' if self.noise else ''})"
         )
+
+    def _shown_shares(self) -> str:
+        if self._learner is None:
+            return ""
+        return (
+            f", protection={self.protection!r}, helper={self.helper!r}, release={self.release!r} "
+            f"({self.learns})"
+        )
+
+    @property
+    def learns(self) -> str:
+        """What the active participant learns of a decision, in words.
+
+        >>> import vfbandits as vfb
+        >>> federation = vfb.Federation(
+        ...     vfb.LinUCB(), widths={"shop": 1, "bank": 1}, protection="shares", helper="bank")
+        >>> federation.learns
+        'the arm and the widths of all arms of a decision'
+        """
+        if self._learner is None:
+            return "rotated contexts of a decision"
+        terms = self._learner.local.terms
+        return LEARNS[terms.release, terms.reads]
 
     def decide(
         self,

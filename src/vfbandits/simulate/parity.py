@@ -163,7 +163,7 @@ def parity(
     (50, 50)
     """
     federation = federation_factory()
-    if federation.protection == "shares":
+    if federation.release == "arm":
         return _parity_on_shares(federation, rounds, on_round)
     twin = federation.twin()
     policy = federation.bandit.policy
@@ -206,7 +206,10 @@ def _parity_on_shares(
     rounds: Iterable[ParityRound | tuple[Mapping[str, ArrayLike], Vector]],
     on_round: Callable[[int], None] | None,
 ) -> ParityReport:
-    """As ``parity``.  The twin is given the noise that the two servers drew, half each."""
+    """As ``parity``, where the arm alone is released.
+
+    A twin that draws noise is given what the two servers drew, half each.
+    """
     twin = federation.twin()
     is_noisy = isinstance(twin.policy, LinTS)
     seed = federation.bandit.seed

@@ -28,6 +28,7 @@ class ParityTrial:
     mask: str = "blockwise"
     aggregation: str = "plain"
     protection: str | None = None
+    release: str | None = None
     horizon: int = 1_000
     ridge: float = 1.0
     discount: float = 1.0
@@ -56,6 +57,7 @@ class ParityTrial:
             aggregation=self.aggregation,
             protection=self.protection,
             helper=self.world.split.passive[0] if self.protection == "shares" else None,
+            release=self.release,
             max_arms=self.world.n_arms if self.protection == "shares" else MAX_ARMS,
             entropy=np.random.default_rng(mask_seed).bytes,
             layout=self.world.layout,

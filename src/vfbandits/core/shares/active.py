@@ -6,8 +6,7 @@ for it; scores, means and widths stay under masks of B's.
 
 import os
 from collections import OrderedDict
-from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from vfbandits.core.ring import (
     add,
     cut,
     encode,
+    lifted,
     negative,
     open_short,
     reopen,
@@ -43,16 +43,15 @@ from vfbandits.core.shares.comparison import (
     top_bits,
     words_of_tables,
 )
+from vfbandits.core.shares.covariance import HeldCovariance, widths_of
+from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
+from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
 from vfbandits.core.shares.helper import MAX_OPEN, Held
+from vfbandits.core.shares.messages import Exchange, expect
 from vfbandits.core.shares.noise import half_noise
-from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
+from vfbandits.core.shares.terms import MAX_ADDEND, MAX_REWARD, ShareTerms
 from vfbandits.errors import ArmError, RewardError, SharesError
-
-_Reply = TypeVar("_Reply", bound=m.Message)
-_Result = TypeVar("_Result")
-Exchange: TypeAlias = Generator[m.Message, m.Message, _Result]
-"""Yields a message for the helper, is sent the answer, and returns a result at the end."""
 
 Event: TypeAlias = tuple[int, int]
 """The window and the slot of a decision."""
@@ -63,15 +62,23 @@ BLANK: Event = (-1, -1)
 class Opened:
     """A decision whose arm is known and which was not picked yet."""
 
-    __slots__ = ("T_X", "arm", "event", "n_arms", "place", "sheet")
+    __slots__ = ("T_X", "arm", "event", "n_arms", "place", "sheet", "statistics")
 
-    def __init__(self, place: m.Place, T_X: Words, sheet: Sheet, arm: int) -> None:
+    def __init__(
+        self,
+        place: m.Place,
+        T_X: Words,
+        sheet: Sheet,
+        arm: int,
+        statistics: Statistics | None = None,
+    ) -> None:
         self.place = place
         self.event = (place.window, place.slot)
         self.T_X = T_X
         self.n_arms = T_X.shape[1]
         self.sheet = sheet
         self.arm = arm
+        self.statistics = statistics
 
 
 class ActiveServer:
@@ -93,6 +100,7 @@ class ActiveServer:
         self._root = encode(np.eye(d), bound=1.0, what="a unit matrix")
         self._theta = zeros(1, d)
         self._a, self._g, self._h = zeros(n, d), zeros(n, d), zeros(1, n)
+        self._covariance = ActiveCovariance(terms)
         self._deal: m.WindowDeal | None = None
         self._n_windows = 0
         self.n_rows = 0
@@ -119,9 +127,11 @@ class ActiveServer:
         """Whether this window has no slot left for a reward, and must be folded."""
         return self.n_rows >= self.terms.window
 
-    def held(self) -> Held:
+    def held(self) -> Held | HeldCovariance:
         """A's side of the state, for a federation in one process."""
         n = self.n_rows
+        if not self.terms.is_root:
+            return self._covariance.held(n)
         return Held(self._root, self._theta, self._a[:, :n], self._g[:, :n], self._h[:, :, :n])
 
     def half_noise(self, event: tuple[int, int]) -> Words:
@@ -151,7 +161,7 @@ class ActiveServer:
 
     def decide(self, place: m.Place, blocks: list[m.Contribution]) -> Exchange[Opened]:
         """The arm with the best score for contexts that all participants have shared."""
-        deal = self._dealt().decisions[place.slot]
+        dealt = self._dealt().decisions[place.slot]
         sheet = self._secrets.own.sheet(
             sheet_name("decide", place), self.terms.active_decision_words()
         )
@@ -160,12 +170,16 @@ class ActiveServer:
         masks = input_masks(self._secrets, self.terms, place)
         T_X = subtract(contexts, masks[:, :n_arms])
         n = self.n_rows
+        if not self.terms.is_root:
+            deal_of_scores = cast("ScoreDeal", dealt)
+            return (yield from self._decide_covariance(deal_of_scores, sheet, contexts, T_X))
+        deal = cast("m.DecisionDeal", dealt)
         tau = negative(self._h[:, :, :n])
         share = add(sheet.take("rho_direction"), total(deal.rows[:, :n]))
         if self.terms.is_noisy:
             mask = sheet.take("mask_noise")
             noise = add(half_noise(self._noise, self.terms, place), mask)
-            asked = _expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
+            asked = expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
             T_z = subtract(add(noise, asked.noise), mask)[:, None]
             projections = add(
                 rows_times(T_z, self._a[:, :n])[:, 0], sheet.take("rho_projections")[:, :n]
@@ -175,15 +189,28 @@ class ActiveServer:
             tau = add(subtract(opened, deal.projections[:, :n])[:, None], tau)
             share = add(share, rows_times(T_z, self._root)[:, 0])
         else:
-            _expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
+            expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
             own_projections = zeros(0)
         own = cut(subtract(share, times(tau, self._g[:, :n])[:, 0]))
-        sampled = _expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
+        sampled = expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
         direction = subtract(reopen(own, sampled.direction), deal.direction)
         T_w = add(self._theta, direction[:, None])
         scores = add(rows_times(T_X, T_w)[:, :, 0], deal.scores[:, :n_arms])
         arm = yield from self._best(deal, sheet, add(scores, sampled.scores))
         return Opened(place, T_X, sheet, arm)
+
+    def _decide_covariance(
+        self, deal: ScoreDeal, sheet: Sheet, contexts: Words, T_X: Words
+    ) -> Exchange[Opened]:
+        statistics = yield from self._covariance.score(deal, sheet, contexts, T_X, self.n_rows)
+        if self.terms.release == "statistics":
+            return Opened(deal.place, T_X, sheet, -1, statistics)
+        scores = statistics.scores
+        if self.terms.reads == "widths":
+            bonus = self.terms.beta * widths_of(statistics.forms)
+            scores = add(scores, lifted(encode(bonus, bound=MAX_ADDEND, what="beta·width")))
+        arm = yield from self._best(deal, sheet, scores)
+        return Opened(deal.place, T_X, sheet, arm)
 
     def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
         numbers = [block.participant for block in blocks]
@@ -195,7 +222,7 @@ class ActiveServer:
             )
         return np.concatenate([block.contexts for block in blocks], axis=2)
 
-    def _best(self, deal: m.DecisionDeal, sheet: Sheet, scores: Words) -> Exchange[int]:
+    def _best(self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words) -> Exchange[int]:
         """The best arm of scores (n_arms,) that are under masks of B's."""
         place, max_arms = deal.place, self.terms.max_arms
         n_arms = scores.shape[1]
@@ -212,11 +239,11 @@ class ActiveServer:
         x = differences(numbers, i, j, tolerance=TOLERANCE)
         lookups = look_up(x, tables)
         message = m.Compare(place, is_live.astype(np.uint8), numbers[live], lookups)
-        compared = _expect(m.Compared, (yield message))
+        compared = expect(m.Compared, (yield message))
         refuse_large_lookups(compared.lookups)
         less = is_less(lookups ^ compared.lookups, tables)
         results = less ^ top_bits(x) ^ deal.tops[places] ^ np.uint8(1)
-        found = _expect(m.Candidates, (yield m.Results(place, results)))
+        found = expect(m.Candidates, (yield m.Results(place, results)))
         candidates = order[live[found.candidates == 1]]
         if not len(candidates):
             raise SharesError("no arm is the best: a score was beyond what is compared")
@@ -226,14 +253,14 @@ class ActiveServer:
         """Keep shares of the context of the arm that is shown, until its reward comes."""
         if not 0 <= arm < opened.n_arms:
             raise ArmError(f"an arm is a position among {opened.n_arms}, got {arm}")
-        deal = self._dealt().decisions[opened.place.slot]
+        deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[opened.place.slot])
         one_hot = np.zeros(self.terms.max_arms)
         one_hot[arm] = 1.0
         # The choice is a whole number, not a fixed-point one: the context keeps its 40 bits.
         choice = zeros(self.terms.max_arms)
         choice[0] = one_hot.astype(np.uint64)
         masked = add(choice, opened.sheet.take("mask_choice"))
-        _expect(m.Picked, (yield m.Pick(opened.place, masked)))
+        expect(m.Picked, (yield m.Pick(opened.place, masked)))
         self._open[opened.event] = add(opened.T_X[:, arm], deal.context)
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
@@ -268,21 +295,28 @@ class ActiveServer:
                 "value"
             )
         self._unfinished = event, reward
-        deal = self._dealt().rewards[n]
-        place = deal.place
+        dealt = self._dealt().rewards[n]
+        place = dealt.place
         sheet = self._secrets.own.sheet(
             sheet_name("learn", place), self.terms.active_reward_words()
         )
+        if not self.terms.is_root:
+            deal_of_scale = cast("ScaleDeal", dealt)
+            yield from self._covariance.learn(deal_of_scale, sheet, event, share, reward)
+            self.n_rows += 1
+            self._unfinished = None
+            return
+        deal = cast("m.RewardDeal", dealt)
         a, g, h = self._a[:, :n], self._g[:, :n], self._h[:, :, :n]
         mask = sheet.take("mask_context")
         own = add(share, mask)
-        recalled = _expect(m.Recalled, (yield m.Recall(place, *event, own)))
+        recalled = expect(m.Recalled, (yield m.Recall(place, *event, own)))
         T_x = subtract(add(own, recalled.context), mask)[:, None]
         own_overlaps = cut(add(rows_times(T_x, g)[:, 0], sheet.take("rho_overlaps")[:, :n]))
         T_u = subtract(reopen(own_overlaps, recalled.overlaps), deal.overlaps)[:, None]
         whitened = subtract(times(T_x, self._root), times(T_u, a))[:, 0]
         own_f = cut(add(whitened, sheet.take("rho_whitened")))
-        reply = _expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
+        reply = expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
         T_f = subtract(reopen(own_f, reply.whitened), deal.whitened)[:, None]
         own_q = short(add(rows_times(T_f, T_f)[:, 0], sheet.take("rho_square")))
         opened_q = open_short(own_q, reply.square)
@@ -304,12 +338,12 @@ class ActiveServer:
             scalars=own_scalars,
             gain=own_g,
         )
-        learnt = _expect(m.Learnt, (yield message))
+        learnt = expect(m.Learnt, (yield message))
         T_s = subtract(reopen(own_scalars, learnt.scalars), deal.scalars)
         weight, step = T_s[:, None, :1], T_s[:, None, 1:]
         own_a = cut(add(times(weight, T_f)[:, 0], sheet.take("rho_row")))
         own_h = cut(add(times(step, T_d)[:, 0], sheet.take("rho_residual")))
-        _expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
+        expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
         self._g[:, n] = subtract(reopen(own_g, learnt.gain), deal.gain)
         self._a[:, n] = subtract(reopen(own_a, learnt.row), deal.row)
         self._h[:, 0, n : n + 1] = subtract(reopen(own_h, learnt.residual), deal.residual)
@@ -318,21 +352,30 @@ class ActiveServer:
 
     def fold(self) -> Exchange[None]:
         """Bring the rows of a full window into the state; the window is over then."""
-        deal = self._dealt().fold
+        dealt = self._dealt().fold
         if self.n_rows != self.terms.window:
             raise SharesError(
                 f"a window is folded after {self.terms.window} rewards, got {self.n_rows}"
             )
         sheet = self._secrets.own.sheet(
-            sheet_name("fold", deal.place), self.terms.active_fold_words()
+            sheet_name("fold", dealt.place), self.terms.active_fold_words()
         )
+        if not self.terms.is_root:
+            yield from self._covariance.fold(cast("ShrinkDeal", dealt), sheet)
+            self._turn()
+            return
+        deal = cast("m.FoldDeal", dealt)
         columns = np.ascontiguousarray(self._g.swapaxes(1, 2))
         root = cut(add(times(columns, self._a), sheet.take("rho_root")))
         theta = cut(add(times(self._h, self._g)[:, 0], sheet.take("rho_theta")))
-        folded = _expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
+        folded = expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
         self._root = subtract(self._root, subtract(reopen(root, folded.root), deal.root))
         shift = subtract(reopen(theta, folded.theta), deal.theta)
         self._theta = add(self._theta, shift[:, None])
+        self._turn()
+
+    def _turn(self) -> None:
+        """The window is over."""
         self._deal = None
         self._n_windows += 1
         self.n_rows = self.n_slots = 0
@@ -345,9 +388,3 @@ class ActiveServer:
 
 def _scalar(value: float) -> Words:
     return encode([[value]], bound=MAX_REWARD, what="a scalar")
-
-
-def _expect(kind: type[_Reply], message: m.Message) -> _Reply:
-    if not isinstance(message, kind):
-        raise SharesError(f"wanted a {kind.__name__} message, got {type(message).__name__}")
-    return message

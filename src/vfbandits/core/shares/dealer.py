@@ -7,10 +7,8 @@ word, their difference would show masks of B.
 """
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,14 +21,21 @@ from vfbandits.core.ring import (
     WordSource,
     add,
     negative,
-    reopened_mask,
     rows_times,
     short_mask,
     subtract,
     times,
     zeros,
 )
-from vfbandits.core.shares.comparison import deal_tables, shuffled, shuffled_masks, words_of_tables
+from vfbandits.core.shares.comparison import (
+    Numbers,
+    deal_tables,
+    shuffled,
+    shuffled_masks,
+    words_of_tables,
+)
+from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow
+from vfbandits.core.shares.masked import Mask, cross, fresh, fresh_matrix, row_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
@@ -52,30 +57,6 @@ class ParticipantSecrets:
 
     active: WordSource
     helper: WordSource
-
-
-class Mask(NamedTuple):
-    """λ = λ_A + λ_B of a masked value."""
-
-    A: Words
-    B: Words
-
-    @property
-    def whole(self) -> Words:
-        """λ."""
-        return add(self.A, self.B)
-
-    def rows(self, stop: int) -> "Mask":
-        """The first rows."""
-        return Mask(self.A[:, :stop], self.B[:, :stop])
-
-
-Product = Callable[[Words, Words], Words]
-
-
-def cross(v: Mask, w: Mask, product: Product) -> Words:
-    """λ_vB·λ_w + λ_vA·λ_wB: the dealer's term of a product."""
-    return add(product(v.B, w.whole), product(v.A, w.B))
 
 
 @dataclass(slots=True)
@@ -103,6 +84,7 @@ class Dealer:
         # G = I and theta = 0 are public at first: they need no mask until the first fold.
         self._root = Mask(zeros(d, d), zeros(d, d))
         self._theta = Mask(zeros(1, d), zeros(1, d))
+        self._covariance = CovarianceDealer(terms)
         self._next_window = 0
 
     def __repr__(self) -> str:
@@ -134,6 +116,8 @@ class Dealer:
 
     def _deal(self, window: int, attempt: int) -> WindowDeal:
         terms = self.terms
+        if not terms.is_root:
+            return self._deal_covariance(window, attempt)
         n, d = terms.window, terms.dim
         rows = _Window(
             a=Mask(zeros(n, d), zeros(n, d)),
@@ -150,6 +134,30 @@ class Dealer:
         self._root, self._theta = root, theta  # last: an attempt that fails leaves no trace
         return WindowDeal(window, attempt, decisions, tuple(rows.rewards), fold)
 
+    def _deal_covariance(self, window: int, attempt: int) -> WindowDeal:
+        form, rows = self._covariance, CovarianceWindow(self.terms)
+
+        def place(slot: int) -> Place:
+            return Place(self.epoch, window, attempt, slot)
+
+        rewards = tuple(
+            form.deal_reward(place(slot), *self._sheets("learn", place(slot)), rows)
+            for slot in range(self.terms.window)
+        )
+        decisions = tuple(
+            form.deal_decision(
+                place(slot),
+                *self._sheets("decide", place(slot)),
+                self._input_masks(place(slot)),
+                rows,
+                self._secret_bits(place(slot)),
+            )
+            for slot in range(self.terms.decisions)
+        )
+        fold, after = form.deal_fold(place(0), *self._sheets("fold", place(0)), rows)
+        self._covariance = after  # last: an attempt that fails leaves no trace
+        return WindowDeal(window, attempt, decisions, rewards, fold)
+
     def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
         terms = self.terms
         shapes = {
@@ -165,24 +173,24 @@ class Dealer:
         A, B = self._sheets("learn", place)
         a, g = rows.a.rows(i), rows.g.rows(i)
         h = Mask(rows.h.A[:, :, :i], rows.h.B[:, :, :i])
-        x = Mask(_row(A, "mask_context"), _row(B, "mask_context"))
-        overlaps = _fresh(cross(x, g, rows_times), A, B, "overlaps", i)
+        x = Mask(row_of(A, "mask_context"), row_of(B, "mask_context"))
+        overlaps = fresh(cross(x, g, rows_times), A, B, "overlaps", i)
         whitened_term = subtract(cross(x, self._root, times), cross(overlaps, a, times))
-        f = _fresh(whitened_term, A, B, "whitened")
-        projections = _fresh(cross(f, a, rows_times), A, B, "projections", i)
+        f = fresh(whitened_term, A, B, "whitened")
+        projections = fresh(cross(f, a, rows_times), A, B, "projections", i)
         gain_term = subtract(cross(f, self._root, rows_times), cross(projections, g, times))
-        new_g = _fresh(gain_term, A, B, "gain")
+        new_g = fresh(gain_term, A, B, "gain")
         mean_term = add(cross(x, self._theta, rows_times), cross(h, overlaps, rows_times))
-        difference = _fresh(negative(mean_term), A, B, "difference")
-        rho_square = add(_row(A, "rho_square"), _row(B, "rho_square"))
+        difference = fresh(negative(mean_term), A, B, "difference")
+        rho_square = add(row_of(A, "rho_square"), row_of(B, "rho_square"))
         square_mask = short_mask(subtract(rho_square, cross(f, f, rows_times)))[0]
         table = self.terms.scalars.coefficients(square_mask)[:, 0]
-        scalars = _fresh(zeros(1, 2), A, B, "scalars")
+        scalars = fresh(zeros(1, 2), A, B, "scalars")
         weight, step = (
             Mask(scalars.A[:, :, k : k + 1], scalars.B[:, :, k : k + 1]) for k in range(2)
         )
-        new_a = _fresh(cross(weight, f, times), A, B, "row")
-        new_h = _fresh(cross(step, difference, times), A, B, "residual")
+        new_a = fresh(cross(weight, f, times), A, B, "row")
+        new_h = fresh(cross(step, difference, times), A, B, "residual")
         for kept, new in ((rows.a, new_a), (rows.g, new_g)):
             kept.A[:, one], kept.B[:, one] = new.A, new.B
         rows.h.A[:, :, one], rows.h.B[:, :, one] = new_h.A, new_h.B
@@ -202,25 +210,26 @@ class Dealer:
     def _deal_decision(self, place: Place, rows: _Window) -> DecisionDeal:
         terms = self.terms
         A, B = self._sheets("decide", place)
-        X = Mask(*(self._inputs(secrets, place) for secrets in (self._active, self._helper)))
+        X = self._input_masks(place)
         tau = Mask(negative(rows.h.A), negative(rows.h.B))
         direction_term = zeros(1, terms.dim)
         projections = zeros(1, 0)
         if terms.is_noisy:
-            z = Mask(_row(A, "mask_noise"), _row(B, "mask_noise"))
-            t = _fresh(cross(z, rows.a, rows_times), A, B, "projections")
+            z = Mask(row_of(A, "mask_noise"), row_of(B, "mask_noise"))
+            t = fresh(cross(z, rows.a, rows_times), A, B, "projections")
             projections = t.A
             tau = Mask(add(t.A, tau.A), add(t.B, tau.B))
             direction_term = cross(z, self._root, rows_times)
-        y = _fresh(direction_term, A, B, "direction")
+        y = fresh(direction_term, A, B, "direction")
         w = Mask(add(self._theta.A, y.A), add(self._theta.B, y.B))
         columns = Mask(tau.A.swapaxes(1, 2), tau.B.swapaxes(1, 2))
         scores = cross(X, w, rows_times)[:, :, 0]
-        context = times(_row(A, "mask_choice"), X.B)[:, 0]
+        context = times(row_of(A, "mask_choice"), X.B)[:, 0]
         order = shuffled(A.take("order"))
         masks = shuffled_masks(A.take("mask_ranks"), B.take("rho_scores"), order)
-        secret = self._own.sheet(sheet_name("dealer", place), terms.dealer_words()).take("bits")
-        tables, tops = deal_tables(masks, secret[0], words_of_tables(B.take("tables")))
+        tables, tops = deal_tables(
+            masks, self._secret_bits(place), words_of_tables(B.take("tables"))
+        )
         half = tables.shape[1] // 2
         return DecisionDeal(
             place,
@@ -233,15 +242,21 @@ class Dealer:
             tops=tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8),
         )
 
-    def _inputs(self, secrets: ServerSecrets, place: Place) -> Words:
-        return input_masks(secrets, self.terms, place)
+    def _input_masks(self, place: Place) -> Mask:
+        return Mask(
+            *(input_masks(secrets, self.terms, place) for secrets in (self._active, self._helper))
+        )
+
+    def _secret_bits(self, place: Place) -> Numbers:
+        sheet = self._own.sheet(sheet_name("dealer", place), self.terms.dealer_words())
+        return np.asarray(sheet.take("bits")[0])
 
     def _deal_fold(self, place: Place, rows: _Window) -> tuple[FoldDeal, Mask, Mask]:
         A, B = self._sheets("fold", place)
         g_columns = Mask(rows.g.A.swapaxes(1, 2), rows.g.B.swapaxes(1, 2))
         root_term = cross(g_columns, rows.a, times)
-        root = _fresh_matrix(root_term, A, B, "root")
-        theta = _fresh(cross(rows.h, rows.g, times), A, B, "theta")
+        root = fresh_matrix(root_term, A, B, "root")
+        theta = fresh(cross(rows.h, rows.g, times), A, B, "theta")
         deal = FoldDeal(place, root=root.A, theta=theta.A[:, 0])
         new_root = Mask(subtract(self._root.A, root.A), subtract(self._root.B, root.B))
         new_theta = Mask(add(self._theta.A, theta.A), add(self._theta.B, theta.B))
@@ -261,24 +276,6 @@ def input_masks(secrets: ServerSecrets, terms: ShareTerms, place: Place) -> Word
         for j, source in enumerate(secrets.inputs)
     ]
     return np.concatenate(blocks, axis=2)
-
-
-def _row(sheet: Sheet, part: str) -> Words:
-    return sheet.take(part)[:, None]
-
-
-def _fresh_matrix(term: Words, A: Sheet, B: Sheet, name: str) -> Mask:
-    """The mask that a product has after its parts were exchanged under ρ_A and ρ_B and reopened."""
-    rho = add(A.take(f"rho_{name}"), B.take(f"rho_{name}"))
-    helper = B.take(f"mask_{name}")
-    return Mask(subtract(reopened_mask(subtract(rho, term)), helper), helper)
-
-
-def _fresh(term: Words, A: Sheet, B: Sheet, name: str, n: int | None = None) -> Mask:
-    """As ``_fresh_matrix`` for one row, of which the first ``n`` words are used."""
-    rho = add(A.take(f"rho_{name}")[:, None, :n], B.take(f"rho_{name}")[:, None, :n])
-    helper = B.take(f"mask_{name}")[:, None, :n]
-    return Mask(subtract(reopened_mask(subtract(rho, term)), helper), helper)
 
 
 def _scaled(scalars: Mask, rows: Mask) -> Words:

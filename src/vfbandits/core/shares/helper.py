@@ -21,8 +21,6 @@ from vfbandits.core.ring import (
     add,
     cut,
     encode,
-    minus_cross,
-    minus_cross_rows,
     negative,
     open_short,
     reopen,
@@ -32,6 +30,7 @@ from vfbandits.core.ring import (
     total,
     zeros,
 )
+from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
     TOLERANCE,
@@ -45,12 +44,17 @@ from vfbandits.core.shares.comparison import (
     refuse_large_lookups,
     words_of_tables,
 )
+from vfbandits.core.shares.covariance import HeldCovariance
+from vfbandits.core.shares.covariance_helper import HelperCovariance
 from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
+from vfbandits.core.shares.masked import Known, product_share, rows_share
 from vfbandits.core.shares.noise import half_noise
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
 MAX_OPEN = 100_000
+ROOT_ONLY = (m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold)
+COVARIANCE_ONLY = (c.Score, c.Project, c.Scale, c.Shrink)
 
 
 class Held(NamedTuple):
@@ -64,25 +68,6 @@ class Held(NamedTuple):
     a: Words
     g: Words
     h: Words
-
-
-class Known(NamedTuple):
-    """A masked value as B has it: m, and its part λ_B of the mask."""
-
-    m: Words
-    part: Words
-
-    def rows(self, stop: int) -> "Known":
-        """The first rows."""
-        return Known(self.m[:, :stop], self.part[:, :stop])
-
-    def plus(self, other: "Known") -> "Known":
-        """The sum, masked by the sum of the masks."""
-        return Known(add(self.m, other.m), add(self.part, other.part))
-
-    def minus(self, other: "Known") -> "Known":
-        """The difference."""
-        return Known(subtract(self.m, other.m), subtract(self.part, other.part))
 
 
 class _Decision:
@@ -140,6 +125,7 @@ class Helper:
         self._theta = Known(zeros(1, d), zeros(1, d))
         self._a, self._g = (Known(zeros(n, d), zeros(n, d)) for _ in range(2))
         self._h = Known(zeros(1, n), zeros(1, n))
+        self._covariance = HelperCovariance(terms)
         self._n_rows = 0
         self._epoch = epoch
         self._window = 0
@@ -147,7 +133,7 @@ class Helper:
         self._decisions: dict[int, _Decision] = {}
         self._rewards: dict[int, _Reward] = {}
         self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
-        self._last_fold: tuple[m.Fold, m.Message] | None = None
+        self._last_fold: tuple[m.Fold | c.Shrink, m.Message] | None = None
         self._open: OrderedDict[tuple[int, int], Words] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -159,7 +145,7 @@ class Helper:
         place = message.place
         if place.epoch != self._epoch:
             raise SharesError(f"epoch {self._epoch} is open, got a message for {place.epoch}")
-        if isinstance(message, m.Fold) and place.window == self._window - 1:
+        if isinstance(message, m.Fold | c.Shrink) and place.window == self._window - 1:
             return self._folded_again(message)
         if place.window != self._window or self._attempt not in (None, place.attempt):
             raise SharesError(
@@ -178,7 +164,7 @@ class Helper:
         self._refuse_other_shapes(message)
         reply = self._respond(message)
         self._attempt = place.attempt
-        if isinstance(message, m.Fold):
+        if isinstance(message, m.Fold | c.Shrink):
             self._turn(message, reply)
         else:
             self._answered[key] = message, reply
@@ -186,6 +172,11 @@ class Helper:
 
     def _refuse_other_shapes(self, message: m.Message) -> None:
         """Before a word of the slot is taken: the right message may still come."""
+        if isinstance(message, COVARIANCE_ONLY if self.terms.is_root else ROOT_ONLY):
+            raise SharesError(
+                f"a {type(message).__name__} message is of another form of the state: the servers' "
+                "terms do not match"
+            )
         d, n = self.terms.dim, self._n_rows
         if isinstance(message, m.Sample) and self.terms.is_noisy:
             n = self._decision(message).n_rows
@@ -208,6 +199,8 @@ class Helper:
             m.Settle: {"row": (d,), "residual": (1,)},
             m.Fold: {"root": (d, d), "theta": (d,)},
         }
+        if isinstance(message, COVARIANCE_ONLY):
+            shapes[type(message)] = self._covariance.shapes(message, n)
         for name, shape in shapes.get(type(message), {}).items():
             came = getattr(message, name).shape
             came = came if name == "square" else came[1:]
@@ -217,9 +210,11 @@ class Helper:
                     f"{came}"
                 )
 
-    def held(self) -> Held:
+    def held(self) -> Held | HeldCovariance:
         """B's side of the state, for a federation in one process."""
         n = self._n_rows
+        if not self.terms.is_root:
+            return self._covariance.held(n)
         a, g = self._a.part[:, :n], self._g.part[:, :n]
         return Held(self._root.part, self._theta.part, a, g, self._h.part[:, :, :n])
 
@@ -251,11 +246,14 @@ class Helper:
                 return self._settle(message)
             case m.Fold():
                 return self._fold(message)
+            case c.Score() | c.Project() | c.Scale() | c.Shrink():
+                return self._respond_covariance(message)
         raise SharesError(f"a helper does not answer a {type(message).__name__} message")
 
     # Decisions.
 
-    def _ask(self, ask: m.Ask) -> m.Asked:
+    def _begun(self, ask: m.Ask | c.Score) -> _Decision:
+        """The decision that a first message begins."""
         terms, place = self.terms, ask.place
         n_arms = ask.contexts.shape[1]
         if ask.contexts.shape[1:] != (n_arms, terms.dim) or not 1 <= n_arms <= terms.max_arms:
@@ -271,13 +269,19 @@ class Helper:
         masks = input_masks(self._secrets, terms, place)
         decision = _Decision(sheet, Known(ask.contexts, masks), ask.n_rows)
         self._decisions[place.slot] = decision
+        return decision
+
+    def _ask(self, ask: m.Ask) -> m.Asked:
+        terms, place = self.terms, ask.place
+        decision = self._begun(ask)
+        sheet = decision.sheet
         if not terms.is_noisy:
             return m.Asked(place, noise=zeros(0), projections=zeros(0))
         mask = sheet.take("mask_noise")
         own = add(half_noise(self._noise, terms, place), mask)
         z = Known(add(own, ask.noise)[:, None], mask[:, None])
         decision.noise = z
-        share = _rows_share(z, self._a.rows(ask.n_rows))[:, 0]
+        share = rows_share(z, self._a.rows(ask.n_rows))[:, 0]
         decision.own_projections = cut(add(share, sheet.take("rho_projections")[:, : ask.n_rows]))
         return m.Asked(place, noise=own, projections=decision.own_projections)
 
@@ -291,15 +295,15 @@ class Helper:
             opened = reopen(decision.own_projections, message.projections)
             part = sheet.take("mask_projections")[:, :n]
             tau = Known(opened[:, None], part[:, None]).plus(tau)
-            share = add(share, _rows_share(decision.noise, self._root))
-        share = subtract(share, _share(tau, g))
+            share = add(share, rows_share(decision.noise, self._root))
+        share = subtract(share, product_share(tau, g))
         share = add(share, total(sheet.take("blind_rows")[:, :n])[:, None])[:, 0]
         own = cut(share)
         y = Known(reopen(own, message.direction)[:, None], sheet.take("mask_direction")[:, None])
         w = self._theta.plus(y)
         X = decision.X
         n_arms = X.m.shape[1]
-        scores = _rows_share(Known(X.m, X.part[:, :n_arms]), w)[:, :, 0]
+        scores = rows_share(Known(X.m, X.part[:, :n_arms]), w)[:, :, 0]
         for part_name in ("blind_scores", "rho_scores"):
             scores = add(scores, sheet.take(part_name)[:, :n_arms])
         return m.Sampled(message.place, direction=own, scores=scores)
@@ -367,7 +371,11 @@ class Helper:
         own = add(share, mask)
         x = Known(add(own, message.context)[:, None], mask[:, None])
         n = self._n_rows
-        overlaps = _rows_share(x, self._g.rows(n))[:, 0]
+        if not terms.is_root:
+            overlaps = self._covariance.recall(n, sheet, x)
+            self._open.pop(event, None)
+            return m.Recalled(place, context=own, overlaps=overlaps)
+        overlaps = rows_share(x, self._g.rows(n))[:, 0]
         overlaps = cut(add(overlaps, sheet.take("rho_overlaps")[:, :n]))
         self._rewards[place.slot] = _Reward(sheet, x, overlaps)
         self._open.pop(event, None)
@@ -380,16 +388,16 @@ class Helper:
             reopen(reward.own_overlaps, message.overlaps)[:, None],
             sheet.take("mask_overlaps")[:, None, :n],
         )
-        share = subtract(_share(x, self._root), _share(u, a))[:, 0]
+        share = subtract(product_share(x, self._root), product_share(u, a))[:, 0]
         own = cut(add(share, sheet.take("rho_whitened")))
         opened = reopen(own, message.whitened)
         f = Known(opened[:, None], sheet.take("mask_whitened")[:, None])
         reward.f = f
-        projections = _rows_share(f, a)[:, 0]
+        projections = rows_share(f, a)[:, 0]
         reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
-        reward.own_square = short(add(_rows_share(f, f)[:, 0], sheet.take("rho_square")))
+        reward.own_square = short(add(rows_share(f, f)[:, 0], sheet.take("rho_square")))
         h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
-        mean = add(_rows_share(x, self._theta), _rows_share(h, u))[:, 0]
+        mean = add(rows_share(x, self._theta), rows_share(h, u))[:, 0]
         reward.own_difference = cut(subtract(sheet.take("rho_difference"), mean))
         return m.Whitened(
             message.place,
@@ -406,7 +414,7 @@ class Helper:
             reopen(reward.own_projections, message.projections)[:, None],
             sheet.take("mask_projections")[:, None, :n],
         )
-        gain = subtract(_rows_share(f, self._root), _share(v, self._g.rows(n)))
+        gain = subtract(rows_share(f, self._root), product_share(v, self._g.rows(n)))
         gain = cut(add(gain[:, 0], sheet.take("rho_gain")))
         opened = open_short(reward.own_square, message.square)
         scalars = self.terms.scalars.share(opened, sheet.take("coefficients")[:, None])[:, 0]
@@ -419,8 +427,8 @@ class Helper:
             reopen(reward.own_difference, message.difference)[:, None],
             sheet.take("mask_difference")[:, None],
         )
-        reward.own_row = cut(add(_share(weight, f)[:, 0], sheet.take("rho_row")))
-        residual = _share(step, difference)[:, 0]
+        reward.own_row = cut(add(product_share(weight, f)[:, 0], sheet.take("rho_row")))
+        residual = product_share(step, difference)[:, 0]
         reward.own_residual = cut(add(residual, sheet.take("rho_residual")))
         reward.gain = Known(reopen(gain, message.gain), sheet.take("mask_gain"))
         return m.Learnt(
@@ -451,23 +459,43 @@ class Helper:
         except KeyError:
             raise SharesError(f"no context was recalled in slot {message.place.slot}") from None
 
-    def _fold(self, message: m.Fold) -> m.Folded:
+    def _refuse_unless_full(self) -> None:
         if self._n_rows != self.terms.window:
             raise SharesError(
                 f"a window is folded after {self.terms.window} rewards, got {self._n_rows}"
             )
+
+    def _fold(self, message: m.Fold) -> m.Folded:
+        self._refuse_unless_full()
         sheet = self._secrets.own.sheet(
             sheet_name("fold", message.place), self.terms.helper_fold_words()
         )
         columns = Known(*(np.ascontiguousarray(w.swapaxes(1, 2)) for w in self._g))
-        root = cut(add(_share(columns, self._a), sheet.take("rho_root")))
-        theta = cut(add(_share(self._h, self._g)[:, 0], sheet.take("rho_theta")))
+        root = cut(add(product_share(columns, self._a), sheet.take("rho_root")))
+        theta = cut(add(product_share(self._h, self._g)[:, 0], sheet.take("rho_theta")))
         change = Known(reopen(root, message.root), sheet.take("mask_root"))
         shift = Known(reopen(theta, message.theta)[:, None], sheet.take("mask_theta")[:, None])
         self._root, self._theta = self._root.minus(change), self._theta.plus(shift)
         return m.Folded(message.place, root=root, theta=theta)
 
-    def _folded_again(self, message: m.Fold) -> m.Message:
+    def _respond_covariance(self, message: c.Score | c.Project | c.Scale | c.Shrink) -> m.Message:
+        form, place = self._covariance, message.place
+        if isinstance(message, c.Score):
+            decision = self._begun(message)
+            n_arms = message.contexts.shape[1]
+            X = Known(decision.X.m, decision.X.part[:, :n_arms])
+            return form.score(message, decision.sheet, X)
+        if isinstance(message, c.Project):
+            return form.project(message)
+        if isinstance(message, c.Scale):
+            scaled = form.scale(message)
+            self._n_rows += 1
+            return scaled
+        self._refuse_unless_full()
+        sheet = self._secrets.own.sheet(sheet_name("fold", place), self.terms.helper_fold_words())
+        return form.fold(message, sheet)
+
+    def _folded_again(self, message: m.Fold | c.Shrink) -> m.Message:
         """The answer to the last fold, which may have been lost on its way."""
         if self._last_fold is None or self._last_fold[0].to_bytes() != message.to_bytes():
             raise SharesError(
@@ -476,7 +504,7 @@ class Helper:
             )
         return self._last_fold[1]
 
-    def _turn(self, message: m.Fold, reply: m.Message) -> None:
+    def _turn(self, message: m.Fold | c.Shrink, reply: m.Message) -> None:
         """Begin the next window; but for this fold, slots of the old one are not answered again."""
         self._last_fold = message, reply
         self._window += 1
@@ -485,16 +513,6 @@ class Helper:
         self._decisions.clear()
         self._rewards.clear()
         self._answered.clear()
-
-
-def _share(v: Known, w: Known) -> Words:
-    """B's part of the product v w: −(m_v·λ_wB + λ_vB·m_w)."""
-    return minus_cross(v.m, v.part, w.m, w.part)
-
-
-def _rows_share(v: Known, w: Known) -> Words:
-    """B's part of the inner products of the rows of v with those of w."""
-    return minus_cross_rows(v.m, v.part, w.m, w.part)
 
 
 def _identity(dim: int) -> Words:

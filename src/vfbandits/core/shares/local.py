@@ -14,10 +14,11 @@ import numpy as np
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.mask import Entropy, MaskShare
 from vfbandits.core.ring import add, decode, subtract
-from vfbandits.core.shares.active import ActiveServer, Event, Exchange, Opened
+from vfbandits.core.shares.active import ActiveServer, Event, Opened
+from vfbandits.core.shares.covariance import HeldCovariance, revealed
 from vfbandits.core.shares.dealer import Dealer
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
-from vfbandits.core.shares.messages import Message
+from vfbandits.core.shares.messages import Exchange, Message
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.terms import ShareTerms
 
@@ -109,7 +110,10 @@ class LocalShares:
 
         Only a federation in one process can do this; parity reports and tests need it.
         """
-        both = zip(self.active.held(), self.helper.held(), strict=True)
+        active, helper = self.active.held(), self.helper.held()
+        if isinstance(active, HeldCovariance) and isinstance(helper, HeldCovariance):
+            return revealed(active, helper, self.terms.ridge)
+        both = zip(active, helper, strict=True)
         root, theta, a, g, h = (decode(subtract(T, part)) for T, part in both)
         G = root - g.T @ a
         ridge = self.terms.ridge

@@ -9,15 +9,16 @@ are in little-endian order on every machine.
 
 import math
 import struct
+from collections.abc import Generator
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfbandits.core.ring import Words
 from vfbandits.core.shares.comparison import Bits, Lookups, Numbers
-from vfbandits.errors import WireError
+from vfbandits.errors import SharesError, WireError
 
 Array: TypeAlias = NDArray[np.uint64] | NDArray[np.uint16] | NDArray[np.uint8]
 
@@ -81,6 +82,19 @@ class Message:
     def __repr__(self) -> str:
         """Kind and place only."""
         return f"{type(self).__name__}({self.place})"
+
+
+_Reply = TypeVar("_Reply", bound=Message)
+_Result = TypeVar("_Result")
+Exchange: TypeAlias = Generator[Message, Message, _Result]
+"""Yields a message for the helper, is sent the answer, and returns a result at the end."""
+
+
+def expect(kind: type[_Reply], message: Message) -> _Reply:
+    """The message, which must be of that kind."""
+    if not isinstance(message, kind):
+        raise SharesError(f"wanted a {kind.__name__} message, got {type(message).__name__}")
+    return message
 
 
 _known_forms: dict[int, list[tuple[str, str]]] = {}
@@ -449,9 +463,9 @@ class WindowDeal:
 
     window: int
     attempt: int
-    decisions: tuple[DecisionDeal, ...] = field(repr=False)
-    rewards: tuple[RewardDeal, ...] = field(repr=False)
-    fold: FoldDeal = field(repr=False)
+    decisions: tuple[Message, ...] = field(repr=False)
+    rewards: tuple[Message, ...] = field(repr=False)
+    fold: Message = field(repr=False)
 
     @property
     def size_bytes(self) -> int:

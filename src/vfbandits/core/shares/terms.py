@@ -8,6 +8,7 @@ import numpy as np
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.ring import REACH
 from vfbandits.core.settings import whole
+from vfbandits.core.shares import covariance_words
 from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.errors import SettingError
 
@@ -21,6 +22,12 @@ MAX_DEVIATION = 4.0
 MAX_SCALE = 2.0**REACH / 16.0
 """Most that posterior_scale may be: sixteen deviations of the noise stay within the ring."""
 
+MAX_ADDEND = 32.0
+"""Most that beta·‖x‖/√ridge may be: half of what is compared."""
+
+RELEASES = ("arm", "statistics")
+READS = ("noise", "means", "widths", "covariance")
+
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -32,6 +39,11 @@ def row_weight(q: Matrix) -> Matrix:
 def step_size(q: Matrix) -> Matrix:
     """1/(1 + q), by which the update scales the reward less its mean."""
     return 1.0 / (1.0 + q)
+
+
+def update_scale(q: Matrix) -> Matrix:
+    """S = 1/√(1 + q), by which an update scales Lambda⁻¹x and the reward less its mean."""
+    return 1.0 / np.sqrt(1.0 + q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,15 @@ class ShareTerms:
         Most that the length of a row of one participant's block may be.
     window, decisions
         How many rewards, and how many decisions, a window has slots for.
+    release
+        What the active participant learns of a decision: "arm", or "statistics", which are the
+        numbers that ``reads`` names.
+    reads
+        What the policy reads of each arm.  "noise": a draw of LinTS in parameter space, for which
+        the state is kept as a square root.  "means", "widths" (and means) or "covariance" (and
+        means): the state is kept as Lambda⁻¹.
+    beta
+        The multiple of the width that LinUCB adds to a mean.
 
     >>> ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1).dim
     5
@@ -62,6 +83,9 @@ class ShareTerms:
     bound: float = 1.0
     window: int = 16
     decisions: int = 16
+    release: str = "arm"
+    reads: str = "noise"
+    beta: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what the ring has no room for."""
@@ -90,6 +114,29 @@ class ShareTerms:
                 f"posterior_scale·bound·√(participants/ridge) must be at most {MAX_DEVIATION:g} on "
                 f"secret shares, got {self.posterior_scale * self.max_length:g}"
             )
+
+        if self.release == "arm" and not self.beta * self.max_length <= MAX_ADDEND:
+            raise SettingError(
+                f"beta·bound·√(participants/ridge) must be at most {MAX_ADDEND:g} on secret shares "
+                f"with release 'arm', got {self.beta * self.max_length:g}"
+            )
+        for name, known in (("release", RELEASES), ("reads", READS)):
+            if getattr(self, name) not in known:
+                raise SettingError(
+                    f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
+                )
+        if (self.release, self.reads) in (("arm", "covariance"), ("statistics", "noise")):
+            raise SettingError(f"release {self.release!r} does not go with reads {self.reads!r}")
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the state is kept as a square root, and not as Lambda⁻¹."""
+        return self.reads == "noise"
+
+    @property
+    def scale_table(self) -> FunctionTable:
+        """The table of the function of q = x'Lambda⁻¹x that scales an update of Lambda⁻¹."""
+        return function_table((update_scale,), self.max_length**2)
 
     @property
     def dim(self) -> int:
@@ -122,6 +169,8 @@ class ShareTerms:
 
     def active_decision_words(self) -> Shapes:
         """Words of server A for a decision."""
+        if not self.is_root:
+            return covariance_words.active_decision(self)
         shapes: Shapes = {"mask_noise": (self.dim,), "rho_projections": (self.window,)}
         if not self.is_noisy:
             shapes = {}
@@ -134,6 +183,8 @@ class ShareTerms:
 
     def helper_decision_words(self) -> Shapes:
         """Words of server B for a decision."""
+        if not self.is_root:
+            return covariance_words.helper_decision(self)
         shapes: Shapes = {
             "mask_noise": (self.dim,),
             "rho_projections": (self.window,),
@@ -154,6 +205,8 @@ class ShareTerms:
 
     def active_reward_words(self) -> Shapes:
         """Words of server A for a reward."""
+        if not self.is_root:
+            return covariance_words.active_reward(self)
         return {
             "mask_context": (self.dim,),
             "rho_overlaps": (self.window,),
@@ -169,6 +222,8 @@ class ShareTerms:
 
     def helper_reward_words(self) -> Shapes:
         """Words of server B for a reward."""
+        if not self.is_root:
+            return covariance_words.helper_reward(self)
         return {
             "mask_context": (self.dim,),
             "rho_overlaps": (self.window,),
@@ -193,10 +248,14 @@ class ShareTerms:
 
     def active_fold_words(self) -> Shapes:
         """Words of server A for a fold."""
+        if not self.is_root:
+            return covariance_words.active_fold(self)
         return {"rho_root": (self.dim, self.dim), "rho_theta": (self.dim,)}
 
     def helper_fold_words(self) -> Shapes:
         """Words of server B for a fold."""
+        if not self.is_root:
+            return covariance_words.helper_fold(self)
         return self.active_fold_words() | {
             "mask_root": (self.dim, self.dim),
             "mask_theta": (self.dim,),

@@ -1,8 +1,9 @@
 """What deciding and learning on secret shares costs, beside a plain bandit, in one process.
 
-Run as ``python -m benchmarks.shares --dim 100 --arms 10``.  Prints processor time of each role for
-one decision and its reward, the two servers' as a multiple of ``vfb.Bandit``'s, and bytes.  Blocks
-of rounds alternate, shared and plain, so that both run with warm caches and under the same load.
+Run as ``python -m benchmarks.shares --dim 100 --arms 10``.  Prints for each policy and release the
+processor time of each role for one decision and its reward, the two servers' as a multiple of
+``vfb.Bandit``'s, bytes, and which bars are met.  Blocks of rounds alternate, shared and plain, so
+that both run with warm caches and under the same load.
 """
 
 import argparse
@@ -11,19 +12,22 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 import vfbandits as vfb
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import deal_blockwise
+from vfbandits.core.policy.base import Policy
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.messages import Exchange, Message
+from vfbandits.core.shares.released import plan
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.simulate.world import even_widths
 
 BLOCK = 64
+WINDOW = 16
 REWARD = 0.5
 _Result = TypeVar("_Result")
 
@@ -78,7 +82,40 @@ class TimedShares(LocalShares):
         for message in shared:
             self._record("participant", "active", message)
         opened = self._run(self.active.decide(place, shared))
-        self.learn(self.pick(opened, opened.arm), REWARD)
+        arm = opened.arm
+        if opened.statistics is not None:
+            arm = int(opened.statistics.means.argmax())
+        self.learn(self.pick(opened, arm), REWARD)
+
+
+class Case(NamedTuple):
+    """A policy, what is released, and the bars for it, by features and arms."""
+
+    name: str
+    policy: Policy
+    release: str
+    max_ratio: dict[tuple[int, int], float]
+
+
+CASES = (
+    Case("LinTS, arm", vfb.LinTS(0.1, space="parameter"), "arm", {(100, 10): 10.0}),
+    Case("LinGreedy, arm", vfb.LinGreedy(), "arm", {}),
+    Case("LinUCB, arm", vfb.LinUCB(0.5), "arm", {(100, 10): 25.0}),
+    Case("LinGreedy, statistics", vfb.LinGreedy(), "statistics", {}),
+    Case("LinUCB, statistics", vfb.LinUCB(0.5), "statistics", {(100, 10): 20.0, (20, 10): 12.0}),
+    Case("LinTS, statistics", vfb.LinTS(0.1, space="arm"), "statistics", {(100, 10): 20.0}),
+)
+MAX_KB = {"decision": 60.0, "reward": 12.0, "fold": 130.0, "offline": 48.0}
+MAX_OFFLINE_KB_ARM = 60.0
+
+
+class Figures(NamedTuple):
+    """Of one case: processor time by role in µs, A + B over plain, block by block, and bytes."""
+
+    spent: dict[str, list[float]]
+    ratios: list[float]
+    sizes: Counter[str]
+    trips: Counter[str]
 
 
 def main() -> None:
@@ -88,31 +125,76 @@ def main() -> None:
     parser.add_argument("--arms", type=int, default=10)
     parser.add_argument("--participants", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=8, help=f"of {BLOCK} rounds each")
+    parser.add_argument("--only", help="cases whose name has this in it")
     given = parser.parse_args()
+    _say(f"d = {given.dim}, K = {given.arms}, {given.participants} participants, one process")
+    _say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {given.blocks} blocks of {BLOCK}")
+    _say("processor time in µs for a decision and its reward; KB = 1,000 bytes")
+    for case in CASES:
+        if given.only is None or given.only.lower() in case.name.lower():
+            _report(case, given.dim, given.arms, _measured(case, given))
+
+
+def _measured(case: Case, given: argparse.Namespace) -> Figures:
     widths = tuple(even_widths(given.dim, given.participants).values())
-    terms = ShareTerms(widths=widths, max_arms=given.arms, ridge=1.0, posterior_scale=0.1)
+    shared = plan(case.policy, case.release)
+    terms = ShareTerms(
+        widths=widths,
+        max_arms=given.arms,
+        ridge=1.0,
+        posterior_scale=shared.posterior_scale,
+        release=case.release,
+        reads=shared.reads,
+        beta=shared.beta,
+    )
     local = TimedShares(terms, rotations=deal_blockwise(widths))
     local.clock = Clock()
-    plain = vfb.Bandit(vfb.LinTS(0.1, space="parameter"), dim=given.dim)
-    sizes: Counter[str] = Counter()
+    plain = vfb.Bandit(case.policy, dim=given.dim)
     rounds = _contexts(given.dim, given.arms)
     _block(local, plain, rounds)  # compiles what is compiled
-    ratios, spent = [], defaultdict(list)
+    ratios: list[float] = []
+    spent: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(given.blocks):
         for role, seconds in _block(local, plain, rounds).items():
             spent[role].append(1e6 * seconds / BLOCK)
         ratios.append((spent["A"][-1] + spent["B"][-1]) / spent["plain"][-1])
-    local.on_message = _counter(sizes)
+    sizes: Counter[str] = Counter()
+    trips: Counter[str] = Counter()
+    local.on_message = _counter(sizes, trips)
     for contexts in rounds[: terms.window]:
         local.round(np.split(contexts, np.cumsum(widths)[:-1], axis=1))
-    _say(f"d = {given.dim}, K = {given.arms}, {given.participants} participants; LinTS, one arm")
-    _say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {given.blocks} blocks of {BLOCK}")
-    for role in ("plain", "A", "B", "participants", "dealer"):
-        _say(f"{role:>12}: {np.median(spent[role]):8.0f} µs of processor time, median of blocks")
-    low, high = min(ratios), max(ratios)
-    _say(f"A + B over plain: {np.median(ratios):.1f} ({low:.1f} to {high:.1f})")
-    for way, size in sizes.items():
-        _say(f"{way:>12}: {size / terms.window / 1024:8.1f} KiB for each decision and reward")
+    return Figures(dict(spent), ratios, sizes, trips)
+
+
+def _report(case: Case, dim: int, n_arms: int, found: Figures) -> None:
+    roles = ("plain", "A", "B", "participants", "dealer")
+    times = ", ".join(f"{role} {np.median(found.spent[role]):.0f}" for role in roles)
+    ratio, low, high = np.median(found.ratios), min(found.ratios), max(found.ratios)
+    _say(f"{case.name}: {ratio:.1f} times plain ({low:.1f} to {high:.1f}); {times}")
+    per_window = {"fold"}
+    sizes = {
+        what: size / 1_000.0 / (1 if what in per_window else WINDOW)
+        for what, size in found.sizes.items()
+    }
+    trips = {
+        "decision": 1 + found.trips["decision"] // WINDOW,  # one to the participants
+        "reward": found.trips["reward"] // WINDOW,
+    }
+    kilobytes = ", ".join(f"{what} {size:.1f}" for what, size in sorted(sizes.items()))
+    _say(f"    KB: {kilobytes}; round trips: {trips['decision']} and {trips['reward']}")
+    if (dim, n_arms) in case.max_ratio:
+        _judge("times plain", float(ratio), case.max_ratio[dim, n_arms])
+    if (dim, n_arms) == (100, 10):
+        is_arm = case.release == "arm"
+        limits = MAX_KB | ({"offline": MAX_OFFLINE_KB_ARM} if is_arm else {})
+        for what, limit in limits.items():
+            _judge(f"KB of a {what}" if what != "offline" else "KB offline", sizes[what], limit)
+        _judge("round trips of a decision", trips["decision"], 4 if is_arm else 2)
+        _judge("round trips of a reward", trips["reward"], 3)
+
+
+def _judge(what: str, value: float, limit: float) -> None:
+    _say(f"    {'met' if value <= limit else 'MISSED'}: {what}, {value:.1f} of at most {limit:g}")
 
 
 def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[str, float]:
@@ -129,19 +211,23 @@ def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[
     return dict(clock.spent)
 
 
-def _counter(sizes: Counter[str]) -> Callable[[str, str, Message], None]:
+def _counter(sizes: Counter[str], trips: Counter[str]) -> Callable[[str, str, Message], None]:
+    rewards = ("Recall", "Whiten", "Learn", "Settle", "Project", "Scale")
+    replies = ("Recalled", "Whitened", "Learnt", "Settled", "Projected", "Scaled")
+    deals = ("DecisionDeal", "RewardDeal", "FoldDeal", "ScoreDeal", "ScaleDeal", "ShrinkDeal")
     names = {
-        "Contribution": "to A",
-        "Fold": "fold",
-        "Folded": "fold",
-        **dict.fromkeys(("Recall", "Recalled", "Whiten", "Whitened"), "reward"),
-        **dict.fromkeys(("Learn", "Learnt", "Settle", "Settled"), "reward"),
-        **dict.fromkeys(("DecisionDeal", "RewardDeal", "FoldDeal"), "offline"),
+        **dict.fromkeys(("Fold", "Folded", "Shrink", "Shrunk"), "fold"),
+        **dict.fromkeys(rewards + replies, "reward"),
+        **dict.fromkeys(deals, "offline"),
     }
 
     def count(sender: str, receiver: str, message: Message) -> None:
-        del sender, receiver
-        sizes[names.get(type(message).__name__, "decision")] += message.size_bytes
+        del sender
+        name = type(message).__name__
+        what = names.get(name, "decision")
+        sizes[what] += message.size_bytes
+        # Nobody waits for the answer to the last message of either.
+        trips[what] += receiver == "helper" and name not in ("Pick", "Settle")
 
     return count
 

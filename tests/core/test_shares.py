@@ -17,7 +17,8 @@ from shares_world import (
 )
 
 from vfbandits.core import ring
-from vfbandits.core.shares import masked, messages
+from vfbandits.core.shares import dealer as dealer_module
+from vfbandits.core.shares import messages, sides
 from vfbandits.core.shares.messages import Message, Place
 from vfbandits.errors import (
     ArmError,
@@ -449,13 +450,13 @@ def test_the_dealer_draws_again_where_a_number_could_wrap(monkeypatch):
         if not refused:
             refused.append(mask)
             raise SharesError("could wrap")
-        return ring.reopened_mask(mask)
+        return sides.reopened_mask(mask)
 
-    monkeypatch.setattr(masked, "reopened_mask", wraps_once)
+    monkeypatch.setattr(dealer_module, "reopened_mask", wraps_once)
     local = local_shares(small_terms())
     play(local, rounds=8, seed=1)
     assert len(refused) == 1
-    monkeypatch.setattr(masked, "reopened_mask", lambda _: ring.reopened_mask(MAX_WORDS))
+    monkeypatch.setattr(dealer_module, "reopened_mask", lambda _: sides.reopened_mask(MAX_WORDS))
     with pytest.raises(SharesError, match="could wrap"):
         local.dealer.deal()
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from vfbandits.core import kernels
 from vfbandits.core.ring import decode, from_integers, subtract
 from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.core.shares.terms import row_weight, step_size
@@ -76,6 +77,24 @@ def test_all_that_depends_on_the_mask_is_in_the_coefficients():
     assert table is function_table(FUNCTIONS[:2], 5.0)
     assert table.shape == (4, 2, 24)
     assert repr(table) == "FunctionTable(shape=(4, 2, 24))"
+
+
+@settings(deadline=None)
+@given(
+    limit=st.sampled_from(LIMITS),
+    opened=st.integers(0, 2**56 - 1) | st.sampled_from([0, 1, 2**39, 2**40, 2**41 - 1]),
+    bits=st.sampled_from([80, 81]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_compiled_shares_have_the_bits_of_the_plain_ones(limit, opened, bits, seed):
+    """One server may have numba and the other not: a unit of difference would be any number."""
+    table, rng = function_table(FUNCTIONS, limit), np.random.default_rng(seed)
+    part = rng.integers(0, 2**64, (2, 1, *table.shape), dtype=np.uint64)
+    number = np.array([opened], np.uint64)
+    compiled = table.share(number, part, bits=bits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "load_ring", lambda: None)
+        assert np.array_equal(table.share(number, part, bits=bits), compiled)
 
 
 def test_tables_that_cannot_be_are_refused():

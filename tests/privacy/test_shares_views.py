@@ -173,7 +173,7 @@ def fields_of(form):
     }
 
 
-CUT_FIELDS, SHORT_FIELDS = fields_of(m.Cut), fields_of(m.Short)
+CUT_FIELDS, SHORT_FIELDS, NARROW_FIELDS = map(fields_of, (m.Cut, m.Short, m.Narrow))
 
 
 class World:
@@ -182,10 +182,21 @@ class World:
     def __init__(self, monkeypatch, *, seed=0, terms=TERMS, share_one_blinding=False):
         self.monkeypatch = monkeypatch
         self.share_one_blinding = share_one_blinding
-        self.sheets = ring.WordSource.sheets
+        self.sheet = ring.WordSource.sheet
         self.base = local_shares(terms, seed=seed)
         for X, reward in zip(CONTEXTS[::-1], REWARDS, strict=True):  # then the state has masks
             self.base.learn(self.base.pick(self.base.decide(split_rows(X, TERMS)), 0), reward)
+
+    def changed(self, words, changes, owner, name, part):
+        """Words of a part, with the changes that belong to it."""
+        words = words.copy()
+        for (who, kind, slot, changed, index), (change, mode) in (changes or {}).items():
+            if (who, kind, slot, changed) == (owner, name.kind, name.slot, part):
+                word = words[(slice(None), *index)]
+                word[:] = shifted(word, change, mode)
+        if part in ("blind_rows", "blind_forms", "blind_means") and self.share_one_blinding:
+            words[:, 1:] = words[:, :1]
+        return words
 
     def run(self, changes=None, *, contexts=CONTEXTS, rewards=REWARDS, arms=ARMS, other_order=()):
         recorder = Recorder()
@@ -193,26 +204,23 @@ class World:
         local.on_message = recorder
         names = {id(source): name for name, source in sources(local).items()}
 
-        def changed_sheets(source, name, parts, count):
+        def changed_sheet(source, name, parts):
+            sheet = self.sheet(source, name, parts)
             who = names.get(id(source))
-            return [changed(sheet, parts, who) for sheet in self.sheets(source, name, parts, count)]
+            taken = []
+            for part in parts:
+                words = self.changed(sheet.take(part), changes, who, name, part)
+                if part == "order" and name.slot in other_order:
+                    words = words[:, ::-1]
+                taken.append(words.ravel())
+            return ring.Sheet(name, np.concatenate(taken), ring.Layout(parts))
 
-        def changed(sheet, parts, who):
-            name = sheet.name
-            taken = {part: sheet.take(part).copy() for part in parts}
-            for (owner, kind, slot, part, index), (change, mode) in (changes or {}).items():
-                if (owner, kind, slot) == (who, name.kind, name.slot):
-                    words = taken[part][(slice(None), *index)]
-                    words[:] = shifted(words, change, mode)
-            if "order" in taken and name.slot in other_order:
-                taken["order"] = taken["order"][:, ::-1].copy()
-            for part in {"blind_rows", "blind_forms", "blind_means"} & taken.keys():
-                if self.share_one_blinding:
-                    taken[part][:, 1:] = taken[part][:, :1]
-            return ring.Sheet(name, taken)
+        def changed_part(source, name, layout, part):
+            return changed_sheet(source, name, layout).take(part)
 
         with self.monkeypatch.context() as patch:
-            patch.setattr(ring.WordSource, "sheets", changed_sheets)
+            patch.setattr(ring.WordSource, "sheet", changed_sheet)
+            patch.setattr(ring.WordSource, "part", changed_part)
             released = []
             for X, reward, arm in zip(contexts, rewards, arms, strict=True):
                 opened = local.decide(split_rows(X, TERMS))
@@ -274,12 +282,14 @@ def blinding_of(label, party):
     if word is None:
         return None
     if part == "contexts":
-        return (f"{owner} input {index[1]}", "input", slot, word, (index[0], 0)), "add", 1
+        source, word = f"{owner} input {index[1]}", f"slot {slot}"  # of the window's sheet
+        return (source, "input", 0, word, (index[0], 0)), "add", 1
     where = (owner, KINDS.get(name, "decide"), slot, word, index)
     if part in ("tables", "tops"):
         return where, "xor", 1
-    is_cut = (name, part) in CUT_FIELDS | SHORT_FIELDS
-    return where, "add", 2**32 if is_cut else 2**45 if part == "numbers" else 1
+    dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, 32), **dict.fromkeys(NARROW_FIELDS, 41)}
+    dropped["Compare", "numbers"] = 46
+    return where, "add", 2 ** dropped.get((name, part), 0)
 
 
 def size_of(label):
@@ -288,6 +298,8 @@ def size_of(label):
         return 2
     if (name, part) in SHORT_FIELDS:
         return 2**64
+    if (name, part) in NARROW_FIELDS:
+        return 2**80
     return 2**43 if part == "numbers" else 2**96 if (name, part) in CUT_FIELDS else 2**128
 
 
@@ -374,7 +386,7 @@ def test_two_alternatives_under_one_blinding_are_found(form, field, rng, monkeyp
         ("helper", {"rewards": (-3.0, 0.75)}),
         ("helper", {"contexts": CONTEXTS * 0.9}),  # widths and means change with it
         ("helper", {"contexts": CONTEXTS * 0.9, "arms": (1, 1), "rewards": (0.0, 0.0)}),
-        ("active", {"contexts": CONTEXTS * [1.0, 0.8]}),  # of the other participant
+        ("active", {"contexts": CONTEXTS * [1.0, 0.97]}),  # of the other participant
     ],
     ids=["arm", "reward", "context", "all", "other block"],
 )
@@ -435,37 +447,33 @@ def test_the_dealer_and_participants_receive_nothing(monkeypatch):
 @EACH_FORM
 def test_no_stream_word_is_drawn_for_two_purposes(terms, monkeypatch):
     """Each holder of a secret draws a sheet once, and no two sheets have a word in common."""
-    words_of_sheets, draws = {}, Counter()
-    stream, sheets = ring.WordSource._stream, ring.WordSource.sheets  # noqa: SLF001
+    users, draws = {}, Counter()
+    stream, sheet = ring.WordSource._stream, ring.WordSource.sheet  # noqa: SLF001
 
-    def watched_stream(source, name, n_words, count):
-        words = stream(source, name, n_words, count)
-        for k in range(count):
-            user = (id(source), replace(name, slot=name.slot + k), n_words)
-            for at in range(k * n_words, (k + 1) * n_words):
-                word = bytes(words[16 * at : 16 * at + 16])
-                words_of_sheets.setdefault(word, set()).add((*user, at - k * n_words))
+    def watched_stream(source, name, first, n_words):
+        words = stream(source, name, first, n_words)
+        for place, word in enumerate(words.reshape(-1, 2).tolist()):
+            users.setdefault(tuple(word), set()).add((id(source), name, first + place))
         return words
 
-    def watched_sheets(source, name, parts, count):
-        for k in range(count):
-            draws[id(source), replace(name, slot=name.slot + k)] += 1
-        return sheets(source, name, parts, count)
+    def watched_sheet(source, name, parts):
+        draws[id(source), name] += 1
+        return sheet(source, name, parts)
 
     monkeypatch.setattr(ring.WordSource, "_stream", watched_stream)
-    monkeypatch.setattr(ring.WordSource, "sheets", watched_sheets)
+    monkeypatch.setattr(ring.WordSource, "sheet", watched_sheet)
     recorder = Recorder()
     local = local_shares(terms, on_message=recorder)
     for X, reward in zip(np.tile(CONTEXTS, (4, 1, 1)), REWARDS * 4, strict=True):
         opened = local.decide(split_rows(X, TERMS))
         local.learn(local.pick(opened, max(opened.arm, 0)), reward)
-    assert all(len(users) == 1 for users in words_of_sheets.values())
+    assert all(len(each) == 1 for each in users.values())
     named = {id(source): name for name, source in sources(local).items()}
     holders = {"active": 2, "helper": 2, "dealer": 1}  # the dealer, and the server itself
     for (source, name), count in draws.items():
         who = named.get(source, "noise of one server")
-        # A block's masks are drawn by the dealer, the server, and the participant.
-        assert count <= (3 if "input" in who else holders.get(who, 1)), (who, name)
+        # A block's masks are drawn by the dealer and the server, and in parts by the participant.
+        assert count <= (2 if "input" in who else holders.get(who, 1)), (who, name)
 
 
 # Simulators.  They are given what a party may know, and make up the rest.
@@ -489,6 +497,8 @@ def simulated(message, party, rng):
             values[part.name] = rng.integers(0, 2**64, value.shape, dtype=np.uint64)
             if key in CUT_FIELDS:
                 values[part.name][1] >>= np.uint64(32)
+            if key in NARROW_FIELDS:
+                values[part.name][1] >>= np.uint64(48)
             if part.name == "numbers":
                 values[part.name] >>= np.uint64(21)
     return replace(message, **values)

@@ -9,21 +9,20 @@ A real number v is the whole number nearest to v·2^40.  A product of two such n
 after the point, and ``reopen`` brings the sum of two shares of it back to 40.  The ring wraps
 silently, so ``encode`` refuses what is beyond a bound.
 
-Words that hide a value are AES-256 of a counter, one key for each kind of slot in a window.  The
-counter names the slot, so that no two sheets have a word in common.  A sheet is cut into named
-parts that do not overlap, and each part can be taken once.
+Words that hide a value come from AES-256 in counter mode, with one key for each kind of sheet.  The
+counter begins with the sheet's name, so no two sheets have a word in common.  A sheet is cut into
+named parts that do not overlap, and each part can be taken once.
 """
 
 import hmac
 import math
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, NDArray
 
 from vfbandits.core import kernels
@@ -46,6 +45,7 @@ _LIMB = np.uint64(2**_LIMB_BITS - 1)
 _MAX_TERMS = 2**17  # sums of 8 products of limbs stay below 2^53
 _OFFSET = 1 << (2 * FRACTION + REACH - CUT)
 _WRAPS_FROM = 2**64 - 2 ** (2 * FRACTION + REACH + 1 - 64)
+_COUNTER = struct.Struct(">IIHHI")
 
 
 def zeros(*shape: int) -> Words:
@@ -176,18 +176,6 @@ def triangle_rows(A: Words, S: Words) -> Words:
     return out
 
 
-def minus_cross_triangle(v: Words, v_mask: Words, S: Words, S_mask: Words) -> Words:
-    """The words −(v·L_mask' + v_mask·L'), as ``triangle_rows`` takes them."""
-    _refuse_unless(v.shape == v_mask.shape, v, v_mask)
-    _refuse_unless(S.shape == S_mask.shape and v.shape[2] == S.shape[1] == S.shape[2], v, S)
-    loops = kernels.load_ring()
-    if loops is None:
-        return negative(add(triangle_rows(v, S_mask), triangle_rows(v_mask, S)))
-    out = np.empty((2, v.shape[1], S.shape[1]), np.uint64)
-    loops.minus_cross_triangle(*v, *v_mask, *S, *S_mask, out[0], out[1])
-    return out
-
-
 def _doubled_triangle(S: Words) -> Words:
     lower = np.tri(S.shape[1], dtype=np.uint64) * S
     return add(lower, np.tri(S.shape[1], k=-1, dtype=np.uint64) * S)
@@ -203,14 +191,6 @@ def gram(V: Words) -> Words:
     out = zeros(k * (k + 1) // 2)
     loops.gram(V[0], V[1], out[0], out[1])
     return out
-
-
-def minus_cross_gram(V: Words, mask: Words) -> Words:
-    """The lower triangle of −(V'·mask + mask'·V)."""
-    _refuse_unless(V.shape == mask.shape, V, mask)
-    # (V + M)'(V + M) − V'V − M'M has both cross terms, and is symmetric as each of the three is.
-    both = subtract(gram(add(V, mask)), add(gram(V), gram(mask)))
-    return negative(both)
 
 
 def symmetric(triangle: Words, k: int) -> Words:
@@ -269,10 +249,15 @@ def shifted_down(a: Words, bits: int) -> Words:
     return out
 
 
+def shifted_up(a: Words, bits: int) -> Words:
+    """The product of a and 2^bits, 0 < bits < 64."""
+    up = np.uint64(bits)
+    return np.stack((a[0] << up, (a[1] << up) | (a[0] >> np.uint64(64 - bits))))
+
+
 def lifted(a: Words) -> Words:
     """A number with 40 bits after the point, as one with 80."""
-    bits = np.uint64(FRACTION)
-    return np.stack((a[0] << bits, (a[1] << bits) | (a[0] >> np.uint64(64 - FRACTION))))
+    return shifted_up(a, FRACTION)
 
 
 def cut(share: Words) -> Words:
@@ -293,10 +278,15 @@ def reopen(one: Words, other: Words) -> Words:
         numbers = (CUT, FRACTION, _OFFSET)
         loops.reopen(one.reshape(2, -1), other.reshape(2, -1), *numbers, out.reshape(2, -1))
         return out
-    opened = add(add(one, other), _words_like(_OFFSET, one))
-    opened[1] &= np.uint64(2 ** (64 - CUT) - 1)
-    drop = FRACTION - CUT
-    return subtract(shifted_down(opened, drop), _words_like(_OFFSET >> drop, one))
+    return opened_within(one, other, bits=128 - CUT, drop=FRACTION - CUT, offset=_OFFSET)
+
+
+def opened_within(one: Words, other: Words, *, bits: int, drop: int, offset: int) -> Words:
+    """The sum of two shares modulo 2^bits without its low ``drop`` bits, from −offset on."""
+    opened = add(add(one, other), _words_like(offset, one))
+    opened[1] &= np.uint64(2 ** (bits - 64) - 1)
+    lowered = shifted_down(opened, drop) if drop else opened
+    return subtract(lowered, _words_like(offset >> drop, one))
 
 
 def short(share: Words) -> NDArray[np.uint64]:
@@ -304,35 +294,39 @@ def short(share: Words) -> NDArray[np.uint64]:
     return np.asarray(shifted_down(share, CUT)[0])
 
 
-def open_short(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The number z + λ in units of 2^-40, modulo 2^56, from two short shares of it.
+def open_short(
+    one: NDArray[np.uint64], other: NDArray[np.uint64], *, bits: int = 2 * FRACTION
+) -> NDArray[np.uint64]:
+    """The number z + λ in units of 2^-40, from two short shares with ``bits`` after the point.
 
-    ``short_mask`` is λ in the same units; without it z is off by at most one unit.
+    With 80 bits that is modulo 2^56.  ``short_mask`` is λ in the same units; without it z is off by
+    at most one unit.
     """
-    return np.asarray((one + other) >> np.uint64(FRACTION - CUT))
+    return np.asarray((one + other) >> np.uint64(bits - FRACTION - CUT))
 
 
-def short_mask(mask: Words) -> NDArray[np.uint64]:
-    """What λ is in ``open_short``, modulo 2^56."""
-    return np.asarray(short(mask) >> np.uint64(FRACTION - CUT))
+def short_mask(mask: Words, *, bits: int = 2 * FRACTION) -> NDArray[np.uint64]:
+    """What λ is in ``open_short``."""
+    return np.asarray(short(mask) >> np.uint64(bits - FRACTION - CUT))
 
 
-def rounded(share: Words) -> Words:
-    """A share of a product that is opened to one party: 88 bits a number, without its low 40.
+def rounded(share: Words, *, bits: int = 2 * FRACTION) -> Words:
+    """A share with ``bits`` after the point that is opened to one party: 40 bits are left.
 
     The whole product of two shared numbers has 80 bits after the point, and they are those of the
     squares of whole numbers: a sum of two squares can be taken apart by its factors.
     """
-    return shifted_down(share, FRACTION)
+    return shifted_down(share, bits - FRACTION)
 
 
-def open_rounded(one: Words, other: Words) -> Matrix:
+def open_rounded(one: Words, other: Words, *, bits: int = 2 * FRACTION) -> Matrix:
     """The number of which these are rounded shares, off by at most one unit of 2^-40."""
     whole = add(one, other)
-    low = whole[0] << np.uint64(FRACTION)
-    high = (whole[1] << np.uint64(FRACTION)) | (whole[0] >> np.uint64(64 - FRACTION))
+    up = bits - FRACTION
+    low = whole[0] << np.uint64(up)
+    high = (whole[1] << np.uint64(up)) | (whole[0] >> np.uint64(64 - up))
     # Each share has lost half a unit on average.
-    return decode(np.stack((low, high)), bits=2 * FRACTION) + 2.0**-FRACTION
+    return decode(np.stack((low, high)), bits=bits) + 2.0**-FRACTION
 
 
 def _words_like(value: int, a: Words) -> Words:
@@ -415,45 +409,93 @@ class SheetName:
     attempt: int
     slot: int
 
-    def to_bytes(self) -> bytes:
-        """The name without its slot, of a length that depends on ``kind`` alone."""
-        return struct.pack("<3Q", self.epoch, self.window, self.attempt) + self.kind.encode()
+    def counter(self, place: int) -> bytes:
+        """One of the 2^32 counters that no other name of the same kind has."""
+        try:
+            return _COUNTER.pack(self.epoch, self.window, self.attempt, self.slot, place)
+        except struct.error:
+            raise SharesError(f"there are no words left for {self}") from None
+
+
+class Layout(Mapping[str, tuple[int, ...]]):
+    """Where the named parts of a sheet are in its stream; made once for all sheets of a kind.
+
+    >>> Layout({"noise": (3,), "scores": (2, 2)}).n_words
+    7
+    """
+
+    __slots__ = ("_parts", "n_words", "places")
+
+    def __init__(self, parts: Mapping[str, tuple[int, ...]]) -> None:
+        self._parts = dict(parts)
+        self.places: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        start = 0
+        for part, shape in parts.items():
+            stop = start + 2 * math.prod(shape)
+            self.places[part] = start, stop, (2, *shape)
+            start = stop
+        self.n_words = start // 2
+
+    def __getitem__(self, part: str) -> tuple[int, ...]:
+        """The shape of a part."""
+        return self._parts[part]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, in the order of the stream."""
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        """How many parts."""
+        return len(self._parts)
 
 
 class Sheet:
     """Uniform words for one slot, cut into named parts; each part can be taken once."""
 
-    __slots__ = ("_parts", "name")
+    __slots__ = ("_places", "_stream", "name")
 
-    def __init__(self, name: SheetName, parts: dict[str, Words]) -> None:
+    def __init__(self, name: SheetName, stream: NDArray[np.uint64], layout: Layout) -> None:
         self.name = name
-        self._parts = parts
+        self._stream = stream
+        self._places = layout.places.copy()
 
     def __repr__(self) -> str:
         """Names only: the words are secret."""
-        return f"Sheet({self.name}, left={list(self._parts)})"
+        return f"Sheet({self.name}, left={list(self._places)})"
 
     def take(self, part: str) -> Words:
         """The words of one part.  A second time they would cover a second value: refused."""
         try:
-            return self._parts.pop(part)
+            start, stop, shape = self._places.pop(part)
         except KeyError:
             raise SharesError(f"the words {part!r} of {self.name} were taken before") from None
+        return self._stream[start:stop].reshape(shape)
+
+    def take_stacked(self) -> NDArray[np.uint64]:
+        """All parts of a sheet whose parts have one shape, (n_parts, 2, *shape)."""
+        shapes = [shape for _, _, shape in self._places.values()]
+        self._places.clear()
+        return self._stream.reshape(len(shapes), *shapes[0])
 
 
 class WordSource:
     """A secret from which its holders draw the same sheets."""
 
-    __slots__ = ("_secret",)
+    __slots__ = ("_ciphers", "_secret")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != SECRET_SIZE:
             raise SharesError(f"a source of words needs {SECRET_SIZE} bytes, got {len(secret)}")
         self._secret = secret
+        self._ciphers: dict[str, CipherContext] = {}
 
     def __repr__(self) -> str:
         """Without the secret."""
         return "WordSource()"
+
+    def __reduce__(self) -> tuple[type["WordSource"], tuple[bytes]]:
+        """A copy has the secret, and makes its own ciphers."""
+        return WordSource, (self._secret,)
 
     def sheet(self, name: SheetName, parts: Mapping[str, tuple[int, ...]]) -> Sheet:
         """The sheet of that name, in parts of these shapes, one after the other in the stream.
@@ -463,46 +505,36 @@ class WordSource:
         >>> sheet.take("scores").shape
         (2, 2, 2)
         """
-        (sheet,) = self.sheets(name, parts, 1)
-        return sheet
+        layout = parts if isinstance(parts, Layout) else Layout(parts)
+        return Sheet(name, self._stream(name, 0, layout.n_words), layout)
 
-    def sheets(
-        self, name: SheetName, parts: Mapping[str, tuple[int, ...]], count: int
-    ) -> list[Sheet]:
-        """The sheets of that slot and of those that follow: several take little longer than one.
+    def part(self, name: SheetName, layout: Layout, part: str) -> Words:
+        """The words of one part of a sheet, for one who needs no other.
 
-        >>> source, first = WordSource(bytes(32)), SheetName("decide", 0, 0, 0, 2)
-        >>> _, second = source.sheets(first, {"noise": (3,)}, 2)
-        >>> alone = source.sheet(SheetName("decide", 0, 0, 0, 3), {"noise": (3,)})
-        >>> bool((second.take("noise") == alone.take("noise")).all())
+        >>> source, name = WordSource(bytes(32)), SheetName("input", 0, 0, 0, 0)
+        >>> layout = Layout({"slot 0": (2, 3), "slot 1": (2, 3)})
+        >>> whole = source.sheet(name, layout)
+        >>> bool((source.part(name, layout, "slot 1") == whole.take("slot 1")).all())
         True
         """
-        sizes = [2 * math.prod(shape) for shape in parts.values()]
-        stream = np.frombuffer(self._stream(name, sum(sizes) // 2, count), np.uint64)
-        sheets = []
-        start = 0
-        for slot in range(name.slot, name.slot + count):
-            taken = {}
-            for (part, shape), size in zip(parts.items(), sizes, strict=True):
-                taken[part] = stream[start : start + size].reshape(2, *shape)
-                start += size
-            sheets.append(Sheet(replace(name, slot=slot), taken))
-        return sheets
+        start, stop, shape = layout.places[part]
+        return self._stream(name, start // 2, (stop - start) // 2).reshape(shape)
 
-    def _stream(self, name: SheetName, n_words: int, count: int) -> bytearray:
-        """The first words of each of ``count`` slots, one after the other."""
-        key = hmac.digest(self._secret, name.to_bytes(), "sha256")
-        cipher = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305  (of counters)
-        words = bytearray(16 * n_words * count + 15)
-        cipher.update_into(_counters(name.slot, n_words, count), words)
-        del words[-15:]
-        return words
+    def _stream(self, name: SheetName, first: int, n_words: int) -> NDArray[np.uint64]:
+        """Words of a sheet: AES of counters that begin with its name, under its kind's key."""
+        cipher = self._ciphers.get(name.kind)
+        if cipher is None:
+            key = hmac.digest(self._secret, name.kind.encode(), "sha256")
+            cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+            self._ciphers[name.kind] = cipher
+        cipher.reset_nonce(name.counter(first))
+        words = np.empty(2 * n_words, "<u8")
+        cipher.update_into(_zero_bytes(16 * n_words), words.view(np.uint8).data)
+        return words.astype(np.uint64, copy=False)
 
 
-@lru_cache(maxsize=64)
-def _counters(slot: int, n_words: int, count: int) -> bytes:
-    """Blocks of 16 bytes, all different: the slot, and which word of the slot."""
-    blocks = np.empty((count, n_words, 2), "<u8")
-    blocks[..., 0] = np.arange(slot, slot + count)[:, None]
-    blocks[..., 1] = np.arange(n_words)
-    return blocks.tobytes()
+_zeros_at_hand = bytes(2**16)
+
+
+def _zero_bytes(size: int) -> memoryview | bytes:
+    return memoryview(_zeros_at_hand)[:size] if size <= len(_zeros_at_hand) else bytes(size)

@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from vfbandits.core.arrays import Vector
 from vfbandits.core.ring import Words
 
 _WIDE = ir.IntType(128)
@@ -113,41 +114,6 @@ def triangle_rows(a0: Words, a1: Words, s0: Words, s1: Words, out0: Words, out1:
 
 
 @njit(cache=True)
-def minus_cross_triangle(  # noqa: PLR0913, PLR0917  (planes of four matrices and of the result)
-    v0: Words,
-    v1: Words,
-    p0: Words,
-    p1: Words,
-    s0: Words,
-    s1: Words,
-    q0: Words,
-    q1: Words,
-    out0: Words,
-    out1: Words,
-) -> None:
-    """As ``ring.minus_cross_triangle``, for planes."""
-    for j in range(len(s0)):
-        x0, x1, y0, y1 = s0[j, :j], s1[j, :j], q0[j, :j], q1[j, :j]
-        for i in range(len(v0)):
-            a0, a1, b0, b1 = v0[i, :j], v1[i, :j], p0[i, :j], p1[i, :j]
-            cross = np.uint64(0)
-            for c in range(j):
-                cross += a0[c] * y1[c] + a1[c] * y0[c] + b0[c] * x1[c] + b1[c] * x0[c]
-            low = high = np.uint64(0)
-            for c in range(j):
-                low, high = _add_product(low, high, a0[c], y0[c])  # type: ignore[call-arg]
-                low, high = _add_product(low, high, b0[c], x0[c])
-            high += cross
-            low, high = low << np.uint64(1), (high << np.uint64(1)) | (low >> np.uint64(63))
-            low, high = _add_product(low, high, v0[i, j], q0[j, j])  # type: ignore[call-arg]
-            low, high = _add_product(low, high, p0[i, j], s0[j, j])
-            high += v0[i, j] * q1[j, j] + v1[i, j] * q0[j, j]
-            high += p0[i, j] * s1[j, j] + p1[i, j] * s0[j, j]
-            out0[i, j] = np.uint64(0) - low
-            out1[i, j] = np.uint64(0) - high - np.uint64(low != 0)
-
-
-@njit(cache=True)
 def gram(v0: Words, v1: Words, out0: Words, out1: Words) -> None:
     """Add the lower triangle of V'V to ``out``, for planes of rows V (n, k)."""
     for c in range(len(v0)):
@@ -224,3 +190,572 @@ def add_rows(a0: Words, a1: Words, out0: Words, out1: Words) -> None:
             low = out0[j] + a0[k, j]
             out1[j] += a1[k, j] + np.uint64(low < out0[j])
             out0[j] = low
+
+
+@njit(cache=True)
+def open_side(one: Words, other: Words, mask: Words, out: Words) -> None:
+    """One + other − 2·mask for words (2, n)."""
+    for i in range(one.shape[1]):
+        low = one[0, i] + other[0, i]
+        high = one[1, i] + other[1, i] + np.uint64(low < one[0, i])
+        twice = mask[0, i] << np.uint64(1)
+        out[1, i] = high - (mask[1, i] << np.uint64(1)) - (mask[0, i] >> np.uint64(63))
+        out[1, i] -= np.uint64(low < twice)
+        out[0, i] = low - twice
+
+
+@njit(cache=True)
+def reopen_side(  # noqa: PLR0913, PLR0917
+    one: Words,
+    other: Words,
+    mask: Words,
+    base: Words,
+    down: int,
+    keep: int,
+    offset: int,
+    out: Words,
+) -> None:
+    """As ``sides.reopen_side``, for shares (2, n) and a mask and base that may be longer."""
+    drop, up = np.uint64(down), np.uint64(64 - down)
+    kept = np.uint64(keep)
+    lift = np.uint64(offset)
+    back = lift >> drop
+    for i in range(one.shape[1]):
+        total = one[0, i] + other[0, i]
+        high = one[1, i] + other[1, i] + np.uint64(total < one[0, i])
+        low = total + lift
+        high = (high + np.uint64(low < lift)) & kept
+        if down:
+            low, high = (low >> drop) | (high << up), high >> drop
+        high -= np.uint64(low < back)
+        low -= back
+        twice = mask[0, i] << np.uint64(1)
+        high -= (mask[1, i] << np.uint64(1)) + (mask[0, i] >> np.uint64(63))
+        high -= np.uint64(low < twice)
+        low -= twice
+        out[0, i] = low + base[0, i]
+        out[1, i] = high + base[1, i] + np.uint64(out[0, i] < low)
+
+
+@njit(cache=True)
+def combined(  # noqa: PLR0913, PLR0917
+    rows: Words,
+    v: Words,
+    window: Words,
+    weights: Words,
+    n: int,
+    rho: Words,
+    down: int,
+    out: Words,
+) -> None:
+    """As ``sides.combined``, shifted down; ``down`` is from 1 to 63, or 0."""
+    drop, up = np.uint64(down), np.uint64(64 - down)
+    v0, v1 = v[0], v[1]
+    for i in range(out.shape[1]):
+        a0, a1 = rows[0, i], rows[1, i]
+        cross = np.uint64(0)
+        for c in range(len(v0)):
+            cross += a0[c] * v1[c] + a1[c] * v0[c]
+        low, high = rho[0, i], rho[1, i]
+        for c in range(len(v0)):
+            low, high = _add_product(low, high, a0[c], v0[c])  # type: ignore[call-arg]
+        high += cross
+        if n:
+            less = much = np.uint64(0)
+            for k in range(n):
+                x0, x1 = window[0, k, i], window[1, k, i]
+                less, much = _add_product(less, much, x0, weights[0, k])  # type: ignore[call-arg]
+                much += x0 * weights[1, k] + x1 * weights[0, k]
+            high -= much + np.uint64(low < less)
+            low -= less
+        if down:
+            out[0, i], out[1, i] = (low >> drop) | (high << up), high >> drop
+        else:
+            out[0, i], out[1, i] = low, high
+
+
+@njit(cache=True)
+def minus_outer(
+    g: Words, a: Words, rho: Words, more: int, down: int, keep: int, out: Words
+) -> None:
+    """As ``sides.minus_narrow_outer``: (rho + more − Σ_l g_l a_l') shifted down."""
+    drop, up, kept = np.uint64(down), np.uint64(64 - down), np.uint64(keep)
+    sum0, sum1 = np.empty(a.shape[2], np.uint64), np.empty(a.shape[2], np.uint64)
+    for i in range(g.shape[2]):
+        sum0[:] = np.uint64(0)
+        sum1[:] = np.uint64(0)
+        for k in range(g.shape[1]):
+            x0, x1, y0, y1 = g[0, k, i], g[1, k, i], a[0, k], a[1, k]
+            for j in range(len(y0)):
+                sum0[j], sum1[j] = _add_product(sum0[j], sum1[j], x0, y0[j])  # type: ignore[call-arg]
+                sum1[j] += x0 * y1[j] + x1 * y0[j]
+        for j in range(len(sum0)):
+            low = rho[0, i, j] + np.uint64(more)
+            high = rho[1, i, j] + np.uint64(low < rho[0, i, j])
+            high -= sum1[j] + np.uint64(low < sum0[j])
+            low -= sum0[j]
+            out[0, i, j] = (low >> drop) | (high << up)
+            out[1, i, j] = (high >> drop) & kept
+
+
+@njit(cache=True)
+def scaled_rows(scalars: Words, rows: Words, out: Words) -> None:
+    """Each row of (2, n, d) times its scalar of (2, n)."""
+    for k in range(rows.shape[1]):
+        x0, x1, y0, y1 = scalars[0, k], scalars[1, k], rows[0, k], rows[1, k]
+        z0, z1 = out[0, k], out[1, k]
+        for j in range(len(y0)):
+            z0[j], z1[j] = _add_product(np.uint64(0), np.uint64(0), x0, y0[j])  # type: ignore[call-arg]
+            z1[j] += x0 * y1[j] + x1 * y0[j]
+
+
+@njit(cache=True)
+def add_first_rows(rows: Words, n: int, start: Words, out: Words) -> None:
+    """Start (2, d) and the first n rows of (2, N, d), added up."""
+    for j in range(out.shape[1]):
+        out[0, j], out[1, j] = start[0, j], start[1, j]
+    for k in range(n):
+        for j in range(out.shape[1]):
+            low = out[0, j] + rows[0, k, j]
+            out[1, j] += rows[1, k, j] + np.uint64(low < out[0, j])
+            out[0, j] = low
+
+
+@njit(cache=True)
+def look_up(
+    numbers: Words, live: Words, tables: Words, tolerance: int, codes: Words, tops: Words
+) -> None:
+    """As ``comparison.look_up_pairs`` for the sizes that it has."""
+    max_arms = len(numbers)
+    modulus = (np.uint64(1) << np.uint64(43)) - np.uint64(1)
+    place = 0
+    for i in live:
+        for j in live:
+            if i == j:
+                continue
+            x = (numbers[i] - numbers[j] + np.uint64(tolerance)) & modulus
+            pair = i * (max_arms - 1) + j - (j > i)
+            code = np.uint64(0)
+            for t in range(13):
+                digit = t if t < 7 else t - 6
+                word = tables[0, pair, t] if t < 8 else tables[1, pair, t - 8]
+                at = (x >> np.uint64(6 * digit)) & np.uint64(63)
+                code |= ((word >> at) & np.uint64(1)) << np.uint64(t)
+            codes[place] = code
+            tops[place] = x >> np.uint64(42)
+            place += 1
+
+
+@njit(cache=True)
+def is_less(
+    opened: Words,
+    live: Words,
+    max_arms: int,
+    tables: Words,
+    flips: Words,
+    formula: Words,
+    out: Words,
+) -> None:
+    """As ``comparison.less_pairs``."""
+    place = 0
+    for i in live:
+        for j in live:
+            if i == j:
+                continue
+            pair = i * (max_arms - 1) + j - (j > i)
+            masks = formula[opened[place]]
+            word = tables[1, pair, 5] & masks[0]
+            word ^= tables[1, pair, 6] & masks[1]
+            word ^= tables[1, pair, 7] & masks[2]
+            for shift in (32, 16, 8, 4, 2, 1):
+                word ^= word >> np.uint64(shift)
+            out[place] = (word ^ np.uint64(flips[pair])) & np.uint64(1)
+            place += 1
+
+
+@njit(cache=True)
+def chebyshev_shares(
+    place: int, half_bits: int, bits: int, guard: int, coefficients: Words, out: Words
+) -> None:
+    """As ``FunctionTable.share`` for one number: coefficients (2, n_functions, size)."""
+    n, size = coefficients.shape[1], coefficients.shape[2]
+    x = np.int64(place) - (np.int64(1) << np.int64(half_bits))
+    shift = np.uint64(half_bits - 1)
+    before = np.int64(1) << np.int64(bits + guard)
+    last = x << np.int64(bits + guard - half_bits)
+    half = np.int64(1) << np.int64(guard - 1)
+    for j in range(size):
+        whole = (before + half) >> np.int64(guard)
+        t0, t1 = np.uint64(whole), np.uint64(whole >> np.int64(63))
+        for k in range(n):
+            c0, c1 = coefficients[0, k, j], coefficients[1, k, j]
+            if j == 0:
+                out[0, k] = out[1, k] = np.uint64(0)
+            out[0, k], out[1, k] = _add_product(out[0, k], out[1, k], t0, c0)  # type: ignore[call-arg]
+            out[1, k] += t0 * c1 + t1 * c0
+        # x·last of up to 105 bits, and the whole part of its quotient by 2^shift.
+        low = high = np.uint64(0)
+        low, high = _add_product(low, high, np.uint64(abs(x)), np.uint64(abs(last)))  # type: ignore[call-arg]
+        if (x < 0) != (last < 0) and (low | high):
+            rest = low & ((np.uint64(1) << shift) - np.uint64(1))
+            quotient = (low >> shift) | (high << (np.uint64(64) - shift))
+            following = -np.int64(quotient) - np.int64(rest != 0)
+        else:
+            following = np.int64((low >> shift) | (high << (np.uint64(64) - shift)))
+        before, last = last, following - before
+
+
+# Steps of the covariance form on secret shares, as ``shares.covariance_side`` describes them.  A
+# step is one call, since for few features calls take longer than products.
+
+
+@njit(cache=True)
+def _dot(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The inner product of two vectors, given by their planes."""
+    cross = np.uint64(0)
+    for c in range(len(a0)):
+        cross += a0[c] * b1[c] + a1[c] * b0[c]
+    low = high = np.uint64(0)
+    for c in range(len(a0)):
+        low, high = _add_product(low, high, a0[c], b0[c])  # type: ignore[call-arg]
+    return low, high + cross
+
+
+@njit(cache=True)
+def _plus(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    low = a0 + b0
+    return low, a1 + b1 + np.uint64(low < a0)
+
+
+@njit(cache=True)
+def _minus(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return a0 - b0, a1 - b1 - np.uint64(a0 < b0)
+
+
+@njit(cache=True)
+def _down(low, high, bits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return (low >> np.uint64(bits)) | (high << np.uint64(64 - bits)), high >> np.uint64(bits)
+
+
+@njit(cache=True)
+def _side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """P of a product of which (a0, a1) and (b0, b1) are cut shares and (p0, p1) is a mask."""
+    lift = np.uint64(1 << 59)
+    low, high = _plus(a0, a1, b0, b1)
+    low, high = _plus(low, high, lift, np.uint64(0))
+    low, high = _down(low, high & np.uint64(0xFFFFFFFF), 9)
+    low, high = _minus(low, high, lift >> np.uint64(9), np.uint64(0))
+    return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
+
+
+@njit(cache=True)
+def open_rounded(own: Words, theirs: Words, bits: int, out: Vector) -> None:
+    """As ``ring.open_rounded`` for a whole share and a rounded one of numbers (n,)."""
+    up = np.uint64(bits)
+    for i in range(len(out)):
+        low, high = _down(own[0, i], own[1, i], bits)
+        low, high = _plus(low, high, theirs[0, i], theirs[1, i])
+        high = (high << up) | (low >> (np.uint64(64) - up))
+        low = low << up
+        sign = 1.0
+        if high >> np.uint64(63):
+            low, high = _minus(np.uint64(0), np.uint64(0), low, high)
+            sign = -1.0
+        # The low 40 bits after the point are zero: one number of 64 bits is left above 2^-40.
+        value = np.float64(high) * 2.0**64 + np.float64(low)
+        out[i] = sign * value * 2.0 ** -(bits + 40) + 2.0**-40
+
+
+@njit(cache=True)
+def _first_rows(terms, n, i, lift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The sum of column i of the first n rows, times 2^lift."""
+    low = high = np.uint64(0)
+    for k in range(n):
+        low, high = _plus(low, high, terms[0, k, i], terms[1, k, i])
+    if lift == 0:
+        return low, high
+    up = np.uint64(lift)
+    return low << up, (high << up) | (low >> (np.uint64(64) - up))
+
+
+@njit(cache=True)
+def input_side(contexts: Words, mask: Words, X: Words) -> None:
+    """Contexts − 2·mask for words (2, n_arms, d); the mask may have more rows."""
+    for i in range(contexts.shape[1]):
+        for j in range(contexts.shape[2]):
+            p0, p1 = mask[0, i, j], mask[1, i, j]
+            twice = p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63))
+            X[0, i, j], X[1, i, j] = _minus(contexts[0, i, j], contexts[1, i, j], *twice)
+
+
+@njit(cache=True)
+def score_products(X: Words, S: Words, V: Words, n: int, rho: Words, out: Words) -> None:
+    """Cut shares of [XL' | XV'], (2, n_arms, d + n)."""
+    n_arms, d = X.shape[1], X.shape[2]
+    for j in range(d):
+        s0, s1 = S[0, j, :j], S[1, j, :j]
+        for i in range(n_arms):
+            low, high = _dot(X[0, i, :j], X[1, i, :j], s0, s1)
+            low, high = low << np.uint64(1), (high << np.uint64(1)) | (low >> np.uint64(63))
+            low, high = _add_product(low, high, X[0, i, j], S[0, j, j])  # type: ignore[call-arg]
+            high += X[0, i, j] * S[1, j, j] + X[1, i, j] * S[0, j, j]
+            low, high = _plus(low, high, rho[0, i, j], rho[1, i, j])
+            out[0, i, j], out[1, i, j] = _down(low, high, 32)
+    for j in range(n):
+        v0, v1 = V[0, j], V[1, j]
+        for i in range(n_arms):
+            low, high = _dot(X[0, i], X[1, i], v0, v1)
+            low, high = _plus(low, high, rho[0, i, d + j], rho[1, i, d + j])
+            out[0, i, d + j], out[1, i, d + j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def score_statistics(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    X: Words,
+    theta: Words,
+    h: Words,
+    form_terms: Words,
+    mean_terms: Words,
+    lift: int,
+    is_joint: bool,  # noqa: FBT001
+    forms: Words,
+    means: Words,
+) -> None:
+    """Shares of forms, (2, n_forms), and means, (2, n_arms), once the products are opened."""
+    n_arms, d = X.shape[1], X.shape[2]
+    n = own.shape[2] - d
+    W = np.empty(own.shape, np.uint64)
+    for i in range(n_arms):
+        for j in range(d + n):
+            W[0, i, j], W[1, i, j] = _side(
+                own[0, i, j],
+                own[1, i, j],
+                theirs[0, i, j],
+                theirs[1, i, j],
+                mask[0, i, j],
+                mask[1, i, j],
+            )
+    place = 0
+    for i in range(n_arms):
+        w0, w1, x0, x1 = W[0, i, :d], W[1, i, :d], X[0, i], X[1, i]
+        g0, g1 = W[0, i, d:], W[1, i, d:]
+        low, high = _dot(x0, x1, theta[0], theta[1])
+        low, high = _plus(low, high, *_dot(g0, g1, h[0, :n], h[1, :n]))
+        means[0, i], means[1, i] = _plus(low, high, *_first_rows(mean_terms, n + 1, i, lift))
+        for b in range(i + 1 if is_joint else 1):
+            other = b if is_joint else i
+            low, high = _dot(w0, w1, X[0, other], X[1, other])
+            much = _dot(g0, g1, W[0, other, d:], W[1, other, d:])
+            low, high = _minus(low, high, *much)
+            if is_joint:
+                low, high = _plus(low, high, *_dot(W[0, other, :d], W[1, other, :d], x0, x1))
+                low, high = _minus(low, high, *much)
+            low, high = _plus(low, high, *_first_rows(form_terms, n + 1, place, lift))
+            forms[0, place], forms[1, place] = low, high
+            place += 1
+
+
+@njit(cache=True)
+def score_direction(
+    V: Words, h: Words, n: int, rho: Words, terms: Words, lift: int, out: Words
+) -> None:
+    """Cut shares of V'h, (2, 1, d); ``terms`` has a row for each row of V."""
+    d = V.shape[2]
+    v0, v1 = rho[0, 0].copy(), rho[1, 0].copy()
+    for k in range(n):
+        a0, a1, b0, b1 = h[0, k], h[1, k], V[0, k], V[1, k]
+        for j in range(d):
+            v0[j], v1[j] = _add_product(v0[j], v1[j], a0, b0[j])  # type: ignore[call-arg]
+            v1[j] += a0 * b1[j] + a1 * b0[j]
+    for j in range(d):
+        low, high = _plus(v0[j], v1[j], *_first_rows(terms, n, j, lift))
+        out[0, 0, j], out[1, 0, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def score_means(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    X: Words,
+    theta: Words,
+    terms: Words,
+    lift: int,
+    means: Words,
+) -> None:
+    """Shares of the means, (2, n_arms), once the direction is opened."""
+    d = X.shape[2]
+    w0, w1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
+    for j in range(d):
+        low, high = _side(
+            own[0, 0, j],
+            own[1, 0, j],
+            theirs[0, 0, j],
+            theirs[1, 0, j],
+            mask[0, 0, j],
+            mask[1, 0, j],
+        )
+        w0[j], w1[j] = _plus(low, high, theta[0, j], theta[1, j])
+    for i in range(X.shape[1]):
+        low, high = _dot(X[0, i], X[1, i], w0, w1)
+        means[0, i], means[1, i] = _plus(low, high, *_first_rows(terms, 1, i, lift))
+
+
+@njit(cache=True)
+def update_overlaps(x: Words, S: Words, V: Words, n: int, rho: Words, out: Words) -> None:
+    """Cut shares of [xS | xV'], (2, d + n)."""
+    d = x.shape[1]
+    for j in range(d + n):
+        if j < d:
+            low, high = _dot(x[0], x[1], S[0, j], S[1, j])
+        else:
+            low, high = _dot(x[0], x[1], V[0, j - d], V[1, j - d])
+        low, high = _plus(low, high, rho[0, j], rho[1, j])
+        out[0, j], out[1, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def update_gain(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    x: Words,
+    theta: Words,
+    V: Words,
+    h: Words,
+    reward: int,
+    rho: Words,
+    rho_square: Words,
+    gain: Words,
+    square: Words,
+) -> None:
+    """Cut shares of v and r − x·theta, (2, d + 1), and a short share of q, (1,)."""
+    d = x.shape[1]
+    n = own.shape[1] - d
+    o = np.empty((2, d + n), np.uint64)
+    for j in range(d + n):
+        o[0, j], o[1, j] = _side(
+            own[0, j], own[1, j], theirs[0, j], theirs[1, j], mask[0, j], mask[1, j]
+        )
+    y0, y1, u0, u1 = o[0, :d], o[1, :d], o[0, d:], o[1, d:]
+    v0, v1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
+    for j in range(d):
+        up = y0[j] << np.uint64(40), (y1[j] << np.uint64(40)) | (y0[j] >> np.uint64(24))
+        v0[j], v1[j] = _plus(rho[0, j], rho[1, j], *up)
+    for k in range(n):
+        a0, a1, b0, b1 = np.uint64(0) - u0[k], ~u1[k] + np.uint64(u0[k] == 0), V[0, k], V[1, k]
+        for j in range(d):
+            v0[j], v1[j] = _add_product(v0[j], v1[j], a0, b0[j])  # type: ignore[call-arg]
+            v1[j] += a0 * b1[j] + a1 * b0[j]
+    for j in range(d):
+        gain[0, j], gain[1, j] = _down(v0[j], v1[j], 32)
+    low, high = np.uint64(reward) << np.uint64(41), np.uint64(reward >> 23)
+    low, high = _plus(low, high, rho[0, d], rho[1, d])
+    low, high = _minus(low, high, *_dot(x[0], x[1], theta[0], theta[1]))
+    low, high = _minus(low, high, *_dot(u0, u1, h[0, :n], h[1, :n]))
+    gain[0, d], gain[1, d] = _down(low, high, 32)
+    low, high = _plus(rho_square[0, 0], rho_square[1, 0], *_dot(x[0], x[1], y0, y1))
+    low, high = _minus(low, high, *_dot(u0, u1, u0, u1))
+    square[0] = _down(low, high, 32)[0]
+
+
+@njit(cache=True)
+def update_row(  # noqa: PLR0913, PLR0917
+    own_gain: Words,
+    gain: Words,
+    gain_mask: Words,
+    own_scale: Words,
+    scale: Words,
+    scale_mask: Words,
+    rho: Words,
+    out: Words,
+) -> None:
+    """Cut shares of s·v and s·(r − x·theta), (2, d + 1)."""
+    s0, s1 = _side(
+        own_scale[0, 0],
+        own_scale[1, 0],
+        scale[0, 0],
+        scale[1, 0],
+        scale_mask[0, 0],
+        scale_mask[1, 0],
+    )
+    for j in range(out.shape[1]):
+        g0, g1 = _side(
+            own_gain[0, j], own_gain[1, j], gain[0, j], gain[1, j], gain_mask[0, j], gain_mask[1, j]
+        )
+        low, high = rho[0, j], rho[1, j]
+        low, high = _add_product(low, high, s0, g0)  # type: ignore[call-arg]
+        high += s0 * g1 + s1 * g0
+        out[0, j], out[1, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def append_row(own: Words, theirs: Words, mask: Words, V: Words, h: Words, n: int) -> None:
+    """Put the new row and its h into the window at n."""
+    d = V.shape[2]
+    for j in range(d + 1):
+        low, high = _side(own[0, j], own[1, j], theirs[0, j], theirs[1, j], mask[0, j], mask[1, j])
+        if j < d:
+            V[0, n, j], V[1, n, j] = low, high
+        else:
+            h[0, n], h[1, n] = low, high
+
+
+@njit(cache=True)
+def fold_changes(
+    V: Words, h: Words, rho_inverse: Words, rho_theta: Words, inverse: Words, theta: Words
+) -> None:
+    """Cut shares of the lower triangle of V'V, row by row, and of V'h."""
+    n, d = V.shape[1], V.shape[2]
+    T0, T1 = V[0].T.copy(), V[1].T.copy()
+    place = 0
+    for i in range(d):
+        for j in range(i + 1):
+            low, high = _dot(T0[i], T1[i], T0[j], T1[j])
+            low, high = _plus(low, high, rho_inverse[0, place], rho_inverse[1, place])
+            inverse[0, place], inverse[1, place] = _down(low, high, 32)
+            place += 1
+        low, high = _dot(T0[i], T1[i], h[0, :n], h[1, :n])
+        low, high = _plus(low, high, rho_theta[0, i], rho_theta[1, i])
+        theta[0, i], theta[1, i] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def fold_in(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    own_theta: Words,
+    their_theta: Words,
+    theta_mask: Words,
+    S: Words,
+    theta: Words,
+) -> None:
+    """S − V'V and theta + V'h, in place."""
+    place = 0
+    for i in range(S.shape[1]):
+        for j in range(i + 1):
+            low, high = _side(
+                own[0, place],
+                own[1, place],
+                theirs[0, place],
+                theirs[1, place],
+                mask[0, place],
+                mask[1, place],
+            )
+            low, high = _minus(S[0, i, j], S[1, i, j], low, high)
+            S[0, i, j], S[1, i, j] = low, high
+            S[0, j, i], S[1, j, i] = low, high
+            place += 1
+        low, high = _side(
+            own_theta[0, i],
+            own_theta[1, i],
+            their_theta[0, i],
+            their_theta[1, i],
+            theta_mask[0, i],
+            theta_mask[1, i],
+        )
+        theta[0, i], theta[1, i] = _plus(theta[0, i], theta[1, i], low, high)

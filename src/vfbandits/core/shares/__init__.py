@@ -8,14 +8,11 @@ and Lambda⁻¹ = GG' with G = I at first.
              G ← G − g(cf)',    theta ← theta + hg              Potter's update
 
 A number v is *masked*: m = v + λ with λ = λ_A + λ_B.  Both servers know m; A knows λ_A, B knows
-λ_B, and only the dealer, who sees no message, knows λ.  A keeps T = m − λ_A = v + λ_B.  Then
-
-    v·w  =  T_v·T_w  −  (m_v·λ_wB + λ_vB·m_w)  +  (λ_vB·λ_w + λ_vA·λ_wB)
-            server A       server B                 dealer, ahead of time
-
-so a product needs no message.  A product that is multiplied again is masked again: the servers
-exchange their parts under fresh words once, and lose 40 of its 80 bits after the point.  Functions
-of q come from tables that are dealt and used once (``function_table``); nobody sees q.
+λ_B, and only the dealer, who sees no message, knows λ.  A product needs no message (``sides``):
+each server multiplies what it has, and the dealer has dealt the rest.  A product that is multiplied
+again is masked again: the servers exchange their parts under fresh words once, and lose 41 of the
+81 bits after the point that twice a product has.  Functions of q come from tables that are dealt
+and used once (``function_table``); nobody sees q.
 
 Rewards are not put into G one by one.  A window keeps the rows a = cf, g and h of its rewards, and
 a fold brings them into G and theta when the window is full:

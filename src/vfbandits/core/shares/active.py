@@ -1,9 +1,10 @@
 """Server A, the active participant: asks the helper, learns the arm, and puts rewards in.
 
-It keeps T = v + λ_B of the state.  What it learns is the arm of a decision, or the arms that tie
-for it; scores, means and widths stay under masks of B's.
+It keeps its side of the state.  What it learns is what the terms release of a decision: the arm, or
+the arms that tie for it, and what the policy reads.  All else stays under masks of B's.
 """
 
+import math
 import os
 from collections import OrderedDict
 from typing import TypeAlias, cast
@@ -12,7 +13,10 @@ import numpy as np
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
+    CUT,
+    FRACTION,
     SECRET_SIZE,
+    Layout,
     Sheet,
     Words,
     WordSource,
@@ -20,36 +24,33 @@ from vfbandits.core.ring import (
     cut,
     encode,
     lifted,
-    negative,
     open_short,
-    reopen,
-    rows_times,
-    short,
     subtract,
-    times,
-    total,
     zeros,
 )
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
-    TOLERANCE,
-    differences,
-    is_less,
-    look_up,
+    less_pairs,
+    look_up_pairs,
     masked_numbers,
-    pairs_among,
     refuse_large_lookups,
     shuffled,
-    top_bits,
-    words_of_tables,
 )
 from vfbandits.core.shares.covariance import HeldCovariance, widths_of
 from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
-from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
-from vfbandits.core.shares.helper import MAX_OPEN, Held
+from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
+from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.messages import Exchange, expect
 from vfbandits.core.shares.noise import half_noise
+from vfbandits.core.shares.root import Held, RootSide, scaled, square
+from vfbandits.core.shares.sides import (
+    PRODUCT_BITS,
+    open_side,
+    plus_first_rows,
+    reopen_side,
+    whole_product,
+)
 from vfbandits.core.shares.terms import MAX_ADDEND, MAX_REWARD, ShareTerms
 from vfbandits.errors import ArmError, RewardError, SharesError
 
@@ -57,10 +58,11 @@ Event: TypeAlias = tuple[int, int]
 """The window and the slot of a decision."""
 
 BLANK: Event = (-1, -1)
+_CUT_HIGH = np.uint64(2 ** (64 - CUT) - 1)
 
 
 class Opened:
-    """A decision whose arm is known and which was not picked yet."""
+    """A decision whose arm, or whose statistics, are known and which was not picked yet."""
 
     __slots__ = ("T_X", "arm", "event", "n_arms", "place", "sheet", "statistics")
 
@@ -92,15 +94,18 @@ class ActiveServer:
         entropy: Entropy = os.urandom,
         max_open: int = MAX_OPEN,
     ) -> None:
-        n, d = terms.window, terms.dim
         self.terms = terms
         self._secrets = secrets
         self._noise = WordSource(entropy(SECRET_SIZE))
         self._max_open = max_open
-        self._root = encode(np.eye(d), bound=1.0, what="a unit matrix")
-        self._theta = zeros(1, d)
-        self._a, self._g, self._h = zeros(n, d), zeros(n, d), zeros(1, n)
+        self._inputs = InputMasks(secrets, terms)
+        self._state = RootSide(terms)
         self._covariance = ActiveCovariance(terms)
+        self._words_of = {
+            "decide": Layout(terms.active_decision_words()),
+            "learn": Layout(terms.active_reward_words()),
+            "fold": Layout(terms.active_fold_words()),
+        }
         self._deal: m.WindowDeal | None = None
         self._n_windows = 0
         self.n_rows = 0
@@ -129,10 +134,9 @@ class ActiveServer:
 
     def held(self) -> Held | HeldCovariance:
         """A's side of the state, for a federation in one process."""
-        n = self.n_rows
         if not self.terms.is_root:
-            return self._covariance.held(n)
-        return Held(self._root, self._theta, self._a[:, :n], self._g[:, :n], self._h[:, :, :n])
+            return self._covariance.side.held(self.n_rows)
+        return self._state.held(self.n_rows)
 
     def half_noise(self, event: tuple[int, int]) -> Words:
         """A's half of the noise of a decision in its window, (dim,): for a plain twin."""
@@ -160,57 +164,50 @@ class ActiveServer:
         return place
 
     def decide(self, place: m.Place, blocks: list[m.Contribution]) -> Exchange[Opened]:
-        """The arm with the best score for contexts that all participants have shared."""
-        dealt = self._dealt().decisions[place.slot]
-        sheet = self._secrets.own.sheet(
-            sheet_name("decide", place), self.terms.active_decision_words()
-        )
+        """What is released of contexts that all participants have shared."""
+        dealt, state, n = self._dealt().decisions[place.slot], self._state, self.n_rows
+        sheet = self._sheet("decide", place)
         contexts = self._joined(place, blocks)
         n_arms = contexts.shape[1]
-        masks = input_masks(self._secrets, self.terms, place)
-        T_X = subtract(contexts, masks[:, :n_arms])
-        n = self.n_rows
+        masks = self._inputs.take(place)[:, :n_arms]
+        T_X = subtract(contexts, masks)
         if not self.terms.is_root:
-            deal_of_scores = cast("ScoreDeal", dealt)
-            return (yield from self._decide_covariance(deal_of_scores, sheet, contexts, T_X))
+            return (yield from self._score(cast("ScoreDeal", dealt), sheet, contexts, T_X, masks))
         deal = cast("m.DecisionDeal", dealt)
-        tau = negative(self._h[:, :, :n])
-        share = add(sheet.take("rho_direction"), total(deal.rows[:, :n]))
+        tau, z, own_projections = state.minus_h[:, :n], None, zeros(0)
         if self.terms.is_noisy:
             mask = sheet.take("mask_noise")
             noise = add(half_noise(self._noise, self.terms, place), mask)
             asked = expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
-            T_z = subtract(add(noise, asked.noise), mask)[:, None]
-            projections = add(
-                rows_times(T_z, self._a[:, :n])[:, 0], sheet.take("rho_projections")[:, :n]
-            )
-            own_projections = cut(projections)
-            opened = reopen(own_projections, asked.projections)
-            tau = add(subtract(opened, deal.projections[:, :n])[:, None], tau)
-            share = add(share, rows_times(T_z, self._root)[:, 0])
+            z = open_side(noise, asked.noise, mask)
+            own_projections = state.projections(z, n, sheet.take("rho_projections"))
+            tau = reopen_side(own_projections, asked.projections, deal.projections, state.minus_h)
         else:
             expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
-            own_projections = zeros(0)
-        own = cut(subtract(share, times(tau, self._g[:, :n])[:, 0]))
+        own = plus_first_rows(deal.rows, n, state.direction(z, tau, sheet.take("rho_direction")))
+        own[1] &= _CUT_HIGH
         sampled = expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
-        direction = subtract(reopen(own, sampled.direction), deal.direction)
-        T_w = add(self._theta, direction[:, None])
-        scores = add(rows_times(T_X, T_w)[:, :, 0], deal.scores[:, :n_arms])
+        w = reopen_side(own, sampled.direction, deal.direction, state.theta)
+        scores = whole_product(subtract(T_X, masks), w, deal.scores)
         arm = yield from self._best(deal, sheet, add(scores, sampled.scores))
         return Opened(place, T_X, sheet, arm)
 
-    def _decide_covariance(
-        self, deal: ScoreDeal, sheet: Sheet, contexts: Words, T_X: Words
+    def _score(
+        self, deal: ScoreDeal, sheet: Sheet, contexts: Words, T_X: Words, masks: Words
     ) -> Exchange[Opened]:
-        statistics = yield from self._covariance.score(deal, sheet, contexts, T_X, self.n_rows)
+        came = yield from self._covariance.score(deal, sheet, contexts, masks, self.n_rows)
         if self.terms.release == "statistics":
-            return Opened(deal.place, T_X, sheet, -1, statistics)
-        scores = statistics.scores
+            return Opened(deal.place, T_X, sheet, -1, came)
+        scores = came.scores
         if self.terms.reads == "widths":
-            bonus = self.terms.beta * widths_of(statistics.forms)
-            scores = add(scores, lifted(encode(bonus, bound=MAX_ADDEND, what="beta·width")))
+            bonus = self.terms.beta * widths_of(came.forms)
+            words = encode(bonus, bound=MAX_ADDEND, what="beta·width")
+            scores = add(scores, lifted(add(words, words)))
         arm = yield from self._best(deal, sheet, scores)
         return Opened(deal.place, T_X, sheet, arm)
+
+    def _sheet(self, kind: str, place: m.Place) -> Sheet:
+        return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
 
     def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
         numbers = [block.participant for block in blocks]
@@ -231,18 +228,17 @@ class ActiveServer:
         live = np.flatnonzero(is_live)
         ranks = sheet.take("mask_ranks")
         numbers = np.zeros(max_arms, np.uint64)
-        numbers[live] = masked_numbers(add(scores[:, order[live]], ranks[:, live]))
+        masked = add(scores[:, order[live]], ranks[:, live])
+        numbers[live] = masked_numbers(masked, bits=PRODUCT_BITS)
         if n_arms == 1:
             return 0
-        i, j, places = pairs_among(live, max_arms)
-        tables = words_of_tables(deal.tables)[places]
-        x = differences(numbers, i, j, tolerance=TOLERANCE)
-        lookups = look_up(x, tables)
+        lookups, tops = look_up_pairs(numbers, live, deal.tables)
         message = m.Compare(place, is_live.astype(np.uint8), numbers[live], lookups)
         compared = expect(m.Compared, (yield message))
         refuse_large_lookups(compared.lookups)
-        less = is_less(lookups ^ compared.lookups, tables)
-        results = less ^ top_bits(x) ^ deal.tops[places] ^ np.uint8(1)
+        opened = lookups ^ compared.lookups
+        less = less_pairs(opened, live, max_arms, deal.tables, deal.tops)
+        results = less ^ tops ^ np.uint8(1)
         found = expect(m.Candidates, (yield m.Results(place, results)))
         candidates = order[live[found.candidates == 1]]
         if not len(candidates):
@@ -254,11 +250,9 @@ class ActiveServer:
         if not 0 <= arm < opened.n_arms:
             raise ArmError(f"an arm is a position among {opened.n_arms}, got {arm}")
         deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[opened.place.slot])
-        one_hot = np.zeros(self.terms.max_arms)
-        one_hot[arm] = 1.0
         # The choice is a whole number, not a fixed-point one: the context keeps its 40 bits.
         choice = zeros(self.terms.max_arms)
-        choice[0] = one_hot.astype(np.uint64)
+        choice[0, arm] = 1
         masked = add(choice, opened.sheet.take("mask_choice"))
         expect(m.Picked, (yield m.Pick(opened.place, masked)))
         self._open[opened.event] = add(opened.T_X[:, arm], deal.context)
@@ -295,11 +289,9 @@ class ActiveServer:
                 "value"
             )
         self._unfinished = event, reward
-        dealt = self._dealt().rewards[n]
+        dealt, state = self._dealt().rewards[n], self._state
         place = dealt.place
-        sheet = self._secrets.own.sheet(
-            sheet_name("learn", place), self.terms.active_reward_words()
-        )
+        sheet = self._sheet("learn", place)
         if not self.terms.is_root:
             deal_of_scale = cast("ScaleDeal", dealt)
             yield from self._covariance.learn(deal_of_scale, sheet, event, share, reward)
@@ -307,46 +299,42 @@ class ActiveServer:
             self._unfinished = None
             return
         deal = cast("m.RewardDeal", dealt)
-        a, g, h = self._a[:, :n], self._g[:, :n], self._h[:, :, :n]
+        none = state.nothing
         mask = sheet.take("mask_context")
         own = add(share, mask)
         recalled = expect(m.Recalled, (yield m.Recall(place, *event, own)))
-        T_x = subtract(add(own, recalled.context), mask)[:, None]
-        own_overlaps = cut(add(rows_times(T_x, g)[:, 0], sheet.take("rho_overlaps")[:, :n]))
-        T_u = subtract(reopen(own_overlaps, recalled.overlaps), deal.overlaps)[:, None]
-        whitened = subtract(times(T_x, self._root), times(T_u, a))[:, 0]
-        own_f = cut(add(whitened, sheet.take("rho_whitened")))
-        reply = expect(m.Whitened, (yield m.Whiten(place, own_overlaps, own_f)))
-        T_f = subtract(reopen(own_f, reply.whitened), deal.whitened)[:, None]
-        own_q = short(add(rows_times(T_f, T_f)[:, 0], sheet.take("rho_square")))
-        opened_q = open_short(own_q, reply.square)
-        mean = add(rows_times(T_x, self._theta), rows_times(h, T_u))
-        own_d = subtract(times(_scalar(reward), _scalar(1.0)), mean)[:, 0]
-        own_d = cut(add(own_d, sheet.take("rho_difference")))
-        T_d = subtract(reopen(own_d, reply.difference), deal.difference)[:, None]
-        scalars = self.terms.scalars.share(opened_q, deal.coefficients[:, None])[:, 0]
-        own_scalars = cut(add(scalars, sheet.take("rho_scalars")))
-        own_v = cut(add(rows_times(T_f, a)[:, 0], sheet.take("rho_projections")[:, :n]))
-        T_v = subtract(reopen(own_v, reply.projections), deal.projections)[:, None]
-        gain = subtract(rows_times(T_f, self._root), times(T_v, g))[:, 0]
-        own_g = cut(add(gain, sheet.take("rho_gain")))
+        x = open_side(own, recalled.context, mask)
+        own_u = state.overlaps(x, n, sheet.take("rho_overlaps"))
+        u = reopen_side(own_u, recalled.overlaps, deal.overlaps, none)
+        own_f = state.whitened(x, u, sheet.take("rho_whitened"))
+        reply = expect(m.Whitened, (yield m.Whiten(place, own_u, own_f)))
+        f = reopen_side(own_f, reply.whitened, deal.whitened, none)
+        own_q = square(f, sheet.take("rho_square"))
+        opened_q = open_short(own_q, reply.square, bits=PRODUCT_BITS)
+        scalars = self.terms.scalars.share(opened_q, deal.coefficients[:, None], bits=PRODUCT_BITS)[
+            :, 0
+        ]
+        own_s = cut(add(scalars, sheet.take("rho_scalars")))
+        rho_difference = add(sheet.take("rho_difference"), _as_product(reward))
+        own_d = state.difference(x, u, rho_difference)
+        own_v = state.projections(f, n, sheet.take("rho_projections"))
+        v = reopen_side(own_v, reply.projections, deal.projections, none)
+        own_g = state.gain(f, v, sheet.take("rho_gain"))
         message = m.Learn(
-            place,
-            projections=own_v,
-            square=own_q,
-            difference=own_d,
-            scalars=own_scalars,
-            gain=own_g,
+            place, projections=own_v, square=own_q, difference=own_d, scalars=own_s, gain=own_g
         )
         learnt = expect(m.Learnt, (yield message))
-        T_s = subtract(reopen(own_scalars, learnt.scalars), deal.scalars)
-        weight, step = T_s[:, None, :1], T_s[:, None, 1:]
-        own_a = cut(add(times(weight, T_f)[:, 0], sheet.take("rho_row")))
-        own_h = cut(add(times(step, T_d)[:, 0], sheet.take("rho_residual")))
+        s = reopen_side(own_s, learnt.scalars, deal.scalars, none)
+        d = reopen_side(own_d, reply.difference, deal.difference, none)
+        own_a = scaled(s[:, :1], f, sheet.take("rho_row"))
+        own_h = scaled(s[:, 1:], d, sheet.take("rho_residual"))
         expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
-        self._g[:, n] = subtract(reopen(own_g, learnt.gain), deal.gain)
-        self._a[:, n] = subtract(reopen(own_a, learnt.row), deal.row)
-        self._h[:, 0, n : n + 1] = subtract(reopen(own_h, learnt.residual), deal.residual)
+        state.append(
+            n,
+            row=reopen_side(own_a, learnt.row, deal.row, none),
+            gain=reopen_side(own_g, learnt.gain, deal.gain, none),
+            residual=reopen_side(own_h, learnt.residual, deal.residual, none),
+        )
         self.n_rows += 1
         self._unfinished = None
 
@@ -357,28 +345,20 @@ class ActiveServer:
             raise SharesError(
                 f"a window is folded after {self.terms.window} rewards, got {self.n_rows}"
             )
-        sheet = self._secrets.own.sheet(
-            sheet_name("fold", dealt.place), self.terms.active_fold_words()
-        )
-        if not self.terms.is_root:
+        sheet = self._sheet("fold", dealt.place)
+        if self.terms.is_root:
+            yield from self._fold_root(cast("m.FoldDeal", dealt), sheet)
+        else:
             yield from self._covariance.fold(cast("ShrinkDeal", dealt), sheet)
-            self._turn()
-            return
-        deal = cast("m.FoldDeal", dealt)
-        columns = np.ascontiguousarray(self._g.swapaxes(1, 2))
-        root = cut(add(times(columns, self._a), sheet.take("rho_root")))
-        theta = cut(add(times(self._h, self._g)[:, 0], sheet.take("rho_theta")))
-        folded = expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
-        self._root = subtract(self._root, subtract(reopen(root, folded.root), deal.root))
-        shift = subtract(reopen(theta, folded.theta), deal.theta)
-        self._theta = add(self._theta, shift[:, None])
-        self._turn()
-
-    def _turn(self) -> None:
-        """The window is over."""
         self._deal = None
         self._n_windows += 1
         self.n_rows = self.n_slots = 0
+
+    def _fold_root(self, deal: m.FoldDeal, sheet: Sheet) -> Exchange[None]:
+        root, theta = self._state.changes(sheet.take("rho_root"), sheet.take("rho_theta"))
+        folded = expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
+        self._state.fold(root, folded.root, deal.root)
+        self._state.shift(reopen_side(theta, folded.theta, deal.theta, self._state.theta))
 
     def _dealt(self) -> m.WindowDeal:
         if self._deal is None:
@@ -386,5 +366,7 @@ class ActiveServer:
         return self._deal
 
 
-def _scalar(value: float) -> Words:
-    return encode([[value]], bound=MAX_REWARD, what="a scalar")
+def _as_product(reward: float) -> Words:
+    """A reward as twice a product has it, (1,)."""
+    whole = round(math.ldexp(reward, FRACTION)) << (PRODUCT_BITS - FRACTION)
+    return np.array([[whole % 2**64], [(whole >> 64) % 2**64]], np.uint64)

@@ -25,6 +25,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from vfbandits.core import kernels
 from vfbandits.core.ring import FRACTION, Words, add, shifted_down
 from vfbandits.errors import SharesError
 
@@ -43,7 +44,6 @@ UNIT_BITS = 35
 TOLERANCE = 64
 """Units by which two scores may differ and still tie: 1.9e-9."""
 
-_DROP = 2 * FRACTION - UNIT_BITS
 _MODULUS = np.uint64(2 ** (LOW_BITS + 1) - 1)
 _LOW = np.uint64(2**LOW_BITS - 1)
 _ONE = np.uint64(1)
@@ -56,13 +56,13 @@ _REST = np.array([int(S) & (int(S) - 1) for S in _SUBSETS], dtype=np.uint64)
 
 
 def shuffled(order_words: Words) -> Places:
-    """A uniformly random order, from uniform words: the order that sorts them."""
-    return np.lexsort((order_words[0], order_words[1]))
+    """A uniformly random order, from uniform words: the order that sorts their high halves."""
+    return np.argsort(order_words[1], kind="stable")
 
 
-def masked_numbers(words: Words) -> Numbers:
-    """Scores or masks with 80 bits after the point, as numbers of 43 bits in units of 2^-35."""
-    return np.asarray(shifted_down(words, _DROP)[0] & _MODULUS)
+def masked_numbers(words: Words, *, bits: int = 2 * FRACTION) -> Numbers:
+    """Scores or masks with ``bits`` after the point, as numbers of 43 bits in units of 2^-35."""
+    return np.asarray(shifted_down(words, bits - UNIT_BITS)[0] & _MODULUS)
 
 
 @cache
@@ -179,6 +179,41 @@ def _sets(E: int, i: int) -> int:
     return sum(1 << S for S in range(64) if S & ~above == 0 and above & ~E & ~S == 0)
 
 
-def shuffled_masks(mask_ranks: Words, rho_scores: Words, order: Places) -> Numbers:
+def shuffled_masks(
+    mask_ranks: Words, rho_scores: Words, order: Places, *, bits: int = 2 * FRACTION
+) -> Numbers:
     """The dealer's ν: what A's and B's masks are together, in the shuffled order."""
-    return masked_numbers(add(mask_ranks, rho_scores[:, order]))
+    return masked_numbers(add(mask_ranks, rho_scores[:, order]), bits=bits)
+
+
+def look_up_pairs(numbers: Numbers, live: Places, tables: Words) -> tuple[Lookups, Bits]:
+    """A server's look-ups for all pairs of live positions, and the top bits of their differences.
+
+    ``numbers`` has one for each position, and ``tables`` (n_pairs, 8) is the server's share.
+    """
+    loops = kernels.load_ring()
+    if loops is None:
+        i, j, places = pairs_among(live, len(numbers))
+        x = differences(numbers, i, j, tolerance=TOLERANCE)
+        return look_up(x, words_of_tables(tables)[places]), top_bits(x)
+    n = len(live) * (len(live) - 1)
+    lookups, tops = np.empty(n, np.uint16), np.empty(n, np.uint8)
+    loops.look_up(numbers, live, tables, TOLERANCE, lookups, tops)
+    return lookups, tops
+
+
+def less_pairs(
+    opened: Lookups, live: Places, max_arms: int, tables: Words, flips: Bits | Numbers
+) -> Bits:
+    """A server's shares of 1{x < r} for all pairs of live positions, flipped by low bits of flips.
+
+    ``flips`` and ``tables`` have one entry for each pair of all positions.
+    """
+    loops = kernels.load_ring()
+    if loops is None:
+        places = pairs_among(live, max_arms)[2]
+        less = is_less(opened, words_of_tables(tables)[places])
+        return np.asarray(less ^ (flips[places] & flips.dtype.type(1)), dtype=np.uint8)
+    bits = np.empty(len(opened), np.uint8)
+    loops.is_less(opened, live, max_arms, tables, flips, _formula(), bits)
+    return bits

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.ring import Words, add, decode, encode, negative, row_products, subtract
-from vfbandits.core.shares.masked import Known
+from vfbandits.core.ring import Words, add, decode, encode
 
 MIN_SQUARE = 2.0**-36
 """A smaller q is rounding: the context is zero, and so is its width."""
 
 
 class HeldCovariance(NamedTuple):
-    """One server's side of the state: A's T = v + λ_B, or B's λ_B.  Their difference is v."""
+    """One server's side of the state; the two sides add up to twice the values."""
 
     S: Words
     theta: Words
@@ -36,8 +35,8 @@ class HeldCovariance(NamedTuple):
 
 def revealed(active: HeldCovariance, helper: HeldCovariance, ridge: float) -> tuple[Vector, Matrix]:
     """Theta and Lambda⁻¹ from both sides of the state."""
-    S, theta, V, h = (decode(subtract(T, part)) for T, part in zip(active, helper, strict=True))
-    return (theta + h @ V)[0] / math.sqrt(ridge), (S - V.T @ V) / ridge
+    S, theta, V, h = (0.5 * decode(add(*sides)) for sides in zip(active, helper, strict=True))
+    return (theta + h @ V) / math.sqrt(ridge), (S - V.T @ V) / ridge
 
 
 def identity(dim: int) -> Words:
@@ -49,11 +48,6 @@ def joined(M: Words) -> Words:
     """The lower triangle of M + M', row by row."""
     i, j = np.tril_indices(M.shape[1])
     return add(M[:, i, j], M[:, j, i])
-
-
-def row_share(v: Known, w: Known) -> Words:
-    """B's part of the inner product of each row of v with the same row of w."""
-    return negative(add(row_products(v.m, w.part), row_products(v.part, w.m)))
 
 
 def widths_of(squares: Vector) -> Vector:

@@ -1,4 +1,9 @@
-"""The dealer's part of the covariance form: masks of the state, and words for each slot."""
+"""The dealer's part of the covariance form: words for each slot.
+
+Of a masked number the dealer needs the gap λ_A − λ_B only (``sides``).
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -6,6 +11,7 @@ from vfbandits.core.ring import (
     Sheet,
     Words,
     add,
+    cut,
     negative,
     row_products,
     rows_times,
@@ -16,6 +22,7 @@ from vfbandits.core.ring import (
     triangle_rows,
     zeros,
 )
+from vfbandits.core.ring import gram as gram_of
 from vfbandits.core.shares.comparison import (
     Numbers,
     deal_tables,
@@ -25,84 +32,95 @@ from vfbandits.core.shares.comparison import (
 )
 from vfbandits.core.shares.covariance import joined
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
-from vfbandits.core.shares.masked import Mask, cross, fresh, fresh_matrix, row_of
 from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.sides import PRODUCT_BITS, reopened_mask, scaled_gap_term
 from vfbandits.core.shares.terms import ShareTerms
 
 
+class Fresh(NamedTuple):
+    """The mask of a product after both servers have sent shares of it."""
+
+    A: Words
+    gap: Words
+
+
 class CovarianceWindow:
-    """Masks of the rows V and numbers h that a window's rewards leave."""
+    """Gaps of the rows V and numbers h that a window's rewards leave."""
 
     def __init__(self, terms: ShareTerms) -> None:
-        n, d = terms.window, terms.dim
-        self.V = Mask(zeros(n, d), zeros(n, d))
-        self.h = Mask(zeros(1, n), zeros(1, n))
+        self.V, self.h = zeros(terms.window, terms.dim), zeros(terms.window)
 
 
 class CovarianceDealer:
-    """Keeps the masks of S and theta."""
+    """Keeps the gaps of S and theta."""
 
-    def __init__(self, terms: ShareTerms) -> None:
-        d = terms.dim
+    def __init__(
+        self, terms: ShareTerms, S: Words | None = None, theta: Words | None = None
+    ) -> None:
         self.terms = terms
         # S = I and theta = 0 are public at first: they need no mask until the first fold.
-        self._S = Mask(zeros(d, d), zeros(d, d))
-        self._theta = Mask(zeros(1, d), zeros(1, d))
+        self._S = zeros(terms.dim, terms.dim) if S is None else S
+        self._theta = zeros(1, terms.dim) if theta is None else theta
 
     def deal_reward(self, place: Place, A: Sheet, B: Sheet, window: CovarianceWindow) -> ScaleDeal:
         """Words for the reward that fills row ``place.slot`` of the window."""
         d, i = self.terms.dim, place.slot
-        V = window.V.rows(i)
-        h = Mask(window.h.A[:, :, :i], window.h.B[:, :, :i])
-        x = Mask(row_of(A, "mask_context"), row_of(B, "mask_context"))
-        H = Mask(np.hstack((self._S.A, V.A)), np.hstack((self._S.B, V.B)))
-        overlaps = fresh(cross(x, H, rows_times), A, B, "overlaps", d + i)
-        y = Mask(overlaps.A[:, :, :d], overlaps.B[:, :, :d])
-        u = Mask(overlaps.A[:, :, d:], overlaps.B[:, :, d:])
-        mean = add(cross(x, self._theta, rows_times), cross(h, u, rows_times))
-        gain_term = negative(np.dstack((cross(u, V, times), mean)))
-        gain = fresh(gain_term, A, B, "gain")
-        square = subtract(cross(x, y, rows_times), cross(u, u, rows_times))
-        rho_square = add(row_of(A, "rho_square"), row_of(B, "rho_square"))
-        square_mask = short_mask(subtract(rho_square, square))[0]
+        V, h = window.V[:, :i], window.h[:, None, :i]
+        x = subtract(A.take("mask_context"), B.take("mask_context"))[:, None]
+        overlaps = _fresh(_term(rows_times(x, np.hstack((self._S, V))))[:, 0], A, B, "overlaps")
+        y, u = overlaps.gap[:, None, :d], overlaps.gap[:, None, d:]
+        mean = add(rows_times(x, self._theta), rows_times(u, h))
+        gain_term = negative(_term(np.dstack((times(u, V), mean))))
+        gain = _fresh(gain_term[:, 0], A, B, "gain")
+        square = _term(subtract(rows_times(x, y), rows_times(u, u)))[:, 0]
+        rho_square = add(A.take("rho_square"), B.take("rho_square"))
+        square_mask = short_mask(subtract(rho_square, square), bits=PRODUCT_BITS)
         table = self.terms.scale_table.coefficients(square_mask)[:, 0]
-        scale = fresh(zeros(1, 1), A, B, "scale")
-        row = fresh(cross(scale, gain, times), A, B, "row")
-        for kept, new in zip(window.V, row, strict=True):
-            kept[:, i] = new[:, 0, :d]
-        for kept, new in zip(window.h, row, strict=True):
-            kept[:, 0, i] = new[:, 0, d]
+        scale = _fresh(zeros(1), A, B, "scale")
+        row = _fresh(_term(times(scale.gap[:, None], gain.gap[:, None]))[:, 0], A, B, "row")
+        window.V[:, i], window.h[:, i] = row.gap[:, :d], row.gap[:, d]
         return ScaleDeal(
             place,
-            overlaps=overlaps.A[:, 0],
-            gain=gain.A[:, 0],
+            overlaps=overlaps.A,
+            gain=gain.A,
             coefficients=subtract(table, B.take("coefficients")),
-            scale=scale.A[:, 0],
-            row=row.A[:, 0],
+            scale=scale.A,
+            row=row.A,
         )
 
     def deal_decision(
-        self, place: Place, A: Sheet, B: Sheet, X: Mask, window: CovarianceWindow, bits: Numbers
+        self,
+        place: Place,
+        A: Sheet,
+        B: Sheet,
+        inputs: list[Words],
+        window: CovarianceWindow,
+        bits: Numbers,
     ) -> ScoreDeal:
         """Words for one decision, whatever the number of rows is by then.
 
-        ``bits`` are the secret bits of its comparisons.
+        ``inputs`` are both servers' masks of the contexts, ``bits`` the secret bits of its
+        comparisons.
         """
         terms = self.terms
+        gaps = subtract(*inputs)
         if terms.reads == "means":
-            products, rows, forms, means = self._deal_direction(A, B, X, window)
+            products, rows, means = self._deal_direction(A, B, gaps, window)
+            forms = zeros(0, 0)
         else:
-            products, forms, means = self._deal_forms(A, B, X, window)
+            products, forms, means = self._deal_forms(A, B, gaps, window)
             rows = zeros(0, terms.dim)
         tables, tops = zeros(0, 0), np.zeros(0, np.uint8)
         if terms.release == "arm":
             order = shuffled(A.take("order"))
-            masks = shuffled_masks(A.take("mask_ranks"), B.take("rho_scores"), order)
+            masks = shuffled_masks(
+                A.take("mask_ranks"), B.take("rho_scores"), order, bits=PRODUCT_BITS
+            )
             dealt, tops = deal_tables(masks, bits, words_of_tables(B.take("tables")))
             half = dealt.shape[1] // 2
             tables = np.stack((dealt[:, :half], dealt[:, half:]))
             tops = tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8)
-        context = times(row_of(A, "mask_choice"), X.B)[:, 0]
+        context = times(A.take("mask_choice")[:, None], inputs[1])[:, 0]
         return ScoreDeal(
             place,
             products=products,
@@ -115,78 +133,60 @@ class CovarianceDealer:
         )
 
     def _deal_direction(
-        self, A: Sheet, B: Sheet, X: Mask, window: CovarianceWindow
-    ) -> tuple[Words, Words, Words, Words]:
-        direction = fresh_matrix(zeros(1, self.terms.dim), A, B, "products")
-        rows = [
-            cross(Mask(h_A, h_B), Mask(v_A, v_B), times)[:, 0]
-            for h_A, h_B, v_A, v_B in _by_row(window)
-        ]
-        rows_term = np.stack(rows, axis=1)
-        w = Mask(add(self._theta.A, direction.A), add(self._theta.B, direction.B))
-        means = cross(X, w, rows_times)[:, :, 0]
+        self, A: Sheet, B: Sheet, X: Words, window: CovarianceWindow
+    ) -> tuple[Words, Words, Words]:
+        direction = _fresh(zeros(1, self.terms.dim), A, B, "products")
+        rows = scaled_gap_term(window.h, window.V)
+        means = _term(rows_times(add(self._theta, direction.gap), X))
         return (
             direction.A,
-            subtract(rows_term, B.take("blind_rows")),
-            zeros(0, 0),
-            subtract(means[:, None], B.take("blind_means")),
+            cut(subtract(rows, B.take("blind_rows"))),
+            cut(subtract(means, B.take("blind_means"))),
         )
 
     def _deal_forms(
-        self, A: Sheet, B: Sheet, X: Mask, window: CovarianceWindow
+        self, A: Sheet, B: Sheet, X: Words, window: CovarianceWindow
     ) -> tuple[Words, Words, Words]:
         d, is_joint = self.terms.dim, self.terms.reads == "covariance"
-        term = np.dstack((cross(X, self._S, triangle_rows), cross(X, window.V, rows_times)))
-        products = fresh_matrix(term, A, B, "products")
-        W = Mask(products.A[:, :, :d], products.B[:, :, :d])
-        squares = [joined(cross(W, X, rows_times)) if is_joint else cross(W, X, row_products)]
-        means = [cross(X, self._theta, rows_times)[:, :, 0]]
+        term = _term(np.dstack((triangle_rows(X, self._S), rows_times(X, window.V))))
+        products = _fresh(term, A, B, "products")
+        W, G = products.gap[:, :, :d], products.gap[:, :, d:]
+        forms = [joined(rows_times(W, X)) if is_joint else row_products(W, X)]
+        means = [rows_times(X, self._theta)[:, :, 0]]
         for k in range(self.terms.window):
-            column = slice(d + k, d + k + 1)
-            G = Mask(products.A[:, :, column], products.B[:, :, column])
-            h = Mask(window.h.A[:, :, k : k + 1], window.h.B[:, :, k : k + 1])
-            square = joined(cross(G, G, rows_times)) if is_joint else cross(G, G, row_products)
-            squares.append(negative(square))
-            means.append(cross(G, h, rows_times)[:, :, 0])
+            g = G[:, :, k : k + 1]
+            square = joined(rows_times(g, g)) if is_joint else row_products(g, g)
+            forms.append(negative(square))
+            means.append(rows_times(g, window.h[:, None, k : k + 1])[:, :, 0])
         return (
             products.A,
-            subtract(np.stack(squares, axis=1), B.take("blind_forms")),
-            subtract(np.stack(means, axis=1), B.take("blind_means")),
+            cut(subtract(_term(np.stack(forms, axis=1)), B.take("blind_forms"))),
+            cut(subtract(_term(np.stack(means, axis=1)), B.take("blind_means"))),
         )
 
     def deal_fold(
         self, place: Place, A: Sheet, B: Sheet, window: CovarianceWindow
     ) -> tuple[ShrinkDeal, "CovarianceDealer"]:
-        """Words for the fold, and the masks of the state after it."""
-        d = self.terms.dim
-        V = window.V
-        both = Mask(V.A.swapaxes(1, 2), V.B.swapaxes(1, 2))
-        i, j = np.tril_indices(d)
-        term = cross(both, V, times)[:, i, j]
-        inverse = fresh(term[:, None], A, B, "inverse")
-        theta = fresh(cross(window.h, V, times), A, B, "theta")
-        after = CovarianceDealer(self.terms)
-        after._S = Mask(
-            *(
-                subtract(kept, symmetric(change[:, 0], d))
-                for kept, change in zip(self._S, inverse, strict=True)
-            )
+        """Words for the fold, and the dealer of the state after it."""
+        inverse = _fresh(_term(gram_of(window.V)), A, B, "inverse")
+        theta = _fresh(_term(times(window.h[:, None], window.V))[:, 0], A, B, "theta")
+        after = CovarianceDealer(
+            self.terms,
+            subtract(self._S, symmetric(inverse.gap, self.terms.dim)),
+            add(self._theta, theta.gap[:, None]),
         )
-        after._theta = Mask(
-            *(add(kept, shift) for kept, shift in zip(self._theta, theta, strict=True))
-        )
-        return ShrinkDeal(place, inverse=inverse.A[:, 0], theta=theta.A[:, 0]), after
+        return ShrinkDeal(place, inverse=inverse.A, theta=theta.A), after
 
 
-def _by_row(window: CovarianceWindow) -> list[tuple[Words, Words, Words, Words]]:
-    """h_l (1, 1) and v_l (1, dim) of each row, A's part and B's."""
-    n = window.V.A.shape[1]
-    return [
-        (
-            window.h.A[:, :, k : k + 1],
-            window.h.B[:, :, k : k + 1],
-            window.V.A[:, k : k + 1],
-            window.V.B[:, k : k + 1],
-        )
-        for k in range(n)
-    ]
+def _term(product: Words) -> Words:
+    """The dealer's term of twice a product, from the product of the gaps."""
+    return negative(add(product, product))
+
+
+def _fresh(term: Words, A: Sheet, B: Sheet, name: str) -> Fresh:
+    """The mask of a product; of the words of its name as many are used as ``term`` has."""
+    used = tuple(slice(size) for size in term.shape)
+    rho = add(A.take(f"rho_{name}")[used], B.take(f"rho_{name}")[used])
+    helper = B.take(f"mask_{name}")[used]
+    active = subtract(reopened_mask(subtract(rho, term)), helper)
+    return Fresh(active, subtract(active, helper))

@@ -123,7 +123,7 @@ class ScoreDeal(Message):
     forms, means
         The dealer's terms of what is opened: one row for the state at the last fold, and one for
         each row of the window, (1 + window, n).  Each number is blinded by a word that blinds
-        nothing else: A adds up as many as there are rows.
+        nothing else: A adds up as many as there are rows.  Its low bits are not needed.
     context
         The dealer's term of the chosen context, (dim,).
     tables, tops
@@ -133,9 +133,9 @@ class ScoreDeal(Message):
     KIND: ClassVar[int] = 48
 
     products: Full
-    rows: Full
-    forms: Full
-    means: Full
+    rows: Cut
+    forms: Cut
+    means: Cut
     context: Full
     tables: Full
     tops: PackedBits

@@ -8,20 +8,22 @@ word, their difference would show masks of B.
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
     SECRET_SIZE,
+    Layout,
     Sheet,
     SheetName,
     Words,
     WordSource,
     add,
+    cut,
     negative,
-    rows_times,
     short_mask,
     subtract,
     times,
@@ -35,8 +37,14 @@ from vfbandits.core.shares.comparison import (
     words_of_tables,
 )
 from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow
-from vfbandits.core.shares.masked import Mask, cross, fresh, fresh_matrix, row_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
+from vfbandits.core.shares.sides import (
+    PRODUCT_BITS,
+    gap_term,
+    narrow_mask,
+    reopened_mask,
+    scaled_gap_term,
+)
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
@@ -59,14 +67,20 @@ class ParticipantSecrets:
     helper: WordSource
 
 
+class Mask(NamedTuple):
+    """Of a masked value what A is dealt, λ_A, and what products need, the gap λ_A − λ_B."""
+
+    A: Words
+    gap: Words
+
+
 @dataclass(slots=True)
 class _Window:
-    """Masks of the rows that a window's rewards leave."""
+    """Gaps of the rows that a window's rewards leave."""
 
-    a: Mask
-    g: Mask
-    h: Mask
-    rewards: list[RewardDeal] = field(default_factory=list)
+    a: Words
+    g: Words
+    h: Words
 
 
 class Dealer:
@@ -80,11 +94,19 @@ class Dealer:
         self._own = sources[0]
         self._active = ServerSecrets(sources[1], tuple(sources[3 : 3 + n]))
         self._helper = ServerSecrets(sources[2], tuple(sources[3 + n :]))
-        d = terms.dim
-        # G = I and theta = 0 are public at first: they need no mask until the first fold.
-        self._root = Mask(zeros(d, d), zeros(d, d))
-        self._theta = Mask(zeros(1, d), zeros(1, d))
+        # Gaps of G by rows and by columns, and of theta.  G = I and theta = 0 are public at first.
+        self._rows, self._columns = zeros(terms.dim, terms.dim), zeros(terms.dim, terms.dim)
+        self._theta = zeros(1, terms.dim)
         self._covariance = CovarianceDealer(terms)
+        self._layouts = {
+            "decide": (
+                Layout(terms.active_decision_words()),
+                Layout(terms.helper_decision_words()),
+            ),
+            "learn": (Layout(terms.active_reward_words()), Layout(terms.helper_reward_words())),
+            "fold": (Layout(terms.active_fold_words()), Layout(terms.helper_fold_words())),
+        }
+        self._inputs = [InputMasks(secrets, terms) for secrets in (self._active, self._helper)]
         self._next_window = 0
 
     def __repr__(self) -> str:
@@ -116,84 +138,71 @@ class Dealer:
 
     def _deal(self, window: int, attempt: int) -> WindowDeal:
         terms = self.terms
-        if not terms.is_root:
-            return self._deal_covariance(window, attempt)
         n, d = terms.window, terms.dim
-        rows = _Window(
-            a=Mask(zeros(n, d), zeros(n, d)),
-            g=Mask(zeros(n, d), zeros(n, d)),
-            h=Mask(zeros(1, n), zeros(1, n)),
-        )
-        for slot in range(n):
-            rows.rewards.append(self._deal_reward(Place(self.epoch, window, attempt, slot), rows))
-        decisions = tuple(
-            self._deal_decision(Place(self.epoch, window, attempt, slot), rows)
-            for slot in range(terms.decisions)
-        )
-        fold, root, theta = self._deal_fold(Place(self.epoch, window, attempt, 0), rows)
-        self._root, self._theta = root, theta  # last: an attempt that fails leaves no trace
-        return WindowDeal(window, attempt, decisions, tuple(rows.rewards), fold)
+        rows = _Window(zeros(n, d), zeros(n, d), zeros(1, n))
+        places = [Place(self.epoch, window, attempt, slot) for slot in range(max(n, self._n_slots))]
+        if not terms.is_root:
+            return self._deal_covariance(places)
+        rewards = tuple(self._deal_reward(place, rows) for place in places[:n])
+        decisions = tuple(self._deal_decision(place, rows) for place in places[: self._n_slots])
+        fold, root, theta = self._deal_fold(places[0], rows)
+        # Last: an attempt that fails leaves no trace.
+        self._rows = add(self._rows, root)
+        self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
+        self._theta = add(self._theta, theta)
+        return WindowDeal(window, attempt, decisions, rewards, fold)
 
-    def _deal_covariance(self, window: int, attempt: int) -> WindowDeal:
+    def _deal_covariance(self, places: list[Place]) -> WindowDeal:
         form, rows = self._covariance, CovarianceWindow(self.terms)
-
-        def place(slot: int) -> Place:
-            return Place(self.epoch, window, attempt, slot)
-
         rewards = tuple(
-            form.deal_reward(place(slot), *self._sheets("learn", place(slot)), rows)
-            for slot in range(self.terms.window)
+            form.deal_reward(place, *self._sheets("learn", place), rows)
+            for place in places[: self.terms.window]
         )
         decisions = tuple(
             form.deal_decision(
-                place(slot),
-                *self._sheets("decide", place(slot)),
-                self._input_masks(place(slot)),
+                place,
+                *self._sheets("decide", place),
+                [masks.take(place) for masks in self._inputs],
                 rows,
-                self._secret_bits(place(slot)),
+                self._secret_bits(place),
             )
-            for slot in range(self.terms.decisions)
+            for place in places[: self._n_slots]
         )
-        fold, after = form.deal_fold(place(0), *self._sheets("fold", place(0)), rows)
+        first = places[0]
+        fold, after = form.deal_fold(first, *self._sheets("fold", first), rows)
         self._covariance = after  # last: an attempt that fails leaves no trace
-        return WindowDeal(window, attempt, decisions, rewards, fold)
+        return WindowDeal(first.window, first.attempt, decisions, rewards, fold)
+
+    @property
+    def _n_slots(self) -> int:
+        return self.terms.decisions
 
     def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
-        terms = self.terms
-        shapes = {
-            "decide": (terms.active_decision_words(), terms.helper_decision_words()),
-            "learn": (terms.active_reward_words(), terms.helper_reward_words()),
-            "fold": (terms.active_fold_words(), terms.helper_fold_words()),
-        }[kind]
-        name = sheet_name(kind, place)
-        return self._active.own.sheet(name, shapes[0]), self._helper.own.sheet(name, shapes[1])
+        name, (active, helper) = sheet_name(kind, place), self._layouts[kind]
+        return self._active.own.sheet(name, active), self._helper.own.sheet(name, helper)
 
     def _deal_reward(self, place: Place, rows: _Window) -> RewardDeal:
-        i, one = place.slot, slice(place.slot, place.slot + 1)
+        i = place.slot
         A, B = self._sheets("learn", place)
-        a, g = rows.a.rows(i), rows.g.rows(i)
-        h = Mask(rows.h.A[:, :, :i], rows.h.B[:, :, :i])
-        x = Mask(row_of(A, "mask_context"), row_of(B, "mask_context"))
-        overlaps = fresh(cross(x, g, rows_times), A, B, "overlaps", i)
-        whitened_term = subtract(cross(x, self._root, times), cross(overlaps, a, times))
-        f = fresh(whitened_term, A, B, "whitened")
-        projections = fresh(cross(f, a, rows_times), A, B, "projections", i)
-        gain_term = subtract(cross(f, self._root, rows_times), cross(projections, g, times))
-        new_g = fresh(gain_term, A, B, "gain")
-        mean_term = add(cross(x, self._theta, rows_times), cross(h, overlaps, rows_times))
-        difference = fresh(negative(mean_term), A, B, "difference")
-        rho_square = add(row_of(A, "rho_square"), row_of(B, "rho_square"))
-        square_mask = short_mask(subtract(rho_square, cross(f, f, rows_times)))[0]
-        table = self.terms.scalars.coefficients(square_mask)[:, 0]
-        scalars = fresh(zeros(1, 2), A, B, "scalars")
-        weight, step = (
-            Mask(scalars.A[:, :, k : k + 1], scalars.B[:, :, k : k + 1]) for k in range(2)
-        )
-        new_a = fresh(cross(weight, f, times), A, B, "row")
-        new_h = fresh(cross(step, difference, times), A, B, "residual")
-        for kept, new in ((rows.a, new_a), (rows.g, new_g)):
-            kept.A[:, one], kept.B[:, one] = new.A, new.B
-        rows.h.A[:, :, one], rows.h.B[:, :, one] = new_h.A, new_h.B
+        a, g, h = rows.a[:, :i], rows.g[:, :i], rows.h[:, :, :i]
+        x = subtract(A.take("mask_context"), B.take("mask_context"))[:, None]
+        overlaps = _fresh(gap_term(x, g), A, B, "overlaps")
+        u = overlaps.gap
+        f = _fresh(subtract(gap_term(x, self._columns), _mixed(u, a)), A, B, "whitened")
+        projections = _fresh(gap_term(f.gap, a), A, B, "projections")
+        gain_term = subtract(gap_term(f.gap, self._rows), _mixed(projections.gap, g))
+        gain = _fresh(gain_term, A, B, "gain")
+        mean_term = add(gap_term(x, self._theta), gap_term(h, u))
+        difference = _fresh(negative(mean_term), A, B, "difference")
+        rho = add(A.take("rho_square"), B.take("rho_square"))
+        square = subtract(rho, gap_term(f.gap, f.gap)[:, 0])
+        table = self.terms.scalars.coefficients(short_mask(square, bits=PRODUCT_BITS))[:, 0]
+        scalars = _fresh(zeros(1, 2), A, B, "scalars")
+        weight, step = scalars.gap[:, 0, :1], scalars.gap[:, 0, 1:]
+        row = _fresh(scaled_gap_term(weight, f.gap), A, B, "row")
+        residual = _fresh(scaled_gap_term(step, difference.gap), A, B, "residual")
+        rows.a[:, i], rows.g[:, i] = row.gap[:, 0], gain.gap[:, 0]
+        rows.h[:, 0, i : i + 1] = residual.gap[:, 0]
         return RewardDeal(
             place,
             overlaps=overlaps.A[:, 0],
@@ -202,65 +211,58 @@ class Dealer:
             difference=difference.A[:, 0],
             coefficients=subtract(table, B.take("coefficients")),
             scalars=scalars.A[:, 0],
-            gain=new_g.A[:, 0],
-            row=new_a.A[:, 0],
-            residual=new_h.A[:, 0],
+            gain=gain.A[:, 0],
+            row=row.A[:, 0],
+            residual=residual.A[:, 0],
         )
 
     def _deal_decision(self, place: Place, rows: _Window) -> DecisionDeal:
         terms = self.terms
         A, B = self._sheets("decide", place)
-        X = self._input_masks(place)
-        tau = Mask(negative(rows.h.A), negative(rows.h.B))
+        inputs = [masks.take(place) for masks in self._inputs]
+        tau = negative(rows.h)
         direction_term = zeros(1, terms.dim)
         projections = zeros(1, 0)
         if terms.is_noisy:
-            z = Mask(row_of(A, "mask_noise"), row_of(B, "mask_noise"))
-            t = fresh(cross(z, rows.a, rows_times), A, B, "projections")
+            z = subtract(A.take("mask_noise"), B.take("mask_noise"))[:, None]
+            t = _fresh(gap_term(z, rows.a), A, B, "projections")
             projections = t.A
-            tau = Mask(add(t.A, tau.A), add(t.B, tau.B))
-            direction_term = cross(z, self._root, rows_times)
-        y = fresh(direction_term, A, B, "direction")
-        w = Mask(add(self._theta.A, y.A), add(self._theta.B, y.B))
-        columns = Mask(tau.A.swapaxes(1, 2), tau.B.swapaxes(1, 2))
-        scores = cross(X, w, rows_times)[:, :, 0]
-        context = times(row_of(A, "mask_choice"), X.B)[:, 0]
+            tau = add(t.gap, tau)
+            direction_term = gap_term(z, self._rows)
+        y = _fresh(direction_term, A, B, "direction")
+        w = add(self._theta, y.gap)
+        scores = gap_term(w, subtract(*inputs))[:, 0]
+        context = times(A.take("mask_choice")[:, None], inputs[1])[:, 0]
         order = shuffled(A.take("order"))
-        masks = shuffled_masks(A.take("mask_ranks"), B.take("rho_scores"), order)
-        tables, tops = deal_tables(
-            masks, self._secret_bits(place), words_of_tables(B.take("tables"))
-        )
+        ranks, rho = A.take("mask_ranks"), B.take("rho_scores")
+        masks = shuffled_masks(ranks, rho, order, bits=PRODUCT_BITS)
+        words = words_of_tables(B.take("tables"))
+        tables, tops = deal_tables(masks, self._secret_bits(place), words)
         half = tables.shape[1] // 2
+        terms_of_rows = scaled_gap_term(tau[:, 0], rows.g)
         return DecisionDeal(
             place,
             projections=projections[:, 0],
             direction=y.A[:, 0],
-            rows=negative(add(_scaled(columns, rows.g), B.take("blind_rows"))),
+            rows=cut(negative(add(terms_of_rows, B.take("blind_rows")))),
             scores=subtract(scores, B.take("blind_scores")),
             context=subtract(context, B.take("blind_context")),
             tables=np.stack((tables[:, :half], tables[:, half:])),
             tops=tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8),
         )
 
-    def _input_masks(self, place: Place) -> Mask:
-        return Mask(
-            *(input_masks(secrets, self.terms, place) for secrets in (self._active, self._helper))
-        )
-
     def _secret_bits(self, place: Place) -> Numbers:
         sheet = self._own.sheet(sheet_name("dealer", place), self.terms.dealer_words())
         return np.asarray(sheet.take("bits")[0])
 
-    def _deal_fold(self, place: Place, rows: _Window) -> tuple[FoldDeal, Mask, Mask]:
+    def _deal_fold(self, place: Place, rows: _Window) -> tuple[FoldDeal, Words, Words]:
+        """The deal, and the gaps of the changes of G and theta."""
         A, B = self._sheets("fold", place)
-        g_columns = Mask(rows.g.A.swapaxes(1, 2), rows.g.B.swapaxes(1, 2))
-        root_term = cross(g_columns, rows.a, times)
-        root = fresh_matrix(root_term, A, B, "root")
-        theta = fresh(cross(rows.h, rows.g, times), A, B, "theta")
-        deal = FoldDeal(place, root=root.A, theta=theta.A[:, 0])
-        new_root = Mask(subtract(self._root.A, root.A), subtract(self._root.B, root.B))
-        new_theta = Mask(add(self._theta.A, theta.A), add(self._theta.B, theta.B))
-        return deal, new_root, new_theta
+        g, a = (np.ascontiguousarray(part.swapaxes(1, 2)) for part in (rows.g, rows.a))
+        rho = add(A.take("rho_root"), B.take("rho_root"))
+        root = _mask(narrow_mask(add(rho, gap_term(g, a))), B.take("mask_root"))
+        theta = _fresh(_mixed(rows.h, rows.g), A, B, "theta")
+        return FoldDeal(place, root=root.A, theta=theta.A[:, 0]), root.gap, theta.gap
 
 
 def sheet_name(kind: str, place: Place) -> SheetName:
@@ -268,22 +270,56 @@ def sheet_name(kind: str, place: Place) -> SheetName:
     return SheetName(kind, place.epoch, place.window, place.attempt, place.slot)
 
 
-def input_masks(secrets: ServerSecrets, terms: ShareTerms, place: Place) -> Words:
-    """One server's masks of the contexts of a decision, (max_arms, dim), from all participants."""
-    name = sheet_name("input", place)
-    blocks = [
-        source.sheet(name, terms.input_words(j)).take("contexts")
-        for j, source in enumerate(secrets.inputs)
-    ]
-    return np.concatenate(blocks, axis=2)
+class InputMasks:
+    """One server's masks of the contexts of a window, drawn for all slots together."""
+
+    __slots__ = ("_layouts", "_masks", "_secrets", "_window")
+
+    def __init__(self, secrets: ServerSecrets, terms: ShareTerms) -> None:
+        self._secrets = secrets
+        self._layouts = [Layout(terms.input_words(j)) for j in range(len(terms.widths))]
+        self._window: Place | None = None
+        self._masks: dict[int, Words] = {}
+
+    def take(self, place: Place) -> Words:
+        """The masks of one decision, (max_arms, dim), from all participants; once."""
+        window = input_window(place)
+        if window != self._window:
+            self._window = window
+            name = sheet_name("input", window)
+            blocks = [
+                source.sheet(name, layout).take_stacked()
+                for source, layout in zip(self._secrets.inputs, self._layouts, strict=True)
+            ]
+            self._masks = dict(enumerate(np.concatenate(blocks, axis=3)))
+        try:
+            return self._masks.pop(place.slot)
+        except KeyError:
+            raise SharesError(f"the masks of {place} were taken before") from None
 
 
-def _scaled(scalars: Mask, rows: Mask) -> Words:
-    """The dealer's term of each row times its scalar: scalars (n, 1), rows (n, dim)."""
-    n, d = rows.A.shape[1:]
-    result = zeros(n, d)
-    for k in range(n):
-        one = slice(k, k + 1)
-        scalar, row = (Mask(mask.A[:, one], mask.B[:, one]) for mask in (scalars, rows))
-        result[:, one] = cross(scalar, row, times)
-    return result
+def input_window(place: Place) -> Place:
+    """What names the words that hide the blocks of all decisions of a window."""
+    return replace(place, slot=0)
+
+
+def _mask(whole: Words, helper: Words) -> Mask:
+    """A mask λ of which B has its part already."""
+    active = subtract(whole, helper)
+    return Mask(active, subtract(active, helper))
+
+
+def _fresh(term: Words, A: Sheet, B: Sheet, name: str) -> Mask:
+    """The mask of a row of products after its parts were exchanged under ρ_A and ρ_B and reopened.
+
+    ``term`` is the dealer's of twice the products, (1, n); the first n words are used.
+    """
+    n = term.shape[2]
+    rho = add(A.take(f"rho_{name}")[:, None, :n], B.take(f"rho_{name}")[:, None, :n])
+    return _mask(reopened_mask(subtract(rho, term)), B.take(f"mask_{name}")[:, None, :n])
+
+
+def _mixed(weights: Words, rows: Words) -> Words:
+    """The dealer's term of twice Σ_l weights_l·rows_l, from gaps (1, n) and (n, d)."""
+    products = times(weights, rows)
+    return negative(add(products, products))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.ring import FRACTION, Words, encode, rows_times
 from vfbandits.errors import SharesError
@@ -84,10 +85,11 @@ class FunctionTable:
         """The dealer's: coefficients for each λ, (n, *shape), which it shares."""
         return np.stack([self._fitted(int(mask)) for mask in masks], axis=1)
 
-    def share(self, opened: Numbers, coefficients: Words) -> Words:
-        """A server's shares of all functions of each q, (n, functions); 80 bits after the point.
+    def share(self, opened: Numbers, coefficients: Words, *, bits: int = 2 * FRACTION) -> Words:
+        """A server's shares of all functions of each q, (n, functions).
 
         ``opened`` is q + λ of each, and ``coefficients`` the server's shares of what was dealt.
+        Results have ``bits`` after the point.
         """
         if coefficients.shape != (2, len(opened), *self.shape):
             raise SharesError(
@@ -95,23 +97,31 @@ class FunctionTable:
                 f"{coefficients.shape[1:]}"
             )
         result = np.empty((2, len(opened), len(self.functions)), np.uint64)
+        loops = kernels.load_ring()
         for k, number in enumerate(opened.tolist()):
             segment, place = self._place(number)
-            basis = self._basis(place)
-            result[:, k] = rows_times(basis, coefficients[:, k, segment])[:, 0]
+            part = np.ascontiguousarray(coefficients[:, k, segment])
+            if loops is None:
+                result[:, k] = rows_times(self._basis(place, bits - FRACTION), part)[:, 0]
+                continue
+            share = np.empty((2, len(self.functions)), np.uint64)
+            half_bits = self._segment_bits - 1
+            loops.chebyshev_shares(place, half_bits, bits - FRACTION, _GUARD_BITS, part, share)
+            result[:, k] = share
         return result
 
     def _place(self, opened: int) -> tuple[int, int]:
         number = opened & ((1 << self._period_bits) - 1)
         return number >> self._segment_bits, number & ((1 << self._segment_bits) - 1)
 
-    def _basis(self, place: int) -> Words:
+    def _basis(self, place: int, bits: int) -> Words:
         """Chebyshev polynomials at a place of a segment, (1, degree + 1).
 
-        Whole numbers throughout: a share times a unit more would be any number.
+        Whole numbers throughout, as in the compiled loop: a share times a unit more would be any
+        number, and each server may have another machine.
         """
         half_bits = self._segment_bits - 1
-        fraction = FRACTION + _GUARD_BITS
+        fraction = bits + _GUARD_BITS
         x = place - (1 << half_bits)
         before, last = 1 << fraction, x << (fraction - half_bits)
         values = [before, last]

@@ -1,103 +1,85 @@
 """Server B, the helper: answers server A, one slot after the other, and learns nothing.
 
-It keeps m and λ_B of the state, and shares of the contexts that wait for a reward.  All that it
+It keeps its side of the state, and shares of the contexts that wait for a reward.  All that it
 receives is under masks of A or of both servers, but for counts and the results of comparisons,
 which come in an order that only A knows.
 """
 
 import os
 from collections import OrderedDict
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
     SECRET_SIZE,
+    Layout,
     Sheet,
     Words,
     WordSource,
     add,
     cut,
-    encode,
-    negative,
     open_short,
-    reopen,
-    short,
     subtract,
     times,
-    total,
     zeros,
 )
 from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
-    TOLERANCE,
     Bits,
-    Lookups,
     Numbers,
-    differences,
-    is_less,
-    look_up,
-    pairs_among,
+    less_pairs,
+    look_up_pairs,
     refuse_large_lookups,
-    words_of_tables,
 )
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.covariance_helper import HelperCovariance
-from vfbandits.core.shares.dealer import ServerSecrets, input_masks, sheet_name
-from vfbandits.core.shares.masked import Known, product_share, rows_share
+from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
 from vfbandits.core.shares.noise import half_noise
+from vfbandits.core.shares.root import Held, RootSide, scaled, square
+from vfbandits.core.shares.sides import (
+    PRODUCT_BITS,
+    open_side,
+    plus_first_rows,
+    reopen_side,
+    side,
+    whole_product,
+)
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
 MAX_OPEN = 100_000
-ROOT_ONLY = (m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold)
-COVARIANCE_ONLY = (c.Score, c.Project, c.Scale, c.Shrink)
-
-
-class Held(NamedTuple):
-    """One server's side of the state: A's T = v + λ_B, or B's λ_B.  Their difference is v.
-
-    ``root`` and ``theta`` are as of the last fold; ``a``, ``g`` and ``h`` are rows learnt since.
-    """
-
-    root: Words
-    theta: Words
-    a: Words
-    g: Words
-    h: Words
 
 
 class _Decision:
     """What B keeps of a decision from one step to the next."""
 
-    def __init__(self, sheet: Sheet, X: Known, n_rows: int) -> None:
+    def __init__(self, sheet: Sheet, contexts: Words, masks: Words, n_rows: int) -> None:
         self.sheet = sheet
-        self.X = X
+        self.contexts = contexts
+        self.masks = masks
+        self.n_arms = contexts.shape[1]
         self.n_rows = n_rows
-        self.noise: Known | None = None
+        self.z: Words | None = None
         self.own_projections = zeros(0)
-        self.lookups: Lookups = np.zeros(0, np.uint16)
         self.results: Bits = np.zeros(0, np.uint8)
-        self.n_live = 0
 
 
 class _Reward:
     """What B keeps of a reward from one step to the next."""
 
-    def __init__(self, sheet: Sheet, x: Known, overlaps: Words) -> None:
+    def __init__(self, sheet: Sheet, x: Words, overlaps: Words) -> None:
         self.sheet = sheet
         self.x = x
         self.own_overlaps = overlaps
         self.f = x
         self.own_projections = zeros(0)
-        self.own_square = np.zeros(1, np.uint64)
+        self.own_square: Numbers = np.zeros(1, np.uint64)
         self.own_difference = zeros(1)
         self.own_row = zeros(0)
         self.own_residual = zeros(1)
-        self.gain: Known | None = None
+        self.gain: Words | None = None
 
 
 class Helper:
@@ -116,16 +98,19 @@ class Helper:
         max_open: int = MAX_OPEN,
         epoch: int = 0,
     ) -> None:
-        n, d = terms.window, terms.dim
         self.terms = terms
         self._secrets = secrets
         self._noise = WordSource(entropy(SECRET_SIZE))
         self._max_open = max_open
-        self._root = Known(_identity(d), zeros(d, d))
-        self._theta = Known(zeros(1, d), zeros(1, d))
-        self._a, self._g = (Known(zeros(n, d), zeros(n, d)) for _ in range(2))
-        self._h = Known(zeros(1, n), zeros(1, n))
+        self._inputs = InputMasks(secrets, terms)
+        self._state = RootSide(terms)
+        self._words_of = {
+            "decide": Layout(terms.helper_decision_words()),
+            "learn": Layout(terms.helper_reward_words()),
+            "fold": Layout(terms.helper_fold_words()),
+        }
         self._covariance = HelperCovariance(terms)
+        self._shapes = _shapes(terms)
         self._n_rows = 0
         self._epoch = epoch
         self._window = 0
@@ -172,51 +157,36 @@ class Helper:
 
     def _refuse_other_shapes(self, message: m.Message) -> None:
         """Before a word of the slot is taken: the right message may still come."""
+        n = self._n_rows
         if isinstance(message, COVARIANCE_ONLY if self.terms.is_root else ROOT_ONLY):
             raise SharesError(
                 f"a {type(message).__name__} message is of another form of the state: the servers' "
                 "terms do not match"
             )
-        d, n = self.terms.dim, self._n_rows
-        if isinstance(message, m.Sample) and self.terms.is_noisy:
-            n = self._decision(message).n_rows
-        elif isinstance(message, m.Sample):
-            n = 0
+        shapes = (
+            self._covariance.shapes(message, n)
+            if isinstance(message, COVARIANCE_ONLY)
+            else self._shapes.get(type(message), ())
+        )
+        if isinstance(message, m.Sample):
+            n = self._decision(message).n_rows if self.terms.is_noisy else 0
         elif isinstance(message, m.Whiten | m.Learn | m.Settle):
             self._reward(message)
-        shapes: dict[type[m.Message], dict[str, tuple[int, ...]]] = {
-            m.Sample: {"projections": (n,), "direction": (d,)},
-            m.Pick: {"choice": (self.terms.max_arms,)},
-            m.Recall: {"context": (d,)},
-            m.Whiten: {"overlaps": (n,), "whitened": (d,)},
-            m.Learn: {
-                "projections": (n,),
-                "square": (1,),
-                "difference": (1,),
-                "scalars": (2,),
-                "gain": (d,),
-            },
-            m.Settle: {"row": (d,), "residual": (1,)},
-            m.Fold: {"root": (d, d), "theta": (d,)},
-        }
-        if isinstance(message, COVARIANCE_ONLY):
-            shapes[type(message)] = self._covariance.shapes(message, n)
-        for name, shape in shapes.get(type(message), {}).items():
+        for name, shape in shapes:
+            wanted = (n,) if shape is None else shape
             came = getattr(message, name).shape
             came = came if name == "square" else came[1:]
-            if came != shape:
+            if came != wanted:
                 raise SharesError(
-                    f"wanted {name} of shape {shape} in a {type(message).__name__} message, got "
+                    f"wanted {name} of shape {wanted} in a {type(message).__name__} message, got "
                     f"{came}"
                 )
 
     def held(self) -> Held | HeldCovariance:
         """B's side of the state, for a federation in one process."""
-        n = self._n_rows
         if not self.terms.is_root:
-            return self._covariance.held(n)
-        a, g = self._a.part[:, :n], self._g.part[:, :n]
-        return Held(self._root.part, self._theta.part, a, g, self._h.part[:, :, :n])
+            return self._covariance.side.held(self._n_rows)
+        return self._state.held(self._n_rows)
 
     def half_noise(self, event: tuple[int, int]) -> Words:
         """B's half of the noise of a decision in its window, (dim,): for a plain twin."""
@@ -224,31 +194,12 @@ class Helper:
         place = m.Place(self._epoch, window, self._attempt or 0, slot)
         return half_noise(self._noise, self.terms, place)
 
-    def _respond(self, message: m.Message) -> m.Message:  # noqa: PLR0911  (one for each kind)
-        match message:
-            case m.Ask():
-                return self._ask(message)
-            case m.Sample():
-                return self._sample(message)
-            case m.Compare():
-                return self._compare(message)
-            case m.Results():
-                return self._results(message)
-            case m.Pick():
-                return self._pick(message)
-            case m.Recall():
-                return self._recall(message)
-            case m.Whiten():
-                return self._whiten(message)
-            case m.Learn():
-                return self._learn(message)
-            case m.Settle():
-                return self._settle(message)
-            case m.Fold():
-                return self._fold(message)
-            case c.Score() | c.Project() | c.Scale() | c.Shrink():
-                return self._respond_covariance(message)
-        raise SharesError(f"a helper does not answer a {type(message).__name__} message")
+    def _respond(self, message: m.Message) -> m.Message:
+        step = _STEPS.get(type(message))
+        if step is None:
+            raise SharesError(f"a helper does not answer a {type(message).__name__} message")
+        reply: m.Message = getattr(self, step)(message)
+        return reply
 
     # Decisions.
 
@@ -265,69 +216,70 @@ class Helper:
             raise SharesError(
                 f"wanted slot 0 to {terms.decisions - 1} after {self._n_rows} rewards"
             )
-        sheet = self._secrets.own.sheet(sheet_name("decide", place), terms.helper_decision_words())
-        masks = input_masks(self._secrets, terms, place)
-        decision = _Decision(sheet, Known(ask.contexts, masks), ask.n_rows)
+        masks = self._inputs.take(place)
+        decision = _Decision(self._sheet("decide", place), ask.contexts, masks, ask.n_rows)
         self._decisions[place.slot] = decision
         return decision
 
     def _ask(self, ask: m.Ask) -> m.Asked:
         terms, place = self.terms, ask.place
+        n_noise = terms.dim if terms.is_noisy else 0
+        if ask.noise.shape != (2, n_noise):
+            raise SharesError(f"wanted {n_noise} numbers of noise, got {ask.noise.shape[1:]}")
         decision = self._begun(ask)
         sheet = decision.sheet
         if not terms.is_noisy:
             return m.Asked(place, noise=zeros(0), projections=zeros(0))
         mask = sheet.take("mask_noise")
         own = add(half_noise(self._noise, terms, place), mask)
-        z = Known(add(own, ask.noise)[:, None], mask[:, None])
-        decision.noise = z
-        share = rows_share(z, self._a.rows(ask.n_rows))[:, 0]
-        decision.own_projections = cut(add(share, sheet.take("rho_projections")[:, : ask.n_rows]))
+        decision.z = open_side(own, ask.noise, mask)
+        decision.own_projections = self._state.projections(
+            decision.z, ask.n_rows, sheet.take("rho_projections")
+        )
         return m.Asked(place, noise=own, projections=decision.own_projections)
 
+    def _sheet(self, kind: str, place: m.Place) -> Sheet:
+        return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
+
+    def _score(self, message: c.Score) -> c.Scored:
+        decision = self._begun(message)
+        return self._covariance.score(message, decision.sheet, decision.masks)
+
     def _sample(self, message: m.Sample) -> m.Sampled:
-        decision = self._decision(message)
-        sheet, n = decision.sheet, decision.n_rows
-        g, h = self._g.rows(n), Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
-        tau = Known(negative(h.m), negative(h.part))
-        share = sheet.take("rho_direction")[:, None]
-        if decision.noise is not None:
-            opened = reopen(decision.own_projections, message.projections)
-            part = sheet.take("mask_projections")[:, :n]
-            tau = Known(opened[:, None], part[:, None]).plus(tau)
-            share = add(share, rows_share(decision.noise, self._root))
-        share = subtract(share, product_share(tau, g))
-        share = add(share, total(sheet.take("blind_rows")[:, :n])[:, None])[:, 0]
-        own = cut(share)
-        y = Known(reopen(own, message.direction)[:, None], sheet.take("mask_direction")[:, None])
-        w = self._theta.plus(y)
-        X = decision.X
-        n_arms = X.m.shape[1]
-        scores = rows_share(Known(X.m, X.part[:, :n_arms]), w)[:, :, 0]
-        for part_name in ("blind_scores", "rho_scores"):
-            scores = add(scores, sheet.take(part_name)[:, :n_arms])
+        decision, state = self._decision(message), self._state
+        sheet, n, n_arms = decision.sheet, decision.n_rows, decision.n_arms
+        tau = state.minus_h[:, :n]
+        if decision.z is not None:
+            mask = sheet.take("mask_projections")
+            tau = reopen_side(decision.own_projections, message.projections, mask, state.minus_h)
+        rho = plus_first_rows(sheet.take("blind_rows"), n, sheet.take("rho_direction"))
+        own = state.direction(decision.z, tau, rho)
+        w = reopen_side(own, message.direction, sheet.take("mask_direction"), state.theta)
+        P_X = side(decision.contexts, decision.masks[:, :n_arms])
+        rho = add(sheet.take("blind_scores"), sheet.take("rho_scores"))
+        scores = whole_product(P_X, w, rho)
         return m.Sampled(message.place, direction=own, scores=scores)
 
     def _compare(self, message: m.Compare) -> m.Compared:
         decision = self._decision(message)
         sheet = decision.sheet
         live = np.flatnonzero(message.live)
-        if len(live) != decision.X.m.shape[1] or len(message.live) != self.terms.max_arms:
+        max_arms, n = self.terms.max_arms, decision.n_arms
+        if len(live) != n or len(message.live) != max_arms:
             raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
-        i, j, places = pairs_among(live, self.terms.max_arms)
-        if len(message.numbers) != len(live) or message.lookups.shape != i.shape:
+        if len(message.numbers) != n or message.lookups.shape != (n * (n - 1),):
             raise SharesError(
-                f"wanted {len(live)} numbers and {len(i)} look-ups, got {len(message.numbers)} and "
+                f"wanted {n} numbers and {n * (n - 1)} look-ups, got {len(message.numbers)} and "
                 f"{len(message.lookups)}"
             )
         refuse_large_lookups(message.lookups)
-        tables = words_of_tables(sheet.take("tables"))[places]
-        x = differences(_at(message.numbers, live, self.terms), i, j, tolerance=TOLERANCE)
-        decision.lookups = look_up(x, tables)
-        flips = (sheet.take("flips")[0][places] & np.uint64(1)).astype(np.uint8)
-        decision.results = is_less(decision.lookups ^ message.lookups, tables) ^ flips
-        decision.n_live = len(live)
-        return m.Compared(message.place, lookups=decision.lookups)
+        tables = sheet.take("tables")
+        numbers = np.zeros(max_arms, np.uint64)
+        numbers[live] = message.numbers
+        lookups, _ = look_up_pairs(numbers, live, tables)
+        opened = lookups ^ message.lookups
+        decision.results = less_pairs(opened, live, max_arms, tables, sheet.take("flips")[0])
+        return m.Compared(message.place, lookups=lookups)
 
     def _results(self, message: m.Results) -> m.Candidates:
         decision = self._decision(message)
@@ -337,15 +289,16 @@ class Helper:
                 f"{len(message.results)}"
             )
         results = decision.results ^ message.results
-        n = decision.n_live
+        n = decision.n_arms
         candidates = np.asarray(results.reshape(n, n - 1).all(axis=1), dtype=np.uint8)
         return m.Candidates(message.place, candidates=candidates)
 
     def _pick(self, message: m.Pick) -> m.Picked:
         decision = self._decision(message)
-        share = negative(times(message.choice[:, None], decision.X.part)[:, 0])
+        share = times(message.choice[:, None], decision.masks)[:, 0]
         place = message.place
-        self._open[place.window, place.slot] = add(share, decision.sheet.take("blind_context"))
+        blind = decision.sheet.take("blind_context")
+        self._open[place.window, place.slot] = subtract(blind, share)
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
         return m.Picked(place)
@@ -366,39 +319,29 @@ class Helper:
         share = zeros(terms.dim) if event == (-1, -1) else self._open.get(event)
         if share is None:
             raise SharesError(f"no context waits for a reward at {event}")
-        sheet = self._secrets.own.sheet(sheet_name("learn", place), terms.helper_reward_words())
+        sheet = self._sheet("learn", place)
         mask = sheet.take("mask_context")
         own = add(share, mask)
-        x = Known(add(own, message.context)[:, None], mask[:, None])
-        n = self._n_rows
-        if not terms.is_root:
-            overlaps = self._covariance.recall(n, sheet, x)
-            self._open.pop(event, None)
-            return m.Recalled(place, context=own, overlaps=overlaps)
-        overlaps = rows_share(x, self._g.rows(n))[:, 0]
-        overlaps = cut(add(overlaps, sheet.take("rho_overlaps")[:, :n]))
-        self._rewards[place.slot] = _Reward(sheet, x, overlaps)
+        x = open_side(own, message.context, mask)
+        if self.terms.is_root:
+            overlaps = self._state.overlaps(x, self._n_rows, sheet.take("rho_overlaps"))
+            self._rewards[place.slot] = _Reward(sheet, x, overlaps)
+        else:
+            overlaps = self._covariance.recall(place.slot, sheet, x)
         self._open.pop(event, None)
         return m.Recalled(place, context=own, overlaps=overlaps)
 
     def _whiten(self, message: m.Whiten) -> m.Whitened:
-        reward, n = self._reward(message), self._n_rows
-        sheet, x, a = reward.sheet, reward.x, self._a.rows(self._n_rows)
-        u = Known(
-            reopen(reward.own_overlaps, message.overlaps)[:, None],
-            sheet.take("mask_overlaps")[:, None, :n],
-        )
-        share = subtract(product_share(x, self._root), product_share(u, a))[:, 0]
-        own = cut(add(share, sheet.take("rho_whitened")))
-        opened = reopen(own, message.whitened)
-        f = Known(opened[:, None], sheet.take("mask_whitened")[:, None])
+        reward, state = self._reward(message), self._state
+        sheet, x, n, none = reward.sheet, reward.x, self._n_rows, state.nothing
+        mask = sheet.take("mask_overlaps")
+        u = reopen_side(reward.own_overlaps, message.overlaps, mask, none)
+        own = state.whitened(x, u, sheet.take("rho_whitened"))
+        f = reopen_side(own, message.whitened, sheet.take("mask_whitened"), none)
         reward.f = f
-        projections = rows_share(f, a)[:, 0]
-        reward.own_projections = cut(add(projections, sheet.take("rho_projections")[:, :n]))
-        reward.own_square = short(add(rows_share(f, f)[:, 0], sheet.take("rho_square")))
-        h = Known(self._h.m[:, :, :n], self._h.part[:, :, :n])
-        mean = add(rows_share(x, self._theta), rows_share(h, u))[:, 0]
-        reward.own_difference = cut(subtract(sheet.take("rho_difference"), mean))
+        reward.own_projections = state.projections(f, n, sheet.take("rho_projections"))
+        reward.own_square = square(f, sheet.take("rho_square"))
+        reward.own_difference = state.difference(x, u, sheet.take("rho_difference"))
         return m.Whitened(
             message.place,
             whitened=own,
@@ -408,29 +351,21 @@ class Helper:
         )
 
     def _learn(self, message: m.Learn) -> m.Learnt:
-        reward, n = self._reward(message), self._n_rows
-        sheet, f = reward.sheet, reward.f
-        v = Known(
-            reopen(reward.own_projections, message.projections)[:, None],
-            sheet.take("mask_projections")[:, None, :n],
-        )
-        gain = subtract(rows_share(f, self._root), product_share(v, self._g.rows(n)))
-        gain = cut(add(gain[:, 0], sheet.take("rho_gain")))
-        opened = open_short(reward.own_square, message.square)
-        scalars = self.terms.scalars.share(opened, sheet.take("coefficients")[:, None])[:, 0]
+        reward, state = self._reward(message), self._state
+        sheet, f, none = reward.sheet, reward.f, state.nothing
+        mask = sheet.take("mask_projections")
+        v = reopen_side(reward.own_projections, message.projections, mask, none)
+        gain = state.gain(f, v, sheet.take("rho_gain"))
+        opened = open_short(reward.own_square, message.square, bits=PRODUCT_BITS)
+        coefficients = sheet.take("coefficients")[:, None]
+        scalars = self.terms.scalars.share(opened, coefficients, bits=PRODUCT_BITS)[:, 0]
         scalars = cut(add(scalars, sheet.take("rho_scalars")))
-        opened_scalars, part = reopen(scalars, message.scalars), sheet.take("mask_scalars")
-        weight, step = (
-            Known(opened_scalars[:, None, k : k + 1], part[:, None, k : k + 1]) for k in range(2)
-        )
-        difference = Known(
-            reopen(reward.own_difference, message.difference)[:, None],
-            sheet.take("mask_difference")[:, None],
-        )
-        reward.own_row = cut(add(product_share(weight, f)[:, 0], sheet.take("rho_row")))
-        residual = product_share(step, difference)[:, 0]
-        reward.own_residual = cut(add(residual, sheet.take("rho_residual")))
-        reward.gain = Known(reopen(gain, message.gain), sheet.take("mask_gain"))
+        s = reopen_side(scalars, message.scalars, sheet.take("mask_scalars"), none)
+        mask = sheet.take("mask_difference")
+        d = reopen_side(reward.own_difference, message.difference, mask, none)
+        reward.own_row = scaled(s[:, :1], f, sheet.take("rho_row"))
+        reward.own_residual = scaled(s[:, 1:], d, sheet.take("rho_residual"))
+        reward.gain = reopen_side(gain, message.gain, sheet.take("mask_gain"), none)
         return m.Learnt(
             message.place,
             scalars=scalars,
@@ -440,18 +375,24 @@ class Helper:
         )
 
     def _settle(self, message: m.Settle) -> m.Settled:
-        reward, n = self._reward(message), self._n_rows
+        reward, none = self._reward(message), self._state.nothing
         if reward.gain is None:
             raise SharesError(f"no reward was learnt in slot {message.place.slot}")
         sheet = reward.sheet
-        row = reopen(reward.own_row, message.row)
-        residual = reopen(reward.own_residual, message.residual)
-        self._g.m[:, n], self._g.part[:, n] = reward.gain
-        self._a.m[:, n], self._a.part[:, n] = row, sheet.take("mask_row")
-        self._h.m[:, 0, n : n + 1] = residual
-        self._h.part[:, 0, n : n + 1] = sheet.take("mask_residual")
+        row = reopen_side(reward.own_row, message.row, sheet.take("mask_row"), none)
+        mask = sheet.take("mask_residual")
+        residual = reopen_side(reward.own_residual, message.residual, mask, none)
+        self._state.append(self._n_rows, row=row, gain=reward.gain, residual=residual)
         self._n_rows += 1
         return m.Settled(message.place)
+
+    def _project(self, message: c.Project) -> c.Projected:
+        return self._covariance.project(message)
+
+    def _scale(self, message: c.Scale) -> c.Scaled:
+        scaled_row = self._covariance.scale(message)
+        self._n_rows += 1
+        return scaled_row
 
     def _reward(self, message: m.Message) -> _Reward:
         try:
@@ -459,41 +400,24 @@ class Helper:
         except KeyError:
             raise SharesError(f"no context was recalled in slot {message.place.slot}") from None
 
+    def _shrink(self, message: c.Shrink) -> c.Shrunk:
+        self._refuse_unless_full()
+        return self._covariance.fold(message, self._sheet("fold", message.place))
+
+    def _fold(self, message: m.Fold) -> m.Folded:
+        self._refuse_unless_full()
+        sheet, state = self._sheet("fold", message.place), self._state
+        root, theta = state.changes(sheet.take("rho_root"), sheet.take("rho_theta"))
+        state.fold(root, message.root, sheet.take("mask_root"))
+        mask = sheet.take("mask_theta")
+        state.shift(reopen_side(theta, message.theta, mask, state.theta))
+        return m.Folded(message.place, root=root, theta=theta)
+
     def _refuse_unless_full(self) -> None:
         if self._n_rows != self.terms.window:
             raise SharesError(
                 f"a window is folded after {self.terms.window} rewards, got {self._n_rows}"
             )
-
-    def _fold(self, message: m.Fold) -> m.Folded:
-        self._refuse_unless_full()
-        sheet = self._secrets.own.sheet(
-            sheet_name("fold", message.place), self.terms.helper_fold_words()
-        )
-        columns = Known(*(np.ascontiguousarray(w.swapaxes(1, 2)) for w in self._g))
-        root = cut(add(product_share(columns, self._a), sheet.take("rho_root")))
-        theta = cut(add(product_share(self._h, self._g)[:, 0], sheet.take("rho_theta")))
-        change = Known(reopen(root, message.root), sheet.take("mask_root"))
-        shift = Known(reopen(theta, message.theta)[:, None], sheet.take("mask_theta")[:, None])
-        self._root, self._theta = self._root.minus(change), self._theta.plus(shift)
-        return m.Folded(message.place, root=root, theta=theta)
-
-    def _respond_covariance(self, message: c.Score | c.Project | c.Scale | c.Shrink) -> m.Message:
-        form, place = self._covariance, message.place
-        if isinstance(message, c.Score):
-            decision = self._begun(message)
-            n_arms = message.contexts.shape[1]
-            X = Known(decision.X.m, decision.X.part[:, :n_arms])
-            return form.score(message, decision.sheet, X)
-        if isinstance(message, c.Project):
-            return form.project(message)
-        if isinstance(message, c.Scale):
-            scaled = form.scale(message)
-            self._n_rows += 1
-            return scaled
-        self._refuse_unless_full()
-        sheet = self._secrets.own.sheet(sheet_name("fold", place), self.terms.helper_fold_words())
-        return form.fold(message, sheet)
 
     def _folded_again(self, message: m.Fold | c.Shrink) -> m.Message:
         """The answer to the last fold, which may have been lost on its way."""
@@ -515,12 +439,42 @@ class Helper:
         self._answered.clear()
 
 
-def _identity(dim: int) -> Words:
-    return encode(np.eye(dim), bound=1.0, what="a unit matrix")
+_STEPS: dict[type[m.Message], str] = {
+    m.Ask: "_ask",
+    m.Sample: "_sample",
+    m.Compare: "_compare",
+    m.Results: "_results",
+    m.Pick: "_pick",
+    m.Recall: "_recall",
+    m.Whiten: "_whiten",
+    m.Learn: "_learn",
+    m.Settle: "_settle",
+    m.Fold: "_fold",
+    c.Score: "_score",
+    c.Project: "_project",
+    c.Scale: "_scale",
+    c.Shrink: "_shrink",
+}
+ROOT_ONLY = (m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold)
+COVARIANCE_ONLY = (c.Score, c.Project, c.Scale, c.Shrink)
+Shape = tuple[int, ...]
 
 
-def _at(numbers: Numbers, live: NDArray[np.intp], terms: ShareTerms) -> Numbers:
-    """Numbers of the live positions, each at its position."""
-    placed = np.zeros(terms.max_arms, np.uint64)
-    placed[live] = numbers
-    return placed
+def _shapes(terms: ShareTerms) -> dict[type[m.Message], tuple[tuple[str, Shape | None], ...]]:
+    """Shapes of the fields of messages; None stands for one number for each row of the window."""
+    d, one = (terms.dim,), (1,)
+    return {
+        m.Sample: (("projections", None), ("direction", d)),
+        m.Pick: (("choice", (terms.max_arms,)),),
+        m.Recall: (("context", d),),
+        m.Whiten: (("overlaps", None), ("whitened", d)),
+        m.Learn: (
+            ("projections", None),
+            ("square", one),
+            ("difference", one),
+            ("scalars", (2,)),
+            ("gain", d),
+        ),
+        m.Settle: (("row", d), ("residual", one)),
+        m.Fold: (("root", (*d, *d)), ("theta", d)),
+    }

@@ -13,7 +13,7 @@ import numpy as np
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.mask import Entropy, MaskShare
-from vfbandits.core.ring import add, decode, subtract
+from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.active import ActiveServer, Event, Opened
 from vfbandits.core.shares.covariance import HeldCovariance, revealed
 from vfbandits.core.shares.dealer import Dealer
@@ -114,10 +114,10 @@ class LocalShares:
         if isinstance(active, HeldCovariance) and isinstance(helper, HeldCovariance):
             return revealed(active, helper, self.terms.ridge)
         both = zip(active, helper, strict=True)
-        root, theta, a, g, h = (decode(subtract(T, part)) for T, part in both)
+        root, theta, a, g, h = (decode(add(*sides)) / 2.0 for sides in both)
         G = root - g.T @ a
         ridge = self.terms.ridge
-        return (theta + h @ g)[0] / math.sqrt(ridge), G @ G.T / ridge
+        return (theta + h @ g) / math.sqrt(ridge), G @ G.T / ridge
 
     def _close_window(self) -> None:
         while not self.active.is_full:

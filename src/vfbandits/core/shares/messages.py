@@ -1,10 +1,10 @@
 """What the two servers send to each other, and what the dealer and participants send to a server.
 
 Every message is frozen and has one encoding in bytes, so that views can be recorded and sizes
-counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``) or
-without those and the top 32 (``short``), masked numbers of 43 bits, look-ups of 13 bits, single
-bits and public counts.  None holds a context, an arm, a reward, a score, a width or a mean.  Bytes
-are in little-endian order on every machine.
+counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``),
+without those and the top 32 (``short``), or of 80 bits of them (``narrow``), masked numbers of 43
+bits, look-ups of 13 bits, single bits and public counts.  None holds a context, an arm, a reward, a
+score, a width or a mean.  Bytes are in little-endian order on every machine.
 """
 
 import math
@@ -24,6 +24,7 @@ Array: TypeAlias = NDArray[np.uint64] | NDArray[np.uint16] | NDArray[np.uint8]
 
 Full: TypeAlias = Annotated[Words, "words"]
 Cut: TypeAlias = Annotated[Words, "cut"]
+Narrow: TypeAlias = Annotated[Words, "narrow"]
 Short: TypeAlias = Annotated[NDArray[np.uint64], "short"]
 MaskedNumbers: TypeAlias = Annotated[Numbers, "numbers"]
 LookupBits: TypeAlias = Annotated[Lookups, "lookups"]
@@ -32,6 +33,8 @@ Count: TypeAlias = Annotated[int, "count"]
 
 _PLACE = struct.Struct("<4Q")
 _NUMBER_SIZE = 6
+_HIGH = {"cut": "<u4", "narrow": "<u2"}
+"""How the high half of a word is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,11 @@ def _encoded(value: object, form: str) -> bytes:
     if form == "count":
         return struct.pack("<q", value)
     array: Array = value  # type: ignore[assignment]  # by the forms of the fields
-    shape = array.shape[1:] if form in ("words", "cut") else array.shape
+    shape = array.shape[1:] if form in ("words", *_HIGH) else array.shape
     head = struct.pack(f"<B{len(shape)}I", len(shape), *shape)
-    if form == "cut":
-        return b"".join((head, array[0].astype("<u8").tobytes(), array[1].astype("<u4").tobytes()))
+    if form in _HIGH:
+        high = array[1].astype(_HIGH[form])
+        return b"".join((head, array[0].astype("<u8").tobytes(), high.tobytes()))
     if form == "numbers":
         each = array.astype("<u8").reshape(-1, 1).view(np.uint8)
         return head + each[:, :_NUMBER_SIZE].tobytes()
@@ -144,10 +148,12 @@ def _decoded_array(data: bytes, start: int, form: str, shape: tuple[int, ...]) -
         return array, start + 16 * n
     if form == "short":
         return _numbers(data, "<u8", n, start).reshape(shape), start + 8 * n
-    if form == "cut":
-        low = _numbers(data, "<u8", n, start)
-        high = np.frombuffer(data, "<u4", n, start + 8 * n).astype(np.uint64)
-        return np.stack((low, high)).reshape(2, *shape), start + 12 * n
+    if form in _HIGH:
+        words = np.empty((2, n), np.uint64)
+        words[0] = np.frombuffer(data, "<u8", n, start)
+        words[1] = np.frombuffer(data, _HIGH[form], n, start + 8 * n)
+        size = 8 + np.dtype(_HIGH[form]).itemsize
+        return words.reshape(2, *shape), start + size * n
     if form == "numbers":
         padded = np.zeros((n, 8), np.uint8)
         raw = np.frombuffer(data, np.uint8, _NUMBER_SIZE * n, start)
@@ -165,8 +171,8 @@ def _numbers(data: bytes, kind: str, n: int, start: int) -> NDArray[Any]:
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """Without a copy where the machine is little-endian itself, as nearly all are."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    """A copy in the machine's order that can be written to: loops are compiled for such arrays."""
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 # Participants to server A, which passes them on to B.
@@ -380,11 +386,11 @@ class Settled(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fold(Message):
-    """A's shares of Σ g_l a_l' and Σ h_l g_l."""
+    """A's shares of −Σ g_l a_l' and Σ h_l g_l."""
 
     KIND: ClassVar[int] = 18
 
-    root: Cut
+    root: Narrow
     theta: Cut
 
 
@@ -394,7 +400,7 @@ class Folded(Message):
 
     KIND: ClassVar[int] = 19
 
-    root: Cut
+    root: Narrow
     theta: Cut
 
 
@@ -412,6 +418,7 @@ class DecisionDeal(Message):
     rows, scores, context
         The dealer's terms of g_l(a_l·z − h_l), (window, dim), of the scores, (max_arms,), and of
         the chosen context, (dim,).  Each number is blinded by a word that blinds nothing else.
+        Of ``rows`` A needs what a share has when it is sent.
     tables, tops
         A's shares of the tables of all comparisons, and of the top bits of r.
     """
@@ -420,7 +427,7 @@ class DecisionDeal(Message):
 
     projections: Full
     direction: Full
-    rows: Full
+    rows: Cut
     scores: Full
     context: Full
     tables: Full
@@ -449,7 +456,7 @@ class RewardDeal(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FoldDeal(Message):
-    """For one fold: A's parts of the masks of Σ g_l a_l' and Σ h_l g_l."""
+    """For one fold: A's parts of the masks of −Σ g_l a_l' and Σ h_l g_l."""
 
     KIND: ClassVar[int] = 22
 

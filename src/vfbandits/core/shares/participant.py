@@ -6,10 +6,10 @@ import numpy as np
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.mask import MaskShare
-from vfbandits.core.ring import add, encode
-from vfbandits.core.shares.dealer import ParticipantSecrets, sheet_name
+from vfbandits.core.ring import Layout, add, encode
+from vfbandits.core.shares.dealer import ParticipantSecrets, input_window, sheet_name
 from vfbandits.core.shares.messages import Contribution, Place
-from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.core.shares.terms import ShareTerms, input_part
 from vfbandits.errors import ArmError, SharesError
 
 
@@ -27,6 +27,7 @@ class SharingParticipant:
         self._terms = terms
         self._secrets = secrets
         self._rotation = rotation
+        self._layout = Layout(terms.input_words(number))
         self._sent: dict[int, Contribution] = {}
         self._window = 0
 
@@ -62,10 +63,11 @@ class SharingParticipant:
             self._window = place.window
         rows = self._rotation.mask(block) / math.sqrt(self._terms.ridge)
         words = encode(rows, bound=self._terms.max_length, what="rows of a block")
-        name = sheet_name("input", place)
-        shapes = self._terms.input_words(self.number)
+        if place.slot >= self._terms.decisions:
+            raise SharesError(f"a window has {self._terms.decisions} slots, got slot {place.slot}")
+        name = sheet_name("input", input_window(place))
         for source in (self._secrets.active, self._secrets.helper):
-            masks = source.sheet(name, shapes).take("contexts")
+            masks = source.part(name, self._layout, input_part(place.slot))
             words = add(words, masks[:, : len(block)])
         message = Contribution(place, participant=self.number, contexts=words)
         before = self._sent.get(place.slot)

@@ -41,6 +41,11 @@ def step_size(q: Matrix) -> Matrix:
     return 1.0 / (1.0 + q)
 
 
+def input_part(slot: int) -> str:
+    """The name of the words that hide a participant's block in one decision of a window."""
+    return f"slot {slot}"
+
+
 def update_scale(q: Matrix) -> Matrix:
     """S = 1/√(1 + q), by which an update scales Lambda⁻¹x and the reward less its mean."""
     return 1.0 / np.sqrt(1.0 + q)
@@ -164,8 +169,9 @@ class ShareTerms:
         return self.max_arms * (self.max_arms - 1)
 
     def input_words(self, participant: int) -> Shapes:
-        """Words that hide one participant's block in a decision; each server has its own."""
-        return {"contexts": (self.max_arms, self.widths[participant])}
+        """Words that hide one participant's blocks in a window; each server has its own."""
+        shape = (self.max_arms, self.widths[participant])
+        return {input_part(slot): shape for slot in range(self.decisions)}
 
     def active_decision_words(self) -> Shapes:
         """Words of server A for a decision."""

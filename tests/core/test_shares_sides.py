@@ -1,0 +1,138 @@
+"""Sides of masked numbers: two products and a dealer's term add up to twice the product."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vfbandits.core import kernels, ring
+from vfbandits.core.shares import sides
+from vfbandits.core.shares.comparison import less_pairs, look_up_pairs
+from vfbandits.errors import SharesError
+
+M = 2**128
+seeds = st.integers(0, 2**32 - 1)
+
+
+def words(rng, *shape):
+    return rng.integers(0, 2**64, (2, *shape), dtype=np.uint64)
+
+
+def masked(rng, values):
+    """Both sides of values, and their gap."""
+    encoded = ring.encode(values, bound=64.0, what="values")
+    masks = [words(rng, *np.shape(values)) for _ in range(2)]
+    m = ring.add(encoded, ring.add(*masks))
+    return *(sides.side(m, mask) for mask in masks), ring.subtract(*masks)
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_two_products_and_the_term_of_the_gaps_are_twice_the_product(seed):
+    rng = np.random.default_rng(seed)
+    v, w = rng.uniform(-4, 4, (3, 5)), rng.uniform(-4, 4, (2, 5))
+    v_A, v_B, v_gap = masked(rng, v)
+    w_A, w_B, w_gap = masked(rng, w)
+    share = ring.add(ring.rows_times(v_A, w_A), ring.rows_times(v_B, w_B))
+    found = ring.add(share, sides.gap_term(v_gap, w_gap))
+    np.testing.assert_allclose(ring.decode(found, bits=sides.PRODUCT_BITS), v @ w.T, atol=1e-10)
+
+
+@settings(deadline=None)
+@given(seed=seeds, value=st.floats(-1000.0, 1000.0))
+def test_a_side_is_reopened_from_cut_shares(seed, value):
+    rng = np.random.default_rng(seed)
+    whole = round(value * 2**sides.PRODUCT_BITS)
+    mask = int.from_bytes(rng.bytes(16)) % (M - 2**92)
+    share = int.from_bytes(rng.bytes(16))
+    one, other = (ring.cut(ring.from_integers([x])) for x in (share, whole + mask - share))
+    lowered = sides.reopened_mask(ring.from_integers([mask]))
+    part = words(rng, 1)
+    base = ring.from_integers([7])
+    A = sides.reopen_side(one, other, part, base)
+    B = sides.reopen_side(one, other, ring.subtract(lowered, part), ring.negative(base))
+    assert abs(ring.decode(ring.add(A, B))[0] / 2 - value) <= 2 * 2.0**-40
+
+
+@settings(deadline=None)
+@given(seed=seeds, value=st.floats(-2.0, 2.0))
+def test_a_side_is_reopened_from_narrow_shares(seed, value):
+    rng = np.random.default_rng(seed)
+    d, n = 3, 2
+    whole = round(value * 2**40)
+    g, a = ring.zeros(n, d), ring.zeros(n, d)
+    g[:, 0, 1] = ring.from_integers([-whole])[:, 0]
+    a[:, 0, 2] = ring.from_integers([2**41])[:, 0]
+    rho = [words(rng, d, d) for _ in range(2)]
+    one = sides.minus_narrow_outer(g, a, rho[0])
+    other = sides.minus_narrow_outer(ring.zeros(n, d), a, rho[1])
+    assert (one[1] < 2**16).all()
+    lowered = sides.narrow_mask(ring.add(*rho))
+    part, base = words(rng, d, d), words(rng, d, d)
+    A = sides.reopen_narrow_side(one, other, part, base)
+    B = sides.reopen_narrow_side(one, other, ring.subtract(lowered, part), ring.negative(base))
+    found = ring.decode(ring.add(A, B)) / 2
+    wanted = np.zeros((d, d))
+    wanted[1, 2] = value
+    assert np.abs(found - wanted).max() <= 2 * 2.0**-40
+
+
+def test_masks_that_could_wrap_are_refused():
+    sides.reopened_mask(ring.from_integers([M - 2**92 - 1]))
+    sides.narrow_mask(ring.from_integers([(2**80 - 2**43 - 1) << 41]))
+    with pytest.raises(SharesError, match=r"near to 2\^128"):
+        sides.reopened_mask(ring.from_integers([3, M - 2**92]))
+    with pytest.raises(SharesError, match=r"near to 2\^80"):
+        sides.narrow_mask(ring.from_integers([3, (2**80 - 2**43) << 41]))
+
+
+def test_words_that_do_not_fit_are_refused():
+    two, three = ring.zeros(2), ring.zeros(3)
+    for call in (
+        lambda: sides.open_side(two, three, two),
+        lambda: sides.reopen_side(three, three, two, three),
+        lambda: sides.product(ring.zeros(2, 2), three, two, 2),
+        lambda: sides.combined(ring.zeros(2, 2), two, ring.zeros(1, 2), two, two),
+        lambda: sides.plus_first_rows(ring.zeros(2, 3), 3, three),
+        lambda: sides.minus_narrow_outer(ring.zeros(2, 3), ring.zeros(2, 3), ring.zeros(2, 3)),
+        lambda: sides.reopen_narrow_side(two, two, two, three),
+    ):
+        with pytest.raises(SharesError, match="wanted words that fit together"):
+            call()
+
+
+@pytest.mark.skipif(kernels.load_ring() is None, reason="numba is not installed")
+@settings(deadline=None, max_examples=30)
+@given(seed=seeds, n=st.integers(0, 3))
+def test_compiled_loops_have_the_bits_of_the_plain_ones(seed, n):
+    """One server may have numba and the other not."""
+    rng = np.random.default_rng(seed)
+    d, window = 5, 3
+    rows, v, rho = words(rng, d, d), words(rng, d), words(rng, d)
+    kept, weights, scalars = words(rng, window, d), words(rng, n), words(rng, window)
+    tables, flips = words(rng, 12, 8), rng.integers(0, 2**64, 12, dtype=np.uint64)
+    numbers = rng.integers(0, 2**43, 4, dtype=np.uint64)
+    live = np.flatnonzero(rng.integers(0, 2, 4))
+
+    def compare():
+        lookups, tops = look_up_pairs(numbers, live, tables)
+        return [lookups, tops, less_pairs(lookups, live, 4, tables, flips)]
+
+    calls = [
+        lambda: sides.open_side(v, rho, v),
+        lambda: sides.reopen_side(v, rho, v, rho),
+        lambda: sides.combined(rows, v, kept, weights, rho),
+        lambda: sides.product(rows, v, rho, n),
+        lambda: sides.whole_product(rows, v, rho),
+        lambda: sides.plus_first_rows(kept, n, rho),
+        lambda: sides.minus_narrow_outer(kept, kept[:, ::-1].copy(), rows),
+        lambda: sides.reopen_narrow_side(rows >> np.uint64(48), rows, rows, rows),
+        lambda: sides.scaled_gap_term(scalars, kept),
+        compare,
+    ]
+    compiled = [call() for call in calls]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "load_ring", lambda: None)
+        plain = [call() for call in calls]
+    for one, other in zip(compiled, plain, strict=True):
+        assert all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))

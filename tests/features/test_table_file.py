@@ -110,6 +110,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name):
         ("user\tage\tcity\na\t1.5\tx\n", "must be separated by commas, got tabs"),
         ("", "must be a table to read, got an empty file"),
         ("user,age,city\na,1,x,y,z\n", "are rows as long as the first"),
+        ("user,age,city,age\na,1,x,2\n", "must be named once, got 'age' twice"),
     ],
 )
 @pytest.mark.parametrize("reader", [refused, whole_refused])
@@ -117,6 +118,13 @@ def test_what_a_spreadsheet_may_have_written_is_named(tmp_path, content, said, r
     path = tmp_path / "bank.csv"
     path.write_text(content, encoding="utf-8", newline="")
     assert said in reader(path)
+
+
+@pytest.mark.parametrize("reader", [refused, whole_refused])
+def test_a_table_in_utf_16_is_named(tmp_path, reader):
+    path = tmp_path / "bank.csv"
+    path.write_text("user,age,city\na,1,x\n", encoding="utf-16")
+    assert "bank.csv must be in UTF-8, got UTF-16" in reader(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):

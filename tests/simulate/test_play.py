@@ -144,6 +144,7 @@ def test_progress_is_told_on_stderr_and_not_if_not_wanted(capfd, monkeypatch):
         ({"arms": {"tea": [1.0]}}, "got arms in layout 'disjoint'"),
         ({"layout": "outer", "arms": {"tea": [1.0]}}, "features of milk, tea, wine, got tea"),
         ({"policies": ["linucp"]}, "got 'linucp'"),
+        ({"label": [*range(400)]}, "classes that come again, got 400 in 400 rows"),
         ({"label": ["tea"] * 400}, "two classes at least, got 1"),
         ({"label": ["tea", "milk"]}, "a class for each of 400 rows, got 2"),
         ({"scaling": "robust"}, "got 'robust'"),
@@ -154,6 +155,13 @@ def test_progress_is_told_on_stderr_and_not_if_not_wanted(capfd, monkeypatch):
 def test_what_makes_no_play_is_refused_with_what_came(options, says):
     with pytest.raises(VFBanditsError, match=says):
         play(**options)
+
+
+def test_a_column_that_comes_twice_is_refused():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(np.ones((4, 3)), columns=["age", "age", "buys"])
+    with pytest.raises(FeatureError, match="must be named once, got 'age' twice"):
+        play(table)
 
 
 def test_missing_cells_are_counted_and_named():

@@ -4,6 +4,7 @@ Keys are text or whole numbers, and are compared as text.  CSV has no types: a k
 leading zeros there.  Nothing is guessed and nothing is filled in.
 """
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from vfbandits.features.memory import MemoryStore
 from vfbandits.features.scaling import RawRows, Scaling
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
+_RENAMED = "_duplicated_"  # what Polars adds to a name that comes again
 SEPARATORS = {";": "semicolons", "\t": "tabs"}  # that spreadsheets write
 
 
@@ -109,8 +111,15 @@ def scan_file(path: Path) -> pl.LazyFrame:
         raise FeatureError(f"a feature file must exist, got none at {path}")
     if path.suffix == ".parquet":
         return pl.scan_parquet(path)
+    with path.open("rb") as file:
+        if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):
+            raise FeatureError(f"{path.name} must be in UTF-8, got UTF-16")
     scan = pl.scan_csv(path, infer_schema=False)
     names = scan.collect_schema().names()
+    for name in names:
+        first, renamed, _ = name.partition(_RENAMED)
+        if renamed and first in names:
+            raise FeatureError(f"columns of {path.name} must be named once, got {first!r} twice")
     for separator, called in SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise FeatureError(

@@ -1,6 +1,7 @@
 """Columns of a table in memory: pandas, Polars, a mapping of columns, or a NumPy matrix."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +38,9 @@ class Columns:
             )
         names = range(table.shape[1]) if self._is_matrix else getattr(table, "columns", table)
         self.names: tuple[Name, ...] = tuple(names)
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise FeatureError(f"columns of a table must be named once, got {twice[0]!r} twice")
         self._length = len(self.column(self.names[0])) if self.names else 0
 
     def __len__(self) -> int:

@@ -132,6 +132,11 @@ def _world(
     names = tuple(classes.tolist())
     if len(names) < 2:
         raise SettingError(f"label must have two classes at least, got {len(names)}")
+    if len(names) == len(labels):
+        raise SettingError(
+            f"label must have classes that come again, got {len(names)} in {len(labels)} rows: is "
+            "it a number to predict, or an id?"
+        )
     _refuse_owners(columns, label, owners)
     blocks = {name: _block(columns, held, scaling) for name, held in owners.items()}
     return TableWorld(

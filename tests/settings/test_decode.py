@@ -213,10 +213,28 @@ def test_an_application_reads_the_common_keys_of_a_participant_whatever_the_othe
 
 @pytest.mark.parametrize(
     "text",
-    ["[campaigns.mail]\n[campaigns.mail]\n", "a = " + "[" * 5000, "a = " + "9" * 5000, "name = 1"],
+    ["a = " + "[" * 5000, "a = " + "9" * 5000, "a = ", "[a", "x"],
 )
-def test_a_campaign_twice_and_other_broken_toml_are_refused(path, text):
+def test_broken_toml_is_refused(path, text):
     assert "must be a TOML file, but" in refusal(path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "[campaigns.mail]\n[ campaigns.mail ] # again\n",
+            "line {2}: the table [campaigns.mail] comes twice, first in line {1}; join its keys",
+        ),
+        ("http.keys = 1\n[http]\n", "line {2}: the table [http] comes twice; join its keys"),
+        ("name = 1", "line {1}: name comes twice in its table"),
+        (f'name = """\n{URL}={URL}"""', "line {2}: a key comes twice in its table"),
+    ],
+)
+def test_a_table_or_a_key_that_comes_twice_is_named_with_its_lines(path, text, says):
+    above = len(ACTIVE.splitlines())
+    said = says.format(*(above + number for number in range(3)))
+    assert refusal(path, text).endswith(f"shop.toml, {said}")
 
 
 @pytest.mark.parametrize(

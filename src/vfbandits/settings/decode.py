@@ -38,17 +38,44 @@ _KINDS: dict[type, str] = {
     NoneType: "nothing",
 }
 _WORD = re.compile(r"[\w .-]{1,40}")
+_TWICE = re.compile(
+    r"Cannot (?:declare .* twice|overwrite a value|mutate .*) [(]at line ([0-9]+), .*", re.DOTALL
+)
+_HEADER = re.compile(r"\s*\[+\s*([^\]]{1,200}?)\s*\]")
 _BARE = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
 def load_document(path: Path, error: type[VFBanditsError] = SettingError) -> dict[str, object]:
     """The keys of a TOML file, unchecked."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as reason:
-        raise error(f"{path} must be a TOML file, but {reason}") from reason
+        text = path.read_text(encoding="utf-8")
     except OSError as reason:
         raise error(f"{path} must be a file to read, got: {reason.strerror}") from reason
+    except ValueError as reason:
+        raise error(f"{path} must be a TOML file, but {reason}") from reason
+    try:
+        return tomllib.loads(f"{text}\n")  # faults in the last line have its number, too
+    except (ValueError, RecursionError) as reason:
+        fault = _repeated(text, str(reason)) or f" must be a TOML file, but {reason}"
+        raise error(f"{path}{fault}") from reason
+
+
+def _repeated(text: str, reason: str) -> str | None:
+    """What comes twice, and where, if that is why Python's parser refused a file."""
+    found = _TWICE.fullmatch(reason)
+    if found is None:
+        return None
+    lines, number = text.splitlines(), int(found[1])
+    header = _HEADER.match(lines[number - 1])
+    if header is None:
+        key = lines[number - 1].partition("=")[0].strip()
+        # A value that goes over several lines may end there, and is not quoted.
+        is_key = any(line.partition("=")[0].strip() == key for line in lines[: number - 1])
+        return f", line {number}: {key if is_key else 'a key'} comes twice in its table"
+    before = [_HEADER.match(line) for line in lines[: number - 1]]
+    places = [place for place, one in enumerate(before, 1) if one and one[1] == header[1]]
+    first = f", first in line {places[0]}" if places else ""
+    return f", line {number}: the table [{header[1]}] comes twice{first}; join its keys"
 
 
 def decode(

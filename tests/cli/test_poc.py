@@ -119,6 +119,21 @@ def test_json_is_one_object(tables, tmp_path):
     assert document["key"] == (tmp_path / "out" / "app" / "api-key.txt").read_text().strip()
 
 
+def test_layout_outer_is_refused_with_the_command_that_has_it(tables, tmp_path):
+    said = "got outer, whose features of arms come with each request: `vfb new --layout outer`"
+    fails(poc(tables, tmp_path / "out", *KITS, "--layout", "outer"), said)
+    fails(new(tmp_path, "--table", tables[0], "--layout", "outer", "--arm-dim", 2), said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
+def test_a_long_request_to_try_is_read_from_its_file(tmp_path):
+    done = new(tmp_path, "--width", 30, "--layout", "outer", "--arm-dim", 9)
+    (line,) = [line for line in done.stdout.splitlines() if "curl" in line]
+    file = tmp_path / "mine" / "app" / "rank.json"
+    assert line.endswith(f"-d @{file}")
+    assert len(json.loads(file.read_text())["features"]) == 30
+
+
 def test_a_folder_that_is_there_is_left_alone(tables, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")

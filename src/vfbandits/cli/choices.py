@@ -21,11 +21,12 @@ class LayoutName(StrEnum):
 
 
 class TablesLayoutName(StrEnum):
-    """Layouts that tables of users can have."""
+    """Layouts that tables of users can have; outer is refused with the reason."""
 
     auto = "auto"
     disjoint = "disjoint"
     per_arm = "per_arm"
+    outer = "outer"
 
 
 class MaskName(StrEnum):

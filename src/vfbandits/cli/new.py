@@ -107,8 +107,6 @@ def new(  # noqa: PLR0913  (one argument for each flag)
             block = Block(name, width or 0)
             example = _example(block, terms)
         else:
-            if layout is LayoutName.outer:
-                raise SettingError("--table goes with layouts disjoint and per_arm, got outer")
             question = Question(key, layout=layout.value, exclude=tuple(exclude or ()))
             owners = read_owners(name_sources([f"{name}={table}"]), question, parts)
             block, example = Block.of(owners.owners[0]), owners.example

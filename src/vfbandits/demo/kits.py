@@ -6,6 +6,7 @@ trials and for one company; organisations make keys of their own (docs/operation
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from vfbandits.settings.services import load_active, load_place
 from vfbandits.settings.template import features_text, with_features
 
 KEY_FILE, EXAMPLE_FILE = "api-key.txt", "rank.json"
+MAX_SHOWN_BODY = 120  # characters of a request on the command line
 SCOPES = ("rank", "reward", "read", "admin")
 
 
@@ -105,11 +107,13 @@ class Kits:
 
     @property
     def rank_command(self) -> str:
-        """The example, for a shell."""
-        body = self.example.replace("'", "'\\''")
+        """The example, for a shell; a long one is read from its file."""
+        body = self.example
+        if len(body) > MAX_SHOWN_BODY:
+            body = f"@{self.folder / APP / EXAMPLE_FILE}"
         return (
             f"curl -s {self.url}/v1/rank -H 'authorization: Bearer {self.key}' "
-            f"-H 'content-type: application/json' -d '{body}'"
+            f"-H 'content-type: application/json' -d {shlex.quote(body)}"
         )
 
 

@@ -25,7 +25,7 @@ from vfbandits.protocol.identity import AUTHORITY, refuse_unless_label
 from vfbandits.settings.access import AccessSettings
 from vfbandits.settings.features import FeatureSettings
 
-AUTO, DISJOINT, PER_ARM = "auto", "disjoint", "per_arm"
+AUTO, DISJOINT, PER_ARM, OUTER = "auto", "disjoint", "per_arm", "outer"
 SCALE: Final = "unit"  # as in vfb.play: no owner outweighs another by the number of its columns
 MIN_BOUND = 64.0
 MAX_EXAMPLE_ARMS = 10
@@ -133,6 +133,11 @@ def read_owners(sources: Mapping[str, Path], question: Question, folder: Path) -
 
     Of a log the copy has the last row of each user, without arm and reward.
     """
+    if question.layout == OUTER:
+        raise SettingError(
+            "tables of users are for layouts disjoint and per_arm, got outer, whose features of "
+            "arms come with each request: `vfb new --layout outer` makes a server for these"
+        )
     columns = {name: tuple(read_whole_table(path)) for name, path in sources.items()}
     _refuse_unknown(sources, columns, question)
     layout = _layout(sources, columns, question)

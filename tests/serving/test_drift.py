@@ -107,6 +107,24 @@ def test_columns_that_never_vary_are_no_alarm():
     assert (found["mean_shift"], found["variance_shift"]) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("value", [0.1, 1.0 / 3.0, 1e-9, 12_345.678, 1e9 / 7.0])
+def test_rounding_of_a_constant_column_is_no_alarm(value):
+    drift = Watched()
+    for n_rows in (50, 49, 51, 17) * 100:
+        drift.look_at_own(np.full((n_rows, 2), value))
+        drift.now += EVERY_S
+    found = drift.describe("shop")
+    assert (found["mean_shift"], found["variance_shift"]) == (0.0, 0.0)
+
+
+def test_a_column_far_from_zero_is_measured_by_what_it_varies():
+    drift = Watched()
+    drift.own(2 * WINDOW, mean=1e4, sd=1.0)
+    found = drift.describe("shop")
+    assert found["mean_shift"] < 0.2
+    assert found["variance_shift"] < 0.3
+
+
 def test_trials_and_rounds_that_come_too_soon_are_not_looked_at():
     drift = Watched()
     drift.rounds(4 * WINDOW, trial=True)

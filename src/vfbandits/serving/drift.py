@@ -28,6 +28,7 @@ from vfbandits.protocol.instructions import Gathered
 WINDOW: Final = 2_000
 MAX_ROWS: Final = 64
 EVERY_S: Final = 0.01
+_ROUNDING: Final = 1e-11  # of a mean square over a window
 _SMALLEST: Final = 1e-6  # a variance counts as so much of its baseline's at least
 
 
@@ -179,6 +180,11 @@ def _ratio(window: Window) -> float | None:
 
 
 def _moments(sums: Vector) -> tuple[Vector, Vector]:
-    """Means and variances, from means of numbers and of their squares."""
+    """Means and variances, from means of numbers and of their squares.
+
+    What rounding leaves of a constant column's variance is 0: beside another such rest it would be
+    a change by orders of magnitude.
+    """
     means, squares = np.split(sums, 2)
-    return means, np.maximum(squares - means * means, 0.0)
+    variances = squares - means * means
+    return means, np.where(variances > _ROUNDING * squares, variances, 0.0)

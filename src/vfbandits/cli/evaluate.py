@@ -11,17 +11,20 @@ from vfbandits.cli.engine_flags import EngineFlag, EngineName, RayAddress, engin
 from vfbandits.cli.log_flags import (
     ArmColumn,
     ArmTable,
+    ClipWeights,
     ContextColumns,
     FeatureTables,
+    Intercept,
     KeyColumn,
     LogFile,
     LogLayout,
     ProbabilityColumn,
     RewardColumn,
+    TrainFraction,
     format_from,
     load_log,
 )
-from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.output import AsJson, Output, PlotFlag
 from vfbandits.cli.panels import COMPUTING, ESTIMATION, LEARNING, OUTPUT
 from vfbandits.cli.policy_flags import (
     Beta,
@@ -82,10 +85,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     floor: Annotated[
         float, typer.Option(help="Fraction of uniform exploration.", rich_help_panel=LEARNING)
     ] = 0.0,
-    intercept: Annotated[
-        bool,
-        typer.Option(help="Add an intercept (not in layout per_arm).", rich_help_panel=LEARNING),
-    ] = True,
+    intercept: Intercept = True,
     beta: Beta = None,
     posterior_scale: PosteriorScale = None,
     space: Space = None,
@@ -95,13 +95,8 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     estimators: Annotated[
         str, typer.Option(help="Estimators to run, such as ips,dr.", rich_help_panel=ESTIMATION)
     ] = ALL_ESTIMATORS,
-    train: Annotated[
-        float, typer.Option(help="Fraction of the log to learn from.", rich_help_panel=ESTIMATION)
-    ] = 0.5,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Clip importance weights at this value.", rich_help_panel=ESTIMATION),
-    ] = None,
+    train: TrainFraction = 0.5,
+    clip: ClipWeights = None,
     model: Annotated[
         str,
         typer.Option(help="dm, dr: reward model, shared, arm or auto.", rich_help_panel=ESTIMATION),
@@ -143,12 +138,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
         Path | None,
         typer.Option(help="Output folder for a CSV file and a plot.", rich_help_panel=OUTPUT),
     ] = None,
-    plot_format: Annotated[
-        PlotFormat,
-        typer.Option(
-            "--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT
-        ),
-    ] = PlotFormat.png,
+    plot_format: PlotFlag = PlotFormat.png,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the reward per round that a policy would have earned, from the log of another one.

@@ -1,4 +1,4 @@
-"""A log of decisions, as flags: which file, and where things stand in it."""
+"""A log of decisions, as flags: which file, its columns, and how a policy is judged on it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import LayoutName
-from vfbandits.cli.panels import LEARNING, LOG
+from vfbandits.cli.panels import ESTIMATION, LEARNING, LOG
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ LogLayout = Annotated[
         show_default="that of an exported journal, else disjoint",
         rich_help_panel=LEARNING,
     ),
+]
+
+Intercept = Annotated[
+    bool, typer.Option(help="Add an intercept (not in layout per_arm).", rich_help_panel=LEARNING)
+]
+TrainFraction = Annotated[
+    float, typer.Option(help="Fraction of the log to learn from.", rich_help_panel=ESTIMATION)
+]
+ClipWeights = Annotated[
+    float | None,
+    typer.Option(help="Clip importance weights at this value.", rich_help_panel=ESTIMATION),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vfbandits.cli.choices import PlotFormat
 from vfbandits.cli.panels import OUTPUT
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ AsJson = Annotated[
     typer.Option("--json", help="Print one JSON object on stdout and nothing else.",
                  rich_help_panel=OUTPUT),
 ]  # fmt: skip
+
+PlotFlag = Annotated[
+    PlotFormat,
+    typer.Option("--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT),
+]
 
 
 def say(text: str) -> None:

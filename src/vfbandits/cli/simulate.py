@@ -21,7 +21,7 @@ from vfbandits.cli.engine_flags import (
     engine_from,
 )
 from vfbandits.cli.failure import stop
-from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.output import AsJson, Output, PlotFlag
 from vfbandits.cli.panels import FEDERATION, LEARNING, OUTPUT, WORLD
 from vfbandits.cli.policy_flags import (
     Beta,
@@ -196,12 +196,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
         "out/simulate"
     ),
-    plot_format: Annotated[
-        PlotFormat,
-        typer.Option(
-            "--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT
-        ),
-    ] = PlotFormat.png,
+    plot_format: PlotFlag = PlotFormat.png,
     as_json: AsJson = False,
 ) -> None:
     """Compare the regret of central, masked and partial bandits over several seeds.

@@ -22,17 +22,20 @@ from vfbandits.cli.journal_flags import DEFAULT_NAME
 from vfbandits.cli.log_flags import (
     ArmColumn,
     ArmTable,
+    ClipWeights,
     ContextColumns,
     FeatureTables,
+    Intercept,
     KeyColumn,
     LogFile,
     LogLayout,
     ProbabilityColumn,
     RewardColumn,
+    TrainFraction,
     format_from,
     load_log,
 )
-from vfbandits.cli.output import AsJson, Output
+from vfbandits.cli.output import AsJson, Output, PlotFlag
 from vfbandits.cli.panels import ESTIMATION, LEARNING, OUTPUT, POLICY
 from vfbandits.errors import SettingError
 from vfbandits.progress import progress
@@ -90,10 +93,7 @@ def tune(  # noqa: PLR0913  (one argument for each flag)
             rich_help_panel=LEARNING,
         ),
     ] = None,
-    intercept: Annotated[
-        bool,
-        typer.Option(help="Add an intercept (not in layout per_arm).", rich_help_panel=LEARNING),
-    ] = True,
+    intercept: Intercept = True,
     beta: Annotated[
         str | None,
         typer.Option(
@@ -133,13 +133,8 @@ def tune(  # noqa: PLR0913  (one argument for each flag)
     estimator: Annotated[
         str, typer.Option(help="dr, sndr or snips.", rich_help_panel=ESTIMATION)
     ] = "dr",
-    train: Annotated[
-        float, typer.Option(help="Fraction of the log to learn from.", rich_help_panel=ESTIMATION)
-    ] = 0.5,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Clip importance weights at this value.", rich_help_panel=ESTIMATION),
-    ] = None,
+    train: TrainFraction = 0.5,
+    clip: ClipWeights = None,
     confidence: Annotated[
         float,
         typer.Option(
@@ -172,12 +167,7 @@ def tune(  # noqa: PLR0913  (one argument for each flag)
     out: Annotated[Path, typer.Option(help="Output folder.", rich_help_panel=OUTPUT)] = Path(
         "out/tune"
     ),
-    plot_format: Annotated[
-        PlotFormat,
-        typer.Option(
-            "--format", help="Plot format; none disables the plot.", rich_help_panel=OUTPUT
-        ),
-    ] = PlotFormat.png,
+    plot_format: PlotFlag = PlotFormat.png,
     as_json: AsJson = False,
 ) -> None:
     """Find the policy and the parameters that earn most, from a log with probabilities.

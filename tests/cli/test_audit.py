@@ -1,6 +1,7 @@
 """``vfb audit`` on files and stores: what it writes, prints and refuses."""
 
 import json
+import signal
 import sqlite3
 import stat
 
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from vfbandits.audit import Level, Severity, steps
+from vfbandits.audit import Level, Severity, selftest, steps
 from vfbandits.cli.audit import COLOURS, LevelName
 from vfbandits.cli.main import app
 from vfbandits.features.fit import fit_scaling
@@ -132,9 +133,27 @@ def test_what_cannot_be_audited_is_one_line(bank, words, message):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_interrupted_audit_writes_what_is_done_and_says_what_is_not(bank, monkeypatch):
+def test_an_interrupted_selftest_prints_the_lines_that_are_measured(monkeypatch):
+    def first_and_interrupted(*, seed):
+        def interrupted(_seed):
+            raise KeyboardInterrupt
+
+        return [
+            selftest.Case("all rows", {Level.MASK: lambda _: 0.25}, (seed,)),
+            selftest.Case("no row", {Level.MASK: interrupted}, (seed,)),
+        ]
+
+    monkeypatch.setattr(selftest, "selftest", first_and_interrupted)
+    done = vfb("--selftest", code=130)
+    assert "0.25" in done.stdout
+    assert "stopped: 1 of 2 lines are measured" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_audit_writes_what_is_done_and_says_what_is_not(bank, monkeypatch, number):
     def interrupted(*_args, **_how):
-        raise KeyboardInterrupt
+        assert callable(signal.getsignal(number))  # the test itself would end otherwise
+        signal.raise_signal(number)
 
     monkeypatch.setattr(steps, "independent_columns", interrupted)
     out = bank / "out"

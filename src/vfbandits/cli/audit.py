@@ -3,18 +3,18 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from vfbandits.cli.failure import stop
+from vfbandits.cli.failure import stop, terminated_as_interrupted
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import COMPUTING, OUTPUT
 from vfbandits.errors import FeatureError
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.table import Table
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vfbandits.audit.steps import Step
     from vfbandits.audit.table import AuditTable
 
+T = TypeVar("T")
 COLOURS = {"red": "red", "amber": "yellow", "tried": "dim"}
 KEYS_PER_LOOKUP = 2000
 
@@ -180,15 +181,21 @@ def _once(levels: "Sequence[Level]") -> "list[Level]":
 
 
 def _run(steps: "Sequence[Step]") -> "list[Result]":
-    """Results of the steps in their order; Ctrl-C ends it, and what is done is kept."""
+    return _until_interrupted(
+        "attacks", [(f"{step.level}: {step.title}", step.run) for step in steps]
+    )
+
+
+def _until_interrupted(what: str, work: "Sequence[tuple[str, Callable[[], T]]]") -> list[T]:
+    """Results of the work in its order; Ctrl-C or SIGTERM ends it, and what is done is kept."""
     from vfbandits.simulate.threads import one_thread
 
-    results: list[Result] = []
+    results: list[T] = []
     try:
-        with one_thread(), progress("attacks", total=len(steps)) as tell:
-            for done, step in enumerate(steps):
-                tell(done, note=f"{step.level}: {step.title}")
-                results.append(step.run())
+        with terminated_as_interrupted(), one_thread(), progress(what, total=len(work)) as tell:
+            for done, (note, run) in enumerate(work):
+                tell(done, note=note)
+                results.append(run())
     except KeyboardInterrupt:
         return results
     return results
@@ -253,16 +260,14 @@ def _as_table(report: "Report") -> "Table":
 
 def _run_selftest(output: Output, *, seed: int) -> None:
     from vfbandits.audit.selftest import NOTES, selftest
-    from vfbandits.simulate.threads import one_thread
 
-    lines: list[Line] = []
     cases = selftest(seed=seed)
-    with one_thread(), progress("measurements", total=len(cases)) as tell:
-        for done, case in enumerate(cases):
-            tell(done, note=case.attacker)
-            lines.append(case.measure())
+    work = [(case.attacker, case.measure) for case in cases]
+    lines = _until_interrupted("measurements", work)
     document = {"seed": seed, "lines": lines, "notes": NOTES}
     output.show(document, lambda: [_selftest_table(lines), *NOTES])
+    if len(lines) < len(cases):
+        stop(f"stopped: {len(lines)} of {len(cases)} lines are measured")
 
 
 def _selftest_table(lines: "Sequence[Line]") -> "Table":

@@ -88,7 +88,7 @@ def moment_errors(view: View, *, seed: int) -> Vector:
 def errors_by_way(view: View, *, seed: int) -> dict[str, Vector]:
     """Error of each own column for each way to find the rotation.
 
-    ``skewness`` and ``cross-moments`` turn the public moments until they are the seen ones, with
+    ``skewness`` and ``cross-moments`` turn the public moments until they equal the seen ones, with
     signs by the one or the other; ``likelihood`` goes on from there to the most likely rotation.
 
     An attacker rehearses on the public people, where it knows what is right, and answers with the

@@ -24,11 +24,12 @@ WIDTH, PASSIVE = 20, 4
 ROWS = 20_000
 FEW_ROWS = 5000  # where more change nothing, and of second moments that few people make
 SEEDS = 3
+MIN_FOR_MEDIAN = 5
 MATCHED = "public second moments, matched; {} of the variance shared"
 LIKELIEST = "public second moments, most likely; {} of the variance shared"
 NOTES = (
     "matched: 5,000 rows are seen and 5,000 people are public; their moments are turned until they "
-    "are the seen ones, with signs by moments with 20 columns of the attacker.",
+    "equal the seen ones, with signs by moments with 20 columns of the attacker.",
     "most likely: the stronger attack that vfb audit makes, with 20,000 rows and people.",
     "features Gaussian: an attacker without evidence answers with the mean, whose error is 1.",
 )
@@ -44,7 +45,7 @@ class Line:
     is_share: bool = False
 
     def spell(self, level: Level) -> str:
-        """The range over the seeds, or a dash.
+        """The range over the seeds, with the median of many, or a dash.
 
         >>> Line("", {"mask": (0.031, 0.024)}).spell(Level.MASK)
         '0.02–0.03'
@@ -56,7 +57,14 @@ class Line:
             return "–"
         if self.is_share:
             return f"exact: {_range([f'{100.0 * value:.0f}' for value in values])} % of the columns"
-        return _range([f"{v:.0e}" if v < 5e-4 else f"{v:.2f}" for v in values])
+        ends = _range([_spell(value) for value in values])
+        if len(values) < MIN_FOR_MEDIAN:
+            return ends
+        return f"{ends}, median {_spell(float(np.median(values)))}"
+
+
+def _spell(value: float) -> str:
+    return f"{value:.0e}" if value < 5e-4 else f"{value:.2f}"
 
 
 def _range(figures: Sequence[str]) -> str:

@@ -188,6 +188,13 @@ class TestSecondMoments:
         assert result.severity is Severity.TRIED
         assert mean(result) == pytest.approx(1.0, abs=0.02)
 
+    @pytest.mark.parametrize("d", [1, 2, 4, 8])
+    def test_luck_with_few_spherical_columns_is_not_red(self, d):
+        for seed in range(5):
+            values = spherical(np.random.default_rng(seed), 2000, d)
+            result = second_moments_by_halves(values, names(d), level=Level.MASK, rng=rng())
+            assert result.severity is not Severity.RED
+
     def test_a_sum_whose_columns_share_few_factors_is_partly_open(self):
         draw = rng()
         common = draw.standard_normal((20_000, 12)) @ draw.standard_normal((12, 60))

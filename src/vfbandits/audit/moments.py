@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfbandits.audit.result import RED_ERROR, Level, Result, column_errors, exact_columns, named
 from vfbandits.audit.rotation import align, axis_signs, covariance, most_likely
@@ -11,7 +12,8 @@ from vfbandits.audit.view import View, centred, look
 from vfbandits.core.arrays import Matrix, Vector
 
 REHEARSALS = 8
-CERTAIN = 2.0  # standard errors
+CERTAIN = 3.5  # standard deviations
+MAX_LUCK = 0.9
 
 
 def second_moments(view: View, *, seed: int) -> Result:
@@ -110,22 +112,31 @@ def _rehearse(view: View, *, seed: int) -> dict[str, Vector]:
     then the identity.  Halves have nobody in common, as those who are seen and those who are
     public have not; drawing with replacement would take the luck of one sample for a fact.  The
     trust in a direction is the coefficient that a regression of the column on the guesses has, or
-    0 where its sign is not certain.
+    0 where it may be luck.
     """
     rng = np.random.default_rng(seed)
-    moments = covariance(view.public)
-    found: dict[str, list[Vector]] = {}
+    found: dict[str, list[Matrix]] = {}
     for _ in range(REHEARSALS):
         for way, rotation in _rotations(_redraw(view, rng)).items():
-            found.setdefault(way, []).append(_coefficients(rotation, moments))
-    return {way: _where_certain(np.array(tries)) for way, tries in found.items()}
+            found.setdefault(way, []).append(rotation)
+    moments = covariance(view.public)
+    return {way: _trust(np.array(tries), moments) for way, tries in found.items()}
 
 
-def _where_certain(tries: Matrix) -> Vector:
-    """The mean over the tries (n, columns), at most 1, where it is positive beyond chance."""
-    means, spreads = tries.mean(axis=0), tries.std(axis=0, ddof=1)
-    is_certain = means > CERTAIN * spreads / np.sqrt(len(tries))
-    return np.where(is_certain, np.minimum(means, 1.0), 0.0)
+def _trust(tries: NDArray[np.float64], moments: Matrix) -> Vector:
+    """Coefficients of the tries (n, dim, dim), their mean, where they are no luck; at most 1.
+
+    In noise a column's own entry in the mean rotation is like any other entry, so these say what
+    luck is.  Rehearsals on the same people may all err in the same way: with few columns, luck is
+    at least what a single random rotation has.
+    """
+    mean = tries.mean(axis=0)
+    dim = len(mean)
+    others = mean - np.diag(np.diagonal(mean))
+    spread = float(np.sqrt(np.sum(others**2) / max(1, dim * (dim - 1))))
+    luck = min(max(CERTAIN * spread, dim**-0.5), MAX_LUCK)
+    coefficients = np.mean([_coefficients(one, moments) for one in tries], axis=0)
+    return np.where(np.diagonal(mean) > luck, np.clip(coefficients, 0.0, 1.0), 0.0)
 
 
 def _redraw(view: View, rng: np.random.Generator) -> View:

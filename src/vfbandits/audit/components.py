@@ -126,7 +126,7 @@ def best_match(components: Matrix, truth: Matrix) -> Vector:
 def is_recognisable(public: Matrix, *, seed: int) -> NDArray[np.bool_]:
     """Whether each marginal is not Gaussian: only such a column is more than a lucky direction.
 
-    It is not if the columns of so many Gaussian rows are all nearer.
+    Gaussian rows, as many as there are people, say how far a Gaussian column may be.
     """
     far: NDArray[np.bool_] = gaussian_distance(public) > _chance(public.shape, seed, lambda x: x)
     return far

@@ -61,7 +61,7 @@ def most_likely(start: Matrix, seen: Matrix, seen_cross: Matrix, public: Matrix)
     """From ``start``, the R under which Gaussian rows most likely have the moments that are seen.
 
     ``public`` is the joint covariance (dim + k, dim + k) of the rows and of what the attacker has;
-    ``seen_cross`` (dim, k) is what is seen of the part between them.  Other than ``align``, this
+    ``seen_cross`` (dim, k) is what is seen of the part between them.  Unlike ``align``, this
     weighs every direction by how well the others predict it, as least squares would.
     """
     dim = len(seen)

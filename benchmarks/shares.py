@@ -135,12 +135,13 @@ def main() -> None:
             _report(case, given.dim, given.arms, _measured(case, given))
 
 
-def _measured(case: Case, given: argparse.Namespace) -> Figures:
-    widths = tuple(even_widths(given.dim, given.participants).values())
+def timed(case: Case, *, dim: int, n_arms: int, n_participants: int) -> TimedShares:
+    """The roles of one case, under a clock."""
+    widths = tuple(even_widths(dim, n_participants).values())
     shared = plan(case.policy, case.release)
     terms = ShareTerms(
         widths=widths,
-        max_arms=given.arms,
+        max_arms=n_arms,
         ridge=1.0,
         posterior_scale=shared.posterior_scale,
         release=case.release,
@@ -149,8 +150,14 @@ def _measured(case: Case, given: argparse.Namespace) -> Figures:
     )
     local = TimedShares(terms, rotations=deal_blockwise(widths))
     local.clock = Clock()
+    return local
+
+
+def _measured(case: Case, given: argparse.Namespace) -> Figures:
+    local = timed(case, dim=given.dim, n_arms=given.arms, n_participants=given.participants)
+    terms = local.terms
     plain = vfb.Bandit(case.policy, dim=given.dim)
-    rounds = _contexts(given.dim, given.arms)
+    rounds = sample_contexts(given.dim, given.arms)
     _block(local, plain, rounds)  # compiles what is compiled
     ratios: list[float] = []
     spent: defaultdict[str, list[float]] = defaultdict(list)
@@ -162,7 +169,7 @@ def _measured(case: Case, given: argparse.Namespace) -> Figures:
     trips: Counter[str] = Counter()
     local.on_message = _counter(sizes, trips)
     for contexts in rounds[: terms.window]:
-        local.round(np.split(contexts, np.cumsum(widths)[:-1], axis=1))
+        local.round(np.split(contexts, np.cumsum(terms.widths)[:-1], axis=1))
     return Figures(dict(spent), ratios, sizes, trips)
 
 
@@ -198,17 +205,23 @@ def _judge(what: str, value: float, limit: float) -> None:
 
 
 def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[str, float]:
-    clock = local.clock = Clock()
-    cuts = np.cumsum(local.terms.widths)[:-1]
-    for contexts in rounds:
-        local.round(np.split(contexts, cuts, axis=1))
+    spent = shared_block(local, rounds)
 
     def play() -> None:
         for contexts in rounds:
             plain.reward(plain.decide(contexts), REWARD)
 
-    clock.run("plain", play)
-    return dict(clock.spent)
+    local.clock.run("plain", play)
+    return dict(spent)
+
+
+def shared_block(local: TimedShares, rounds: list[Matrix]) -> dict[str, float]:
+    """Play these rounds; processor time by role, in seconds."""
+    clock = local.clock = Clock()
+    cuts = np.cumsum(local.terms.widths)[:-1]
+    for contexts in rounds:
+        local.round(np.split(contexts, cuts, axis=1))
+    return clock.spent
 
 
 def _counter(sizes: Counter[str], trips: Counter[str]) -> Callable[[str, str, Message], None]:
@@ -232,7 +245,8 @@ def _counter(sizes: Counter[str], trips: Counter[str]) -> Callable[[str, str, Me
     return count
 
 
-def _contexts(dim: int, n_arms: int) -> list[Matrix]:
+def sample_contexts(dim: int, n_arms: int) -> list[Matrix]:
+    """The contexts of one block of rounds."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((BLOCK, n_arms, dim))
     return list(rows / np.linalg.norm(rows, axis=2, keepdims=True))

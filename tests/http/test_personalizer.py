@@ -88,6 +88,20 @@ def test_excluded_actions_keep_their_places_with_probability_zero():
     assert [one["id"] for one in answer["ranking"]].count("sport") == 1
 
 
+def test_the_same_event_with_other_actions_has_the_actions_of_its_first_answer():
+    async def talk(client):
+        first = await client.post(RANK, json=asked(eventId="e", excludedActions=["sport"]))
+        others = [{"id": "jazz"}, {"id": "sport"}]
+        return first, await client.post(RANK, json=asked(eventId="e", actions=others))
+
+    first, again = run(talk)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json()["rewardActionId"] == first.json()["rewardActionId"]
+    assert [one["id"] for one in again.json()["ranking"]] == [
+        one["id"] for one in first.json()["ranking"] if one["id"] != "sport"
+    ]
+
+
 def test_a_deferred_event_is_learnt_from_once_it_is_activated():
     async def talk(client):
         await client.post(RANK, json=asked(eventId="e", deferActivation=True))

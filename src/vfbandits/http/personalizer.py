@@ -184,12 +184,15 @@ def _is_id(text: str) -> bool:
 
 
 def _as_answer(answer: RankResponse, asked: RankRequest) -> RankAnswer:
-    """The chosen action first, the others by their scores; excluded ones stay where they were."""
+    """The chosen action first, the others by their scores; excluded ones stay where they were.
+
+    An event that was ranked before has the actions of its first answer, whatever is asked now.
+    """
     ranked = {one.id: RankedAction(one.id, one.probability) for one in answer.ranking}
     ranking = [ranked.pop(answer.arm), *ranked.values()]
-    known = {one.id for one in ranking}
+    excluded = frozenset(asked.excluded_actions or ()) - {one.id for one in ranking}
     for place, action in enumerate(asked.actions):
-        if action.id not in known:
+        if action.id in excluded:
             ranking.insert(place, RankedAction(action.id, 0.0))
     return RankAnswer(ranking, answer.event_id, answer.arm)
 

@@ -118,6 +118,21 @@ def test_what_is_older_leaves_what_is_younger_stays_and_the_model_is_the_same(pl
     assert {(line["campaign"], line["days"]) for line in told} == {("default", 30.0)}
 
 
+def test_the_id_of_an_event_that_was_retired_is_a_conflict_and_not_a_new_event(place):
+    world = RetainWorld(place, days=30.0)
+
+    async def main():
+        campaign = world.open()
+        await days(world, campaign, 0, 45)
+        with pytest.raises(
+            ConflictError, match="'day-3': it was ranked before, and its answer has"
+        ):
+            await visit(campaign, "day-3")
+        await campaign.durable.close()
+
+    asyncio.run(main())
+
+
 def test_nothing_of_a_retired_record_stays_in_the_files(tmp_path):
     world = RetainWorld(OnSqlite(tmp_path), days=1.0)
 

@@ -162,6 +162,11 @@ class Campaign:
         """Choose an arm; the draws behind it come from the event's id."""
         settings, model = self.settings, self.model
         bandit, rows = model.bandit, contexts.rows
+        if event_id in bandit.pending.settled:  # a shell answers from the journal if it can
+            raise ConflictError(
+                f"wanted a new event, got {event_id!r}: it was ranked before, and its answer has "
+                "left the journal"
+            )
         fraction = self._draws.fraction(event_id, FOR_HOLDBACK) if settings.holdback else 1.0
         baseline, is_tripped = query.baseline, model.tripped is not None
         group, forced = assign(

@@ -451,6 +451,25 @@ def test_a_sealed_file_with_a_matrix_that_no_reward_could_leave_is_refused(
         read_model(path)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sealed_file_that_claims_a_size_is_refused_before_memory_is_asked_for(
+    tmp_path, memory, layout
+):
+    Run(memory, layout).visit(6)
+    path = tmp_path / "model.vfb"
+    for place, name in ((), "dim"), (("learner",), "dim"), (("options",), "arm_dim"):
+        forged = exported(memory)
+        part = forged.snapshot.header
+        for key in place:
+            part = part[key]
+        if not isinstance(part.get(name), int):
+            continue  # not of this layout
+        part[name] = 10**7
+        write_model(path, forged)
+        with pytest.raises(SnapshotError, match=r"at most 536870912 bytes|needs an array 'A'"):
+            read_model(path)
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 

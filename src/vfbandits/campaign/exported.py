@@ -7,6 +7,7 @@ No decision is in it, open or settled, so no context of a user either.  It is a 
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from vfbandits.campaign.events import Event, Found, Moved, Restored, Retracted, 
 from vfbandits.campaign.model import Model
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.reward import Observation
-from vfbandits.core.snapshot import Snapshot
+from vfbandits.core.snapshot import Record, Snapshot
 from vfbandits.errors import ConflictError, SnapshotError
 
+MAX_MODEL_BYTES: Final = 512 << 20  # of a record: SQLite takes up to a billion bytes in one
 _LEARNT = "learner/"
 
 
@@ -75,6 +77,7 @@ class ExportedModel:
             raise SnapshotError(
                 f"a model has finite numbers, got others in the array {broken[0]!r}"
             )
+        _refuse_large(packed.record)
         header = {name: part for name, part in packed.header.items() if name != "exported"}
         for state in Bandit.restore(Snapshot(header, arrays)).states.values():
             state.refuse_impossible()
@@ -89,6 +92,18 @@ class ExportedModel:
             about.integer("epoch"),
             note,
             about.integer("n_retracted"),
+        )
+
+
+def _refuse_large(record: Record) -> None:
+    """Refuse a size that no model has which can be put back, before anything is made of it."""
+    options = record.child("options")
+    arm_dim = options.integer("arm_dim") if options.has("arm_dim") else 0
+    width = (record.integer("dim") + 1) * (arm_dim + 1)
+    if width**2 * 8 > MAX_MODEL_BYTES:
+        raise SnapshotError(
+            f"a model that is put back has at most {MAX_MODEL_BYTES} bytes, got one for contexts "
+            f"of {width} numbers"
         )
 
 

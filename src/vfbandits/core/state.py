@@ -458,12 +458,14 @@ class State:
         cls, record: Record, arrays: dict[str, AnyArray], settings: LearnerSettings
     ) -> "State":
         """The state that ``pack`` was called on."""
-        state = cls(record.integer("dim"), settings)
+        dim = record.integer("dim")
+        A = stored(arrays, "A", (dim, dim))  # first: a state of any other size is never made
+        state = cls(dim, settings)
         if record.text("form") == RootForm.name:
             state.form = RootForm(state.dim, settings.ridge)
-        square, row = (state.dim, state.dim), (state.dim,)
+        square, row = (dim, dim), (dim,)
         state.form.load(stored(arrays, "form", square))
-        state.A = stored(arrays, "A", square)
+        state.A = A
         state.b, state.theta = stored(arrays, "b", row), stored(arrays, "theta", row)
         state.largest_reward = record.number("largest_reward")
         state.log_det_A = record.number("log_det_A")

@@ -20,7 +20,14 @@ from vfbandits.campaign.events import (
     Retracted,
     SetAside,
 )
-from vfbandits.campaign.exported import ExportedModel, learnt_by, put_back, put_in, reward_of
+from vfbandits.campaign.exported import (
+    MAX_MODEL_BYTES,
+    ExportedModel,
+    learnt_by,
+    put_back,
+    put_in,
+    reward_of,
+)
 from vfbandits.campaign.model import Model, fold
 from vfbandits.errors import ConflictError, JournalError, SettingError, SnapshotError
 from vfbandits.files import write_whole
@@ -31,7 +38,6 @@ from vfbandits.journal.recover import own_model, restore_from
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.journal.verify import difference, time_of
 
-MAX_MODEL_BYTES = 512 << 20  # of a record: SQLite takes up to a billion bytes in one
 CHECK_BYTES = 16
 
 

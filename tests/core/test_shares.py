@@ -395,6 +395,38 @@ def test_look_ups_of_too_many_bits_are_refused_by_both_servers():
         exchange.send(replace(compared, lookups=compared.lookups | np.uint16(2**15)))
 
 
+def send_all(exchange, replies):
+    for reply in replies:
+        exchange.send(reply)
+
+
+def test_the_active_server_refuses_answers_of_another_size():
+    local, recorder, opened, _ = one_decision()
+    event = local.pick(opened, 0)
+    local.learn(event, 0.5)
+    blocks = recorder.view("active", "participant")
+    answers = recorder.view("active", "helper")
+
+    def exchanges_of(fresh):
+        fresh.active.take(fresh.dealer.deal())
+        place = fresh.active.next_place()
+        opened = yield from fresh.active.decide(place, blocks)
+        event = yield from fresh.active.pick(opened, 0)
+        yield from fresh.active.learn(event, 0.5)
+
+    for number, answer in enumerate(answers):
+        for part in fields(answer)[1:]:
+            value = getattr(answer, part.name)
+            if not value.size:
+                continue
+            exchange = exchanges_of(local_shares(local.terms))
+            next(exchange)
+            send_all(exchange, answers[:number])
+            wrong = replace(answer, **{part.name: value[..., :0]})
+            with pytest.raises(SharesError, match="wanted"):
+                send_all(exchange, (wrong, *answers[number + 1 :]))
+
+
 def test_a_missing_or_foreign_block_is_refused():
     local, recorder, _, _ = one_decision()
     blocks = recorder.view("active", "participant")

@@ -349,7 +349,7 @@ def test_noise_is_known_in_its_window_only_and_is_zero_without_a_scale():
     shared = federation()
     first = shared.decide(blocks())
     assert shared.noise_of(first).std() > 0.1
-    for _ in range(16):
+    for _ in range(25):  # fills the window
         shared.reward(shared.decide(blocks()), 0.5)
     with pytest.raises(SharesError, match="window 1 is open, got a decision of 0"):
         shared.noise_of(first)

@@ -125,6 +125,7 @@ def test_compiled_loops_have_the_bits_of_the_plain_ones(seed, n):
         lambda: sides.product(rows, v, rho, n),
         lambda: sides.whole_product(rows, v, rho),
         lambda: sides.plus_first_rows(kept, n, rho),
+        lambda: sides.plus_first_clipped(sides.clipped(kept), n, rho),
         lambda: sides.minus_narrow_outer(kept, kept[:, ::-1].copy(), rows),
         lambda: sides.reopen_narrow_side(rows >> np.uint64(48), rows, rows, rows),
         lambda: sides.scaled_gap_term(scalars, kept),

@@ -173,7 +173,8 @@ def fields_of(form):
     }
 
 
-CUT_FIELDS, SHORT_FIELDS, NARROW_FIELDS = map(fields_of, (m.Cut, m.Short, m.Narrow))
+CUT_FIELDS, SHORT_FIELDS = fields_of(m.Cut), fields_of(m.Short)
+CLIPPED_FIELDS, NARROW_FIELDS = fields_of(m.Clipped), fields_of(m.Narrow)
 
 
 class World:
@@ -212,8 +213,8 @@ class World:
                 words = self.changed(sheet.take(part), changes, who, name, part)
                 if part == "order" and name.slot in other_order:
                     words = words[:, ::-1]
-                taken.append(words.ravel())
-            return ring.Sheet(name, np.concatenate(taken), ring.Layout(parts))
+                taken.append(words.tobytes())
+            return ring.Sheet(name, bytearray(b"".join(taken)), ring.Layout(parts))
 
         def changed_part(source, name, layout, part):
             return changed_sheet(source, name, layout).take(part)
@@ -288,6 +289,7 @@ def blinding_of(label, party):
     if part in ("tables", "tops"):
         return where, "xor", 1
     dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, 32), **dict.fromkeys(NARROW_FIELDS, 41)}
+    dropped |= dict.fromkeys(CLIPPED_FIELDS, 40)
     dropped["Compare", "numbers"] = 46
     return where, "add", 2 ** dropped.get((name, part), 0)
 
@@ -298,8 +300,8 @@ def size_of(label):
         return 2
     if (name, part) in SHORT_FIELDS:
         return 2**64
-    if (name, part) in NARROW_FIELDS:
-        return 2**80
+    if (name, part) in NARROW_FIELDS | CLIPPED_FIELDS:
+        return 2**80 if (name, part) in NARROW_FIELDS else 2**88
     return 2**43 if part == "numbers" else 2**96 if (name, part) in CUT_FIELDS else 2**128
 
 
@@ -452,8 +454,9 @@ def test_no_stream_word_is_drawn_for_two_purposes(terms, monkeypatch):
 
     def watched_stream(source, name, first, n_words):
         words = stream(source, name, first, n_words)
-        for place, word in enumerate(words.reshape(-1, 2).tolist()):
-            users.setdefault(tuple(word), set()).add((id(source), name, first + place))
+        for place in range(n_words):
+            word = bytes(words[16 * place : 16 * place + 16])
+            users.setdefault(word, set()).add((id(source), name, first + place))
         return words
 
     def watched_sheet(source, name, parts):
@@ -499,6 +502,8 @@ def simulated(message, party, rng):
                 values[part.name][1] >>= np.uint64(32)
             if key in NARROW_FIELDS:
                 values[part.name][1] >>= np.uint64(48)
+            if key in CLIPPED_FIELDS:
+                values[part.name][1] >>= np.uint64(40)
             if part.name == "numbers":
                 values[part.name] >>= np.uint64(21)
     return replace(message, **values)

@@ -5,9 +5,8 @@ the low halves, index 1 the high halves, and a single number has shape (2, 1).  
 are exact modulo 2^128.  Matrix products are loops compiled by numba; without numba they are float64
 products of 16-bit limbs, also exact and several times slower.
 
-A real number v is the whole number nearest to v·2^40.  A product of two such numbers has 80 bits
-after the point, and ``reopen`` brings the sum of two shares of it back to 40.  The ring wraps
-silently, so ``encode`` refuses what is beyond a bound.
+A real number v is the whole number nearest to v·2^40, and a product of two such numbers has 80 bits
+after the point.  The ring wraps silently, so ``encode`` refuses what is beyond a bound.
 
 Words that hide a value come from AES-256 in counter mode, with one key for each kind of sheet.  The
 counter begins with the sheet's name, so no two sheets have a word in common.  A sheet is cut into
@@ -17,9 +16,9 @@ named parts that do not overlap, and each part can be taken once.
 import hmac
 import math
 import struct
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -38,14 +37,14 @@ REACH = 10
 CUT = 32
 """Low bits of a share of a product that are not sent."""
 SECRET_SIZE = 32
+WORD_SIZE = 16
 
 _LIMB_BITS = 16
 _N_LIMBS = 8
 _LIMB = np.uint64(2**_LIMB_BITS - 1)
 _MAX_TERMS = 2**17  # sums of 8 products of limbs stay below 2^53
-_OFFSET = 1 << (2 * FRACTION + REACH - CUT)
-_WRAPS_FROM = 2**64 - 2 ** (2 * FRACTION + REACH + 1 - 64)
 _COUNTER = struct.Struct(">IIHHI")
+_WORD_HALF = np.dtype(np.uint64)
 
 
 def zeros(*shape: int) -> Words:
@@ -67,7 +66,10 @@ def add(a: Words, b: Words) -> Words:
     out = np.empty(a.shape, np.uint64)
     loops = kernels.load_ring()
     if loops is not None:
-        loops.add(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        if a.ndim > 2:
+            loops.add(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        else:
+            loops.add(a, b, out)
         return out
     np.add(a[0], b[0], out=out[0])
     np.add(a[1], b[1], out=out[1])
@@ -81,7 +83,10 @@ def subtract(a: Words, b: Words) -> Words:
     out = np.empty(a.shape, np.uint64)
     loops = kernels.load_ring()
     if loops is not None:
-        loops.subtract(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        if a.ndim > 2:
+            loops.subtract(a.reshape(2, -1), b.reshape(2, -1), out.reshape(2, -1))
+        else:
+            loops.subtract(a, b, out)
         return out
     np.subtract(a[0], b[0], out=out[0])
     np.subtract(a[1], b[1], out=out[1])
@@ -130,18 +135,6 @@ def times(A: Words, B: Words) -> Words:
         return _limb_product(A, B)
     out = zeros(A.shape[1], B.shape[2])
     loops.times(A[0], A[1], B[0], B[1], out[0], out[1])
-    return out
-
-
-def minus_cross_rows(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
-    """The words −(v·w_mask' + v_mask·w') for rows, as ``rows_times`` takes them."""
-    _refuse_unless(v.shape == v_mask.shape, v, v_mask)
-    _refuse_unless(w.shape == w_mask.shape and v.shape[2] == w.shape[2], v, w)
-    loops = kernels.load_ring()
-    if loops is None:
-        return negative(add(rows_times(v, w_mask), rows_times(v_mask, w)))
-    out = np.empty((2, v.shape[1], w.shape[1]), np.uint64)
-    loops.minus_cross_rows(*v, *v_mask, *w, *w_mask, out[0], out[1])
     return out
 
 
@@ -202,11 +195,6 @@ def symmetric(triangle: Words, k: int) -> Words:
     return out
 
 
-def minus_cross(v: Words, v_mask: Words, w: Words, w_mask: Words) -> Words:
-    """The words −(v·w_mask + v_mask·w) for matrices, as ``times`` takes them."""
-    return negative(add(times(v, w_mask), times(v_mask, w)))
-
-
 def _limb_product(A: Words, B: Words) -> Words:
     """A B by float64 products of 16-bit limbs, each of which is exact."""
     if A.shape[2] > _MAX_TERMS:
@@ -265,22 +253,6 @@ def cut(share: Words) -> Words:
     return shifted_down(share, CUT)
 
 
-def reopen(one: Words, other: Words) -> Words:
-    """The number z + λ with 40 bits after the point, from two cut shares of it with 80.
-
-    ``reopened_mask`` of λ takes the mask off again, with an error of at most two units of 2^-40 in
-    z.  That holds for |z| up to 2^REACH less a unit, and the dealer vouches for λ.
-    """
-    _refuse_unless(one.shape == other.shape, one, other)
-    loops = kernels.load_ring()
-    if loops is not None:
-        out = np.empty(one.shape, np.uint64)
-        numbers = (CUT, FRACTION, _OFFSET)
-        loops.reopen(one.reshape(2, -1), other.reshape(2, -1), *numbers, out.reshape(2, -1))
-        return out
-    return opened_within(one, other, bits=128 - CUT, drop=FRACTION - CUT, offset=_OFFSET)
-
-
 def opened_within(one: Words, other: Words, *, bits: int, drop: int, offset: int) -> Words:
     """The sum of two shares modulo 2^bits without its low ``drop`` bits, from −offset on."""
     opened = add(add(one, other), _words_like(offset, one))
@@ -336,16 +308,6 @@ def _words_like(value: int, a: Words) -> Words:
     return words
 
 
-def reopened_mask(mask: Words) -> Words:
-    """What λ becomes in ``reopen``; refuses a λ under which a number could wrap.
-
-    The chance is 2^-37 for each number; the dealer then deals other words.
-    """
-    if (mask[1] >= np.uint64(_WRAPS_FROM)).any():
-        raise SharesError("a mask is so near to 2^128 that a shared number could wrap")
-    return shifted_down(mask, FRACTION)
-
-
 def encode(values: ArrayLike, *, bound: float, what: str) -> Words:
     """The nearest multiples of 2^-40; refuses what is not finite or larger than ``bound``.
 
@@ -389,8 +351,7 @@ def to_integers(a: Words) -> object:
     return (a[0].astype(object) + a[1].astype(object) * 2**64).tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class SheetName:
+class SheetName(NamedTuple):
     """Which values a sheet of words hides; no two sheets of one secret have the same name.
 
     Attributes
@@ -412,13 +373,15 @@ class SheetName:
     def counter(self, place: int) -> bytes:
         """One of the 2^32 counters that no other name of the same kind has."""
         try:
-            return _COUNTER.pack(self.epoch, self.window, self.attempt, self.slot, place)
+            return _COUNTER.pack(*self[1:], place)
         except struct.error:
             raise SharesError(f"there are no words left for {self}") from None
 
 
 class Layout(Mapping[str, tuple[int, ...]]):
     """Where the named parts of a sheet are in its stream; made once for all sheets of a kind.
+
+    ``places`` has the first byte of each part, and the shape of its words.
 
     >>> Layout({"noise": (3,), "scores": (2, 2)}).n_words
     7
@@ -428,13 +391,11 @@ class Layout(Mapping[str, tuple[int, ...]]):
 
     def __init__(self, parts: Mapping[str, tuple[int, ...]]) -> None:
         self._parts = dict(parts)
-        self.places: dict[str, tuple[int, int, tuple[int, ...]]] = {}
-        start = 0
+        self.places: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.n_words = 0
         for part, shape in parts.items():
-            stop = start + 2 * math.prod(shape)
-            self.places[part] = start, stop, (2, *shape)
-            start = stop
-        self.n_words = start // 2
+            self.places[part] = WORD_SIZE * self.n_words, (2, *shape)
+            self.n_words += math.prod(shape)
 
     def __getitem__(self, part: str) -> tuple[int, ...]:
         """The shape of a part."""
@@ -452,30 +413,34 @@ class Layout(Mapping[str, tuple[int, ...]]):
 class Sheet:
     """Uniform words for one slot, cut into named parts; each part can be taken once."""
 
-    __slots__ = ("_places", "_stream", "name")
+    __slots__ = ("_layout", "_stream", "_taken", "name")
 
-    def __init__(self, name: SheetName, stream: NDArray[np.uint64], layout: Layout) -> None:
+    def __init__(self, name: SheetName, stream: bytearray, layout: Layout) -> None:
         self.name = name
         self._stream = stream
-        self._places = layout.places.copy()
+        self._layout = layout
+        self._taken: set[str] = set()
 
     def __repr__(self) -> str:
         """Names only: the words are secret."""
-        return f"Sheet({self.name}, left={list(self._places)})"
+        left = [part for part in self._layout if part not in self._taken]
+        return f"Sheet({self.name}, left={left})"
 
     def take(self, part: str) -> Words:
         """The words of one part.  A second time they would cover a second value: refused."""
-        try:
-            start, stop, shape = self._places.pop(part)
-        except KeyError:
-            raise SharesError(f"the words {part!r} of {self.name} were taken before") from None
-        return self._stream[start:stop].reshape(shape)
+        if part in self._taken:
+            raise SharesError(f"the words {part!r} of {self.name} were taken before")
+        self._taken.add(part)
+        start, shape = self._layout.places[part]
+        return np.ndarray(shape, _WORD_HALF, self._stream, start)
 
     def take_stacked(self) -> NDArray[np.uint64]:
         """All parts of a sheet whose parts have one shape, (n_parts, 2, *shape)."""
-        shapes = [shape for _, _, shape in self._places.values()]
-        self._places.clear()
-        return self._stream.reshape(len(shapes), *shapes[0])
+        ((_, shape), *_) = self._layout.places.values()
+        if self._taken:
+            raise SharesError(f"some words of {self.name} were taken before")
+        self._taken.update(self._layout)
+        return np.ndarray((len(self._layout), *shape), _WORD_HALF, self._stream)
 
 
 class WordSource:
@@ -517,10 +482,11 @@ class WordSource:
         >>> bool((source.part(name, layout, "slot 1") == whole.take("slot 1")).all())
         True
         """
-        start, stop, shape = layout.places[part]
-        return self._stream(name, start // 2, (stop - start) // 2).reshape(shape)
+        start, shape = layout.places[part]
+        stream = self._stream(name, start // WORD_SIZE, math.prod(shape) // 2)
+        return np.ndarray(shape, _WORD_HALF, stream)
 
-    def _stream(self, name: SheetName, first: int, n_words: int) -> NDArray[np.uint64]:
+    def _stream(self, name: SheetName, first: int, n_words: int) -> bytearray:
         """Words of a sheet: AES of counters that begin with its name, under its kind's key."""
         cipher = self._ciphers.get(name.kind)
         if cipher is None:
@@ -528,13 +494,17 @@ class WordSource:
             cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
             self._ciphers[name.kind] = cipher
         cipher.reset_nonce(name.counter(first))
-        words = np.empty(2 * n_words, "<u8")
-        cipher.update_into(_zero_bytes(16 * n_words), words.view(np.uint8).data)
-        return words.astype(np.uint64, copy=False)
+        words = bytearray(WORD_SIZE * n_words)
+        cipher.update_into(_zero_bytes(WORD_SIZE * n_words), words)
+        return words if sys.byteorder == "little" else _swapped(words)
 
 
-_zeros_at_hand = bytes(2**16)
+def _swapped(words: bytearray) -> bytearray:
+    return bytearray(np.frombuffer(words, np.uint64).byteswap().tobytes())
+
+
+_zeros_at_hand = memoryview(bytes(2**16))
 
 
 def _zero_bytes(size: int) -> memoryview | bytes:
-    return memoryview(_zeros_at_hand)[:size] if size <= len(_zeros_at_hand) else bytes(size)
+    return _zeros_at_hand[:size] if size <= len(_zeros_at_hand) else bytes(size)

@@ -52,35 +52,6 @@ def rows_times(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Wo
 
 
 @njit(cache=True)
-def minus_cross_rows(  # noqa: PLR0913, PLR0917  (planes of four matrices and of the result)
-    v0: Words,
-    v1: Words,
-    p0: Words,
-    p1: Words,
-    w0: Words,
-    w1: Words,
-    q0: Words,
-    q1: Words,
-    out0: Words,
-    out1: Words,
-) -> None:
-    """−(V Q' + P W') for planes of rows V, P (n, k) and W, Q (m, k)."""
-    for i in range(len(v0)):
-        a0, a1, b0, b1 = v0[i], v1[i], p0[i], p1[i]
-        for j in range(len(w0)):
-            x0, x1, y0, y1 = w0[j], w1[j], q0[j], q1[j]
-            cross = np.uint64(0)
-            for c in range(len(a0)):
-                cross += a0[c] * y1[c] + a1[c] * y0[c] + b0[c] * x1[c] + b1[c] * x0[c]
-            low = high = np.uint64(0)
-            for c in range(len(a0)):
-                low, high = _add_product(low, high, a0[c], y0[c])  # type: ignore[call-arg]
-                low, high = _add_product(low, high, b0[c], x0[c])
-            out0[i, j] = np.uint64(0) - low
-            out1[i, j] = np.uint64(0) - (high + cross) - np.uint64(low != 0)
-
-
-@njit(cache=True)
 def row_products(a0: Words, a1: Words, b0: Words, b1: Words, out0: Words, out1: Words) -> None:
     """a_i·b_i for planes of rows (n, k)."""
     for i in range(len(a0)):
@@ -163,23 +134,6 @@ def shifted_down(a: Words, bits: int, out: Words) -> None:
     for i in range(a.shape[1]):
         out[0, i] = (a[0, i] >> down) | (a[1, i] << up)
         out[1, i] = a[1, i] >> down
-
-
-@njit(cache=True)
-def reopen(one: Words, other: Words, cut: int, fraction: int, offset: int, out: Words) -> None:
-    """As ``ring.reopen``, for cut shares (2, n)."""
-    keep = (np.uint64(1) << np.uint64(64 - cut)) - np.uint64(1)
-    down, up = np.uint64(fraction - cut), np.uint64(64 - fraction + cut)
-    lift = np.uint64(offset)
-    back = lift >> down
-    for i in range(one.shape[1]):
-        total = one[0, i] + other[0, i]
-        high = one[1, i] + other[1, i] + np.uint64(total < one[0, i])
-        low = total + lift
-        high = (high + np.uint64(low < lift)) & keep
-        low, high = (low >> down) | (high << up), high >> down
-        out[0, i] = low - back
-        out[1, i] = high - np.uint64(low < back)
 
 
 @njit(cache=True)
@@ -310,15 +264,21 @@ def scaled_rows(scalars: Words, rows: Words, out: Words) -> None:
 
 
 @njit(cache=True)
-def add_first_rows(rows: Words, n: int, start: Words, out: Words) -> None:
-    """Start (2, d) and the first n rows of (2, N, d), added up."""
-    for j in range(out.shape[1]):
-        out[0, j], out[1, j] = start[0, j], start[1, j]
+def add_first_rows(rows: Words, n: int, start: Words, up: int, out: Words) -> None:
+    """Start (2, d) and the first n rows of (2, N, d), shifted up, added up."""
+    lift, rest = np.uint64(up), np.uint64(64 - up)
+    out[:] = np.uint64(0)
     for k in range(n):
         for j in range(out.shape[1]):
             low = out[0, j] + rows[0, k, j]
             out[1, j] += rows[1, k, j] + np.uint64(low < out[0, j])
             out[0, j] = low
+    for j in range(out.shape[1]):
+        low, high = out[0, j], out[1, j]
+        if up:
+            low, high = low << lift, (high << lift) | (low >> rest)
+        out[0, j] = low + start[0, j]
+        out[1, j] = high + start[1, j] + np.uint64(out[0, j] < low)
 
 
 @njit(cache=True)
@@ -759,3 +719,112 @@ def fold_in(  # noqa: PLR0913, PLR0917
             theta_mask[1, i],
         )
         theta[0, i], theta[1, i] = _plus(theta[0, i], theta[1, i], low, high)
+
+
+@njit(cache=True)
+def open_row(  # noqa: PLR0913, PLR0917
+    one: Words,
+    other: Words,
+    mask: Words,
+    none: Words,
+    cuts: tuple[int, int, int],
+    a: Words,
+    n: int,
+    rho_v: Words,
+    rho_q: Words,
+    minus_theta: Words,
+    x: Words,
+    h: Words,
+    u: Words,
+    rho_d: Words,
+    cut: int,
+    f: Words,
+    v: Words,
+    q: Words,
+    d: Words,
+) -> None:
+    """As ``RootSide.open_row``."""
+    reopen_side(one, other, mask, none, cuts[0], cuts[1], cuts[2], f)
+    combined(a, f, a, none, 0, rho_v, cut, v)
+    combined(f.reshape(2, 1, f.shape[1]), f, a, none, 0, rho_q, cut, q)
+    combined(minus_theta, x, h, u, n, rho_d, cut, d)
+
+
+@njit(cache=True)
+def scale_row(  # noqa: PLR0913, PLR0917
+    scalars: Words,
+    other_scalars: Words,
+    mask_scalars: Words,
+    d: Words,
+    other_d: Words,
+    mask_d: Words,
+    none: Words,
+    cuts: tuple[int, int, int],
+    f: Words,
+    rho_row: Words,
+    rho_residual: Words,
+    cut: int,
+    row: Words,
+    residual: Words,
+) -> None:
+    """As ``RootSide.scale_row``."""
+    s = np.empty((2, 2), np.uint64)
+    opened = np.empty((2, 1), np.uint64)
+    reopen_side(scalars, other_scalars, mask_scalars, none, cuts[0], cuts[1], cuts[2], s)
+    reopen_side(d, other_d, mask_d, none, cuts[0], cuts[1], cuts[2], opened)
+    window = f.reshape(2, f.shape[1], 1)
+    weight = np.empty((2, 1), np.uint64)
+    weight[:, 0] = s[:, 0]
+    combined(window, weight, window, none, 0, rho_row, cut, row)
+    weight[:, 0] = s[:, 1]
+    combined(opened.reshape(2, 1, 1), weight, window, none, 0, rho_residual, cut, residual)
+
+
+@njit(cache=True)
+def append_root_row(  # noqa: PLR0913, PLR0917
+    shares: tuple[Words, Words, Words],
+    others: tuple[Words, Words, Words],
+    masks: tuple[Words, Words, Words],
+    none: Words,
+    cuts: tuple[int, int, int],
+    n: int,
+    a: Words,
+    g: Words,
+    h: Words,
+    minus_h: Words,
+) -> None:
+    """As ``RootSide.append``."""
+    row = np.empty(shares[0].shape, np.uint64)
+    one = np.empty((2, 1), np.uint64)
+    reopen_side(shares[0], others[0], masks[0], none, cuts[0], cuts[1], cuts[2], row)
+    a[:, n] = row
+    reopen_side(shares[1], others[1], masks[1], none, cuts[0], cuts[1], cuts[2], row)
+    g[:, n] = row
+    reopen_side(shares[2], others[2], masks[2], none, cuts[0], cuts[1], cuts[2], one)
+    h[:, n] = one
+    minus_h[0, n] = np.uint64(0) - one[0, 0]
+    minus_h[1, n] = np.uint64(0) - one[1, 0] - np.uint64(one[0, 0] != 0)
+
+
+@njit(cache=True)
+def masked_ranks(
+    scores: Words,
+    others: Words,
+    ranks: Words,
+    order: Words,
+    down: int,
+    modulus: int,
+    numbers: Words,
+) -> None:
+    """As ``comparison.masked_ranks``."""
+    drop, up, kept = np.uint64(down), np.uint64(64 - down), np.uint64(modulus)
+    for i in range(len(order)):
+        arm = order[i]
+        if arm >= scores.shape[1]:
+            numbers[i] = np.uint64(0)
+            continue
+        low = scores[0, arm] + others[0, arm]
+        high = scores[1, arm] + others[1, arm] + np.uint64(low < scores[0, arm])
+        low += ranks[0, i]
+        high += ranks[1, i] + np.uint64(low < ranks[0, i])
+        numbers[i] = ((low >> drop) | (high << up)) & kept

@@ -40,7 +40,7 @@ from vfbandits.core.settings import refuse_unknown
 from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.released import LEARNS, ReleasedPolicy, plan
-from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
+from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms, default_window
 from vfbandits.core.snapshot import Record, Snapshot, stored
 from vfbandits.errors import (
     ContextError,
@@ -182,6 +182,8 @@ class Federation:
                 release=self.release,
                 reads=shared.reads,
                 beta=shared.beta,
+                window=default_window(shared.reads),
+                decisions=default_window(shared.reads),
             )
             rotations = list(self._shares.values())
             local = LocalShares(terms, rotations=rotations, entropy=entropy, max_open=max_open)

@@ -13,7 +13,6 @@ import numpy as np
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
-    CUT,
     FRACTION,
     SECRET_SIZE,
     Layout,
@@ -31,9 +30,10 @@ from vfbandits.core.ring import (
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
     less_pairs,
+    live_positions,
     look_up_pairs,
-    masked_numbers,
-    refuse_large_lookups,
+    masked_ranks,
+    refuse_lookups,
     shuffled,
 )
 from vfbandits.core.shares.covariance import HeldCovariance, widths_of
@@ -42,12 +42,12 @@ from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, Shri
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.messages import Exchange, expect
-from vfbandits.core.shares.noise import half_noise
-from vfbandits.core.shares.root import Held, RootSide, scaled, square
+from vfbandits.core.shares.noise import HalfNoise
+from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
     open_side,
-    plus_first_rows,
+    plus_first_clipped,
     reopen_side,
     whole_product,
 )
@@ -58,7 +58,6 @@ Event: TypeAlias = tuple[int, int]
 """The window and the slot of a decision."""
 
 BLANK: Event = (-1, -1)
-_CUT_HIGH = np.uint64(2 ** (64 - CUT) - 1)
 
 
 class Opened:
@@ -96,7 +95,7 @@ class ActiveServer:
     ) -> None:
         self.terms = terms
         self._secrets = secrets
-        self._noise = WordSource(entropy(SECRET_SIZE))
+        self._noise = HalfNoise(WordSource(entropy(SECRET_SIZE)), terms)
         self._max_open = max_open
         self._inputs = InputMasks(secrets, terms)
         self._state = RootSide(terms)
@@ -144,7 +143,7 @@ class ActiveServer:
         if window != self._n_windows:
             raise SharesError(f"window {self._n_windows} is open, got a decision of {window}")
         place = m.Place(self._dealt().fold.place.epoch, window, self._dealt().attempt, slot)
-        return half_noise(self._noise, self.terms, place)
+        return self._noise.of(place)
 
     def take(self, deal: m.WindowDeal) -> None:
         """Begin a window with what the dealer made for it."""
@@ -177,19 +176,19 @@ class ActiveServer:
         tau, z, own_projections = state.minus_h[:, :n], None, zeros(0)
         if self.terms.is_noisy:
             mask = sheet.take("mask_noise")
-            noise = add(half_noise(self._noise, self.terms, place), mask)
+            noise = add(self._noise.of(place), mask)
             asked = expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
             z = open_side(noise, asked.noise, mask)
             own_projections = state.projections(z, n, sheet.take("rho_projections"))
             tau = reopen_side(own_projections, asked.projections, deal.projections, state.minus_h)
         else:
             expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
-        own = plus_first_rows(deal.rows, n, state.direction(z, tau, sheet.take("rho_direction")))
-        own[1] &= _CUT_HIGH
+        own = state.direction(z, tau, sheet.take("rho_direction"))
+        own = plus_first_clipped(deal.rows, n, own)
         sampled = expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
         w = reopen_side(own, sampled.direction, deal.direction, state.theta)
         scores = whole_product(subtract(T_X, masks), w, deal.scores)
-        arm = yield from self._best(deal, sheet, add(scores, sampled.scores))
+        arm = yield from self._best(deal, sheet, scores, sampled.scores)
         return Opened(place, T_X, sheet, arm)
 
     def _score(
@@ -203,7 +202,7 @@ class ActiveServer:
             bonus = self.terms.beta * widths_of(came.forms)
             words = encode(bonus, bound=MAX_ADDEND, what="beta·width")
             scores = add(scores, lifted(add(words, words)))
-        arm = yield from self._best(deal, sheet, scores)
+        arm = yield from self._best(deal, sheet, scores, np.zeros_like(scores))
         return Opened(deal.place, T_X, sheet, arm)
 
     def _sheet(self, kind: str, place: m.Place) -> Sheet:
@@ -219,27 +218,30 @@ class ActiveServer:
             )
         return np.concatenate([block.contexts for block in blocks], axis=2)
 
-    def _best(self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words) -> Exchange[int]:
-        """The best arm of scores (n_arms,) that are under masks of B's."""
+    def _best(
+        self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words, others: Words
+    ) -> Exchange[int]:
+        """The best arm of scores (n_arms,) that add up from two shares, under masks of B's."""
         place, max_arms = deal.place, self.terms.max_arms
         n_arms = scores.shape[1]
         order = shuffled(sheet.take("order"))
-        is_live = order < n_arms
-        live = np.flatnonzero(is_live)
+        live = live_positions(order, n_arms)
         ranks = sheet.take("mask_ranks")
-        numbers = np.zeros(max_arms, np.uint64)
-        masked = add(scores[:, order[live]], ranks[:, live])
-        numbers[live] = masked_numbers(masked, bits=PRODUCT_BITS)
         if n_arms == 1:
             return 0
+        numbers = masked_ranks(scores, others, ranks, order, bits=PRODUCT_BITS)
+        is_live = np.zeros(max_arms, np.uint8)
+        is_live[live] = 1
         lookups, tops = look_up_pairs(numbers, live, deal.tables)
-        message = m.Compare(place, is_live.astype(np.uint8), numbers[live], lookups)
+        message = m.Compare(place, is_live, numbers[live], lookups)
         compared = expect(m.Compared, (yield message))
-        refuse_large_lookups(compared.lookups)
+        refuse_lookups(compared.lookups, n_arms)
         opened = lookups ^ compared.lookups
         less = less_pairs(opened, live, max_arms, deal.tables, deal.tops)
         results = less ^ tops ^ np.uint8(1)
         found = expect(m.Candidates, (yield m.Results(place, results)))
+        if found.candidates.shape != live.shape:
+            raise SharesError(f"wanted {n_arms} candidate bits, got {len(found.candidates)}")
         candidates = order[live[found.candidates == 1]]
         if not len(candidates):
             raise SharesError("no arm is the best: a score was beyond what is compared")
@@ -308,32 +310,37 @@ class ActiveServer:
         u = reopen_side(own_u, recalled.overlaps, deal.overlaps, none)
         own_f = state.whitened(x, u, sheet.take("rho_whitened"))
         reply = expect(m.Whitened, (yield m.Whiten(place, own_u, own_f)))
-        f = reopen_side(own_f, reply.whitened, deal.whitened, none)
-        own_q = square(f, sheet.take("rho_square"))
-        opened_q = open_short(own_q, reply.square, bits=PRODUCT_BITS)
-        scalars = self.terms.scalars.share(opened_q, deal.coefficients[:, None], bits=PRODUCT_BITS)[
-            :, 0
-        ]
-        own_s = cut(add(scalars, sheet.take("rho_scalars")))
         rho_difference = add(sheet.take("rho_difference"), _as_product(reward))
-        own_d = state.difference(x, u, rho_difference)
-        own_v = state.projections(f, n, sheet.take("rho_projections"))
-        v = reopen_side(own_v, reply.projections, deal.projections, none)
+        rho = OpenedRow(sheet.take("rho_projections"), sheet.take("rho_square"), rho_difference)
+        f, row = state.open_row(Exchanged(own_f, reply.whitened, deal.whitened), x, u, rho)
+        own_q = row.square[0]
+        opened_q = open_short(own_q, reply.square, bits=PRODUCT_BITS)
+        table, coefficients = self.terms.scalars, deal.coefficients[:, None]
+        scalars = table.share(opened_q, coefficients, bits=PRODUCT_BITS)[:, 0]
+        own_s = cut(add(scalars, sheet.take("rho_scalars")))
+        v = reopen_side(row.projections, reply.projections, deal.projections, none)
         own_g = state.gain(f, v, sheet.take("rho_gain"))
         message = m.Learn(
-            place, projections=own_v, square=own_q, difference=own_d, scalars=own_s, gain=own_g
+            place,
+            projections=row.projections,
+            square=own_q,
+            difference=row.difference,
+            scalars=own_s,
+            gain=own_g,
         )
         learnt = expect(m.Learnt, (yield message))
-        s = reopen_side(own_s, learnt.scalars, deal.scalars, none)
-        d = reopen_side(own_d, reply.difference, deal.difference, none)
-        own_a = scaled(s[:, :1], f, sheet.take("rho_row"))
-        own_h = scaled(s[:, 1:], d, sheet.take("rho_residual"))
+        own_a, own_h = state.scale_row(
+            Exchanged(own_s, learnt.scalars, deal.scalars),
+            Exchanged(row.difference, reply.difference, deal.difference),
+            f,
+            (sheet.take("rho_row"), sheet.take("rho_residual")),
+        )
         expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
         state.append(
             n,
-            row=reopen_side(own_a, learnt.row, deal.row, none),
-            gain=reopen_side(own_g, learnt.gain, deal.gain, none),
-            residual=reopen_side(own_h, learnt.residual, deal.residual, none),
+            row=Exchanged(own_a, learnt.row, deal.row),
+            gain=Exchanged(own_g, learnt.gain, deal.gain),
+            residual=Exchanged(own_h, learnt.residual, deal.residual),
         )
         self.n_rows += 1
         self._unfinished = None
@@ -357,8 +364,9 @@ class ActiveServer:
     def _fold_root(self, deal: m.FoldDeal, sheet: Sheet) -> Exchange[None]:
         root, theta = self._state.changes(sheet.take("rho_root"), sheet.take("rho_theta"))
         folded = expect(m.Folded, (yield m.Fold(deal.place, root, theta)))
+        shifted = reopen_side(theta, folded.theta, deal.theta, self._state.theta)
         self._state.fold(root, folded.root, deal.root)
-        self._state.shift(reopen_side(theta, folded.theta, deal.theta, self._state.theta))
+        self._state.shift(shifted)
 
     def _dealt(self) -> m.WindowDeal:
         if self._deal is None:

@@ -57,7 +57,7 @@ _REST = np.array([int(S) & (int(S) - 1) for S in _SUBSETS], dtype=np.uint64)
 
 def shuffled(order_words: Words) -> Places:
     """A uniformly random order, from uniform words: the order that sorts their high halves."""
-    return np.argsort(order_words[1], kind="stable")
+    return np.argsort(order_words[1])
 
 
 def masked_numbers(words: Words, *, bits: int = 2 * FRACTION) -> Numbers:
@@ -133,8 +133,11 @@ def look_up(differences: Numbers, tables: Numbers) -> Lookups:
     return np.asarray(codes, dtype=np.uint16)
 
 
-def refuse_large_lookups(lookups: Lookups) -> None:
-    """Look-ups that came in a message."""
+def refuse_lookups(lookups: Lookups, n_arms: int) -> None:
+    """Look-ups that came in a message: one for each pair, of 13 bits."""
+    n_pairs = n_arms * (n_arms - 1)
+    if lookups.shape != (n_pairs,):
+        raise SharesError(f"wanted {n_pairs} look-ups, got {len(lookups)}")
     if (lookups >> np.uint16(N_TABLES)).any():
         raise SharesError(f"wanted look-ups of {N_TABLES} bits, got a larger number")
 
@@ -184,6 +187,33 @@ def shuffled_masks(
 ) -> Numbers:
     """The dealer's ν: what A's and B's masks are together, in the shuffled order."""
     return masked_numbers(add(mask_ranks, rho_scores[:, order]), bits=bits)
+
+
+def masked_ranks(
+    scores: Words, others: Words, ranks: Words, order: Places, *, bits: int
+) -> Numbers:
+    """A's numbers of all positions, from both servers' shares of scores; 0 without an arm."""
+    loops = kernels.load_ring()
+    numbers = np.zeros(len(order), np.uint64)
+    if loops is not None and scores.shape == others.shape and ranks.shape == (2, len(order)):
+        loops.masked_ranks(scores, others, ranks, order, bits - UNIT_BITS, int(_MODULUS), numbers)
+        return numbers
+    live = live_positions(order, scores.shape[1])
+    shown = add(scores, others)[:, order[live]]
+    numbers[live] = masked_numbers(add(shown, ranks[:, live]), bits=bits)
+    return numbers
+
+
+def live_positions(order: Places, n_arms: int) -> Places:
+    """Positions of a shuffled order that hold one of the first ``n_arms`` arms."""
+    if n_arms == len(order):
+        return _positions(n_arms)
+    return np.flatnonzero(order < n_arms)
+
+
+@cache
+def _positions(n: int) -> Places:
+    return np.arange(n)
 
 
 def look_up_pairs(numbers: Numbers, live: Places, tables: Words) -> tuple[Lookups, Bits]:

@@ -43,13 +43,14 @@ class HelperCovariance:
         d = self.terms.dim
         if isinstance(message, Score):
             n_arms = message.contexts.shape[1]
-            return (("products", (1, d) if self.terms.reads == "means" else (n_arms, d + n)),)
+            shape = (2, 1, d) if self.terms.reads == "means" else (2, n_arms, d + n)
+            return (("products", shape),)
         if isinstance(message, Shrink):
-            return ("inverse", (d * (d + 1) // 2,)), ("theta", (d,))
+            return ("inverse", (2, d * (d + 1) // 2)), ("theta", (2, d))
         self._update(message)
         if isinstance(message, Project):
-            return ("overlaps", (d + n,)), ("gain", (d + 1,)), ("square", (1,))
-        return ("scale", (1,)), ("row", (d + 1,))
+            return ("overlaps", (2, d + n)), ("gain", (2, d + 1)), ("square", (1,))
+        return ("scale", (2, 1)), ("row", (2, d + 1))
 
     def _update(self, message: Project | Scale) -> _Update:
         slot = message.place.slot

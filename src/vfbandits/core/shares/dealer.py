@@ -8,7 +8,7 @@ word, their difference would show masks of B.
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,6 @@ from vfbandits.core.ring import (
     Words,
     WordSource,
     add,
-    cut,
     negative,
     short_mask,
     subtract,
@@ -40,6 +39,7 @@ from vfbandits.core.shares.covariance_dealer import CovarianceDealer, Covariance
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
+    clipped,
     gap_term,
     narrow_mask,
     reopened_mask,
@@ -140,11 +140,12 @@ class Dealer:
         terms = self.terms
         n, d = terms.window, terms.dim
         rows = _Window(zeros(n, d), zeros(n, d), zeros(1, n))
-        places = [Place(self.epoch, window, attempt, slot) for slot in range(max(n, self._n_slots))]
+        n_places = max(n, terms.decisions)
+        places = [Place(self.epoch, window, attempt, slot) for slot in range(n_places)]
         if not terms.is_root:
             return self._deal_covariance(places)
         rewards = tuple(self._deal_reward(place, rows) for place in places[:n])
-        decisions = tuple(self._deal_decision(place, rows) for place in places[: self._n_slots])
+        decisions = tuple(self._deal_decision(place, rows) for place in places[: terms.decisions])
         fold, root, theta = self._deal_fold(places[0], rows)
         # Last: an attempt that fails leaves no trace.
         self._rows = add(self._rows, root)
@@ -166,16 +167,12 @@ class Dealer:
                 rows,
                 self._secret_bits(place),
             )
-            for place in places[: self._n_slots]
+            for place in places[: self.terms.decisions]
         )
         first = places[0]
         fold, after = form.deal_fold(first, *self._sheets("fold", first), rows)
         self._covariance = after  # last: an attempt that fails leaves no trace
         return WindowDeal(first.window, first.attempt, decisions, rewards, fold)
-
-    @property
-    def _n_slots(self) -> int:
-        return self.terms.decisions
 
     def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
         name, (active, helper) = sheet_name(kind, place), self._layouts[kind]
@@ -244,7 +241,7 @@ class Dealer:
             place,
             projections=projections[:, 0],
             direction=y.A[:, 0],
-            rows=cut(negative(add(terms_of_rows, B.take("blind_rows")))),
+            rows=clipped(negative(add(terms_of_rows, B.take("blind_rows")))),
             scores=subtract(scores, B.take("blind_scores")),
             context=subtract(context, B.take("blind_context")),
             tables=np.stack((tables[:, :half], tables[:, half:])),
@@ -267,7 +264,7 @@ class Dealer:
 
 def sheet_name(kind: str, place: Place) -> SheetName:
     """The name of the words that one slot uses."""
-    return SheetName(kind, place.epoch, place.window, place.attempt, place.slot)
+    return SheetName(kind, *place)
 
 
 class InputMasks:
@@ -278,15 +275,14 @@ class InputMasks:
     def __init__(self, secrets: ServerSecrets, terms: ShareTerms) -> None:
         self._secrets = secrets
         self._layouts = [Layout(terms.input_words(j)) for j in range(len(terms.widths))]
-        self._window: Place | None = None
+        self._window: tuple[int, ...] = ()
         self._masks: dict[int, Words] = {}
 
     def take(self, place: Place) -> Words:
         """The masks of one decision, (max_arms, dim), from all participants; once."""
-        window = input_window(place)
-        if window != self._window:
-            self._window = window
-            name = sheet_name("input", window)
+        if place[:3] != self._window:
+            self._window = place[:3]
+            name = sheet_name("input", of_window(place))
             blocks = [
                 source.sheet(name, layout).take_stacked()
                 for source, layout in zip(self._secrets.inputs, self._layouts, strict=True)
@@ -298,9 +294,9 @@ class InputMasks:
             raise SharesError(f"the masks of {place} were taken before") from None
 
 
-def input_window(place: Place) -> Place:
-    """What names the words that hide the blocks of all decisions of a window."""
-    return replace(place, slot=0)
+def of_window(place: Place) -> Place:
+    """What names words for all decisions of a window."""
+    return place._replace(slot=0)
 
 
 def _mask(whole: Words, helper: Words) -> Mask:

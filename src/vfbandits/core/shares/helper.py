@@ -28,16 +28,15 @@ from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
     Bits,
-    Numbers,
     less_pairs,
     look_up_pairs,
-    refuse_large_lookups,
+    refuse_lookups,
 )
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.covariance_helper import HelperCovariance
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
-from vfbandits.core.shares.noise import half_noise
-from vfbandits.core.shares.root import Held, RootSide, scaled, square
+from vfbandits.core.shares.noise import HalfNoise
+from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
     open_side,
@@ -74,12 +73,9 @@ class _Reward:
         self.x = x
         self.own_overlaps = overlaps
         self.f = x
-        self.own_projections = zeros(0)
-        self.own_square: Numbers = np.zeros(1, np.uint64)
-        self.own_difference = zeros(1)
-        self.own_row = zeros(0)
-        self.own_residual = zeros(1)
-        self.gain: Words | None = None
+        self.row: OpenedRow | None = None
+        self.own_row = self.own_residual = x
+        self.gain: Exchanged | None = None
 
 
 class Helper:
@@ -100,7 +96,7 @@ class Helper:
     ) -> None:
         self.terms = terms
         self._secrets = secrets
-        self._noise = WordSource(entropy(SECRET_SIZE))
+        self._noise = HalfNoise(WordSource(entropy(SECRET_SIZE)), terms)
         self._max_open = max_open
         self._inputs = InputMasks(secrets, terms)
         self._state = RootSide(terms)
@@ -115,6 +111,7 @@ class Helper:
         self._epoch = epoch
         self._window = 0
         self._attempt: int | None = None
+        self._at: tuple[int, ...] = ()  # epoch, window and attempt, once a message has come
         self._decisions: dict[int, _Decision] = {}
         self._rewards: dict[int, _Reward] = {}
         self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
@@ -128,15 +125,11 @@ class Helper:
     def answer(self, message: m.Message) -> m.Message:
         """The answer to one message of A's."""
         place = message.place
-        if place.epoch != self._epoch:
-            raise SharesError(f"epoch {self._epoch} is open, got a message for {place.epoch}")
-        if isinstance(message, m.Fold | c.Shrink) and place.window == self._window - 1:
-            return self._folded_again(message)
-        if place.window != self._window or self._attempt not in (None, place.attempt):
-            raise SharesError(
-                f"window {self._window} is open, got a message for window {place.window}, attempt "
-                f"{place.attempt}"
-            )
+        if place[:3] != self._at:
+            last = (self._epoch, self._window - 1)
+            if isinstance(message, m.Fold | c.Shrink) and place[:2] == last:
+                return self._folded_again(message)
+            self._refuse_elsewhere(place)
         key = (message.KIND, place.slot)
         before = self._answered.get(key)
         if before is not None:
@@ -148,12 +141,22 @@ class Helper:
             return before[1]
         self._refuse_other_shapes(message)
         reply = self._respond(message)
+        self._at = place[:3]
         self._attempt = place.attempt
         if isinstance(message, m.Fold | c.Shrink):
             self._turn(message, reply)
         else:
             self._answered[key] = message, reply
         return reply
+
+    def _refuse_elsewhere(self, place: m.Place) -> None:
+        if place.epoch != self._epoch:
+            raise SharesError(f"epoch {self._epoch} is open, got a message for {place.epoch}")
+        if place.window != self._window or self._attempt not in (None, place.attempt):
+            raise SharesError(
+                f"window {self._window} is open, got a message for window {place.window}, attempt "
+                f"{place.attempt}"
+            )
 
     def _refuse_other_shapes(self, message: m.Message) -> None:
         """Before a word of the slot is taken: the right message may still come."""
@@ -173,9 +176,8 @@ class Helper:
         elif isinstance(message, m.Whiten | m.Learn | m.Settle):
             self._reward(message)
         for name, shape in shapes:
-            wanted = (n,) if shape is None else shape
+            wanted = (2, n) if shape is None else shape
             came = getattr(message, name).shape
-            came = came if name == "square" else came[1:]
             if came != wanted:
                 raise SharesError(
                     f"wanted {name} of shape {wanted} in a {type(message).__name__} message, got "
@@ -192,7 +194,7 @@ class Helper:
         """B's half of the noise of a decision in its window, (dim,): for a plain twin."""
         window, slot = event
         place = m.Place(self._epoch, window, self._attempt or 0, slot)
-        return half_noise(self._noise, self.terms, place)
+        return self._noise.of(place)
 
     def _respond(self, message: m.Message) -> m.Message:
         step = _STEPS.get(type(message))
@@ -231,7 +233,7 @@ class Helper:
         if not terms.is_noisy:
             return m.Asked(place, noise=zeros(0), projections=zeros(0))
         mask = sheet.take("mask_noise")
-        own = add(half_noise(self._noise, terms, place), mask)
+        own = add(self._noise.of(place), mask)
         decision.z = open_side(own, ask.noise, mask)
         decision.own_projections = self._state.projections(
             decision.z, ask.n_rows, sheet.take("rho_projections")
@@ -267,12 +269,9 @@ class Helper:
         max_arms, n = self.terms.max_arms, decision.n_arms
         if len(live) != n or len(message.live) != max_arms:
             raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
-        if len(message.numbers) != n or message.lookups.shape != (n * (n - 1),):
-            raise SharesError(
-                f"wanted {n} numbers and {n * (n - 1)} look-ups, got {len(message.numbers)} and "
-                f"{len(message.lookups)}"
-            )
-        refuse_large_lookups(message.lookups)
+        if message.numbers.shape != (n,):
+            raise SharesError(f"wanted {n} masked numbers, got {len(message.numbers)}")
+        refuse_lookups(message.lookups, n)
         tables = sheet.take("tables")
         numbers = np.zeros(max_arms, np.uint64)
         numbers[live] = message.numbers
@@ -333,39 +332,43 @@ class Helper:
 
     def _whiten(self, message: m.Whiten) -> m.Whitened:
         reward, state = self._reward(message), self._state
-        sheet, x, n, none = reward.sheet, reward.x, self._n_rows, state.nothing
+        sheet, x, none = reward.sheet, reward.x, state.nothing
         mask = sheet.take("mask_overlaps")
         u = reopen_side(reward.own_overlaps, message.overlaps, mask, none)
         own = state.whitened(x, u, sheet.take("rho_whitened"))
-        f = reopen_side(own, message.whitened, sheet.take("mask_whitened"), none)
-        reward.f = f
-        reward.own_projections = state.projections(f, n, sheet.take("rho_projections"))
-        reward.own_square = square(f, sheet.take("rho_square"))
-        reward.own_difference = state.difference(x, u, sheet.take("rho_difference"))
+        exchanged = Exchanged(own, message.whitened, sheet.take("mask_whitened"))
+        rho = OpenedRow(
+            sheet.take("rho_projections"), sheet.take("rho_square"), sheet.take("rho_difference")
+        )
+        reward.f, row = state.open_row(exchanged, x, u, rho)
+        reward.row = row
         return m.Whitened(
             message.place,
             whitened=own,
-            projections=reward.own_projections,
-            square=reward.own_square,
-            difference=reward.own_difference,
+            projections=row.projections,
+            square=row.square[0],
+            difference=row.difference,
         )
 
     def _learn(self, message: m.Learn) -> m.Learnt:
         reward, state = self._reward(message), self._state
-        sheet, f, none = reward.sheet, reward.f, state.nothing
+        sheet, f, row = reward.sheet, reward.f, reward.row
+        if row is None:
+            raise SharesError(f"no context was whitened in slot {message.place.slot}")
         mask = sheet.take("mask_projections")
-        v = reopen_side(reward.own_projections, message.projections, mask, none)
+        v = reopen_side(row.projections, message.projections, mask, state.nothing)
         gain = state.gain(f, v, sheet.take("rho_gain"))
-        opened = open_short(reward.own_square, message.square, bits=PRODUCT_BITS)
+        opened = open_short(row.square[0], message.square, bits=PRODUCT_BITS)
         coefficients = sheet.take("coefficients")[:, None]
         scalars = self.terms.scalars.share(opened, coefficients, bits=PRODUCT_BITS)[:, 0]
         scalars = cut(add(scalars, sheet.take("rho_scalars")))
-        s = reopen_side(scalars, message.scalars, sheet.take("mask_scalars"), none)
-        mask = sheet.take("mask_difference")
-        d = reopen_side(reward.own_difference, message.difference, mask, none)
-        reward.own_row = scaled(s[:, :1], f, sheet.take("rho_row"))
-        reward.own_residual = scaled(s[:, 1:], d, sheet.take("rho_residual"))
-        reward.gain = reopen_side(gain, message.gain, sheet.take("mask_gain"), none)
+        reward.own_row, reward.own_residual = state.scale_row(
+            Exchanged(scalars, message.scalars, sheet.take("mask_scalars")),
+            Exchanged(row.difference, message.difference, sheet.take("mask_difference")),
+            f,
+            (sheet.take("rho_row"), sheet.take("rho_residual")),
+        )
+        reward.gain = Exchanged(gain, message.gain, sheet.take("mask_gain"))
         return m.Learnt(
             message.place,
             scalars=scalars,
@@ -375,14 +378,16 @@ class Helper:
         )
 
     def _settle(self, message: m.Settle) -> m.Settled:
-        reward, none = self._reward(message), self._state.nothing
+        reward = self._reward(message)
         if reward.gain is None:
             raise SharesError(f"no reward was learnt in slot {message.place.slot}")
         sheet = reward.sheet
-        row = reopen_side(reward.own_row, message.row, sheet.take("mask_row"), none)
-        mask = sheet.take("mask_residual")
-        residual = reopen_side(reward.own_residual, message.residual, mask, none)
-        self._state.append(self._n_rows, row=row, gain=reward.gain, residual=residual)
+        self._state.append(
+            self._n_rows,
+            row=Exchanged(reward.own_row, message.row, sheet.take("mask_row")),
+            gain=reward.gain,
+            residual=Exchanged(reward.own_residual, message.residual, sheet.take("mask_residual")),
+        )
         self._n_rows += 1
         return m.Settled(message.place)
 
@@ -408,9 +413,9 @@ class Helper:
         self._refuse_unless_full()
         sheet, state = self._sheet("fold", message.place), self._state
         root, theta = state.changes(sheet.take("rho_root"), sheet.take("rho_theta"))
+        shifted = reopen_side(theta, message.theta, sheet.take("mask_theta"), state.theta)
         state.fold(root, message.root, sheet.take("mask_root"))
-        mask = sheet.take("mask_theta")
-        state.shift(reopen_side(theta, message.theta, mask, state.theta))
+        state.shift(shifted)
         return m.Folded(message.place, root=root, theta=theta)
 
     def _refuse_unless_full(self) -> None:
@@ -432,7 +437,7 @@ class Helper:
         """Begin the next window; but for this fold, slots of the old one are not answered again."""
         self._last_fold = message, reply
         self._window += 1
-        self._attempt = None
+        self._attempt, self._at = None, ()
         self._n_rows = 0
         self._decisions.clear()
         self._rewards.clear()
@@ -461,20 +466,20 @@ Shape = tuple[int, ...]
 
 
 def _shapes(terms: ShareTerms) -> dict[type[m.Message], tuple[tuple[str, Shape | None], ...]]:
-    """Shapes of the fields of messages; None stands for one number for each row of the window."""
-    d, one = (terms.dim,), (1,)
+    """Shapes of the fields of messages; None stands for one word for each row of the window."""
+    d = (2, terms.dim)
     return {
         m.Sample: (("projections", None), ("direction", d)),
-        m.Pick: (("choice", (terms.max_arms,)),),
+        m.Pick: (("choice", (2, terms.max_arms)),),
         m.Recall: (("context", d),),
         m.Whiten: (("overlaps", None), ("whitened", d)),
         m.Learn: (
             ("projections", None),
-            ("square", one),
-            ("difference", one),
-            ("scalars", (2,)),
+            ("square", (1,)),
+            ("difference", (2, 1)),
+            ("scalars", (2, 2)),
             ("gain", d),
         ),
-        m.Settle: (("row", d), ("residual", one)),
-        m.Fold: (("root", (*d, *d)), ("theta", d)),
+        m.Settle: (("row", d), ("residual", (2, 1))),
+        m.Fold: (("root", (2, terms.dim, terms.dim)), ("theta", d)),
     }

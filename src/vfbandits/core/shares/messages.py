@@ -2,16 +2,26 @@
 
 Every message is frozen and has one encoding in bytes, so that views can be recorded and sizes
 counted.  Its fields are uniform words, shares of products without their low 32 bits (``cut``),
-without those and the top 32 (``short``), or of 80 bits of them (``narrow``), masked numbers of 43
-bits, look-ups of 13 bits, single bits and public counts.  None holds a context, an arm, a reward, a
-score, a width or a mean.  Bytes are in little-endian order on every machine.
+without their low 40 (``clipped``), without 32 at both ends (``short``), or of 80 bits of them
+(``narrow``), masked numbers of 43 bits, look-ups of 13 bits, single bits and public counts.  None
+holds a context, an arm, a reward, a score, a width or a mean.  Bytes are in little-endian order on
+every machine.
 """
 
 import math
 import struct
 from collections.abc import Generator
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +34,7 @@ Array: TypeAlias = NDArray[np.uint64] | NDArray[np.uint16] | NDArray[np.uint8]
 
 Full: TypeAlias = Annotated[Words, "words"]
 Cut: TypeAlias = Annotated[Words, "cut"]
+Clipped: TypeAlias = Annotated[Words, "clipped"]
 Narrow: TypeAlias = Annotated[Words, "narrow"]
 Short: TypeAlias = Annotated[NDArray[np.uint64], "short"]
 MaskedNumbers: TypeAlias = Annotated[Numbers, "numbers"]
@@ -33,12 +44,11 @@ Count: TypeAlias = Annotated[int, "count"]
 
 _PLACE = struct.Struct("<4Q")
 _NUMBER_SIZE = 6
-_HIGH = {"cut": "<u4", "narrow": "<u2"}
-"""How the high half of a word is sent."""
+_HIGH = {"cut": 4, "clipped": 3, "narrow": 2}
+"""Bytes of the high half of a word that are sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A slot: the only one that this event will ever use."""
 
     epoch: int
@@ -57,8 +67,7 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """The message as it travels: its kind, its place, then field by field."""
-        place = self.place
-        head = _PLACE.pack(place.epoch, place.window, place.attempt, place.slot)
+        head = _PLACE.pack(*self.place)
         parts = [bytes([self.KIND]), head]
         parts += [_encoded(getattr(self, name), form) for name, form in _forms(type(self))]
         return b"".join(parts)
@@ -119,7 +128,7 @@ def _encoded(value: object, form: str) -> bytes:
     shape = array.shape[1:] if form in ("words", *_HIGH) else array.shape
     head = struct.pack(f"<B{len(shape)}I", len(shape), *shape)
     if form in _HIGH:
-        high = array[1].astype(_HIGH[form])
+        high = array[1].astype("<u4").reshape(-1, 1).view(np.uint8)[:, : _HIGH[form]]
         return b"".join((head, array[0].astype("<u8").tobytes(), high.tobytes()))
     if form == "numbers":
         each = array.astype("<u8").reshape(-1, 1).view(np.uint8)
@@ -149,11 +158,12 @@ def _decoded_array(data: bytes, start: int, form: str, shape: tuple[int, ...]) -
     if form == "short":
         return _numbers(data, "<u8", n, start).reshape(shape), start + 8 * n
     if form in _HIGH:
+        size = _HIGH[form]
+        high = np.zeros((n, 4), np.uint8)
+        high[:, :size] = np.frombuffer(data, np.uint8, size * n, start + 8 * n).reshape(n, size)
         words = np.empty((2, n), np.uint64)
-        words[0] = np.frombuffer(data, "<u8", n, start)
-        words[1] = np.frombuffer(data, _HIGH[form], n, start + 8 * n)
-        size = 8 + np.dtype(_HIGH[form]).itemsize
-        return words.reshape(2, *shape), start + size * n
+        words[0], words[1] = np.frombuffer(data, "<u8", n, start), high.view("<u4")[:, 0]
+        return words.reshape(2, *shape), start + (8 + size) * n
     if form == "numbers":
         padded = np.zeros((n, 8), np.uint8)
         raw = np.frombuffer(data, np.uint8, _NUMBER_SIZE * n, start)
@@ -418,7 +428,7 @@ class DecisionDeal(Message):
     rows, scores, context
         The dealer's terms of g_l(a_l·z − h_l), (window, dim), of the scores, (max_arms,), and of
         the chosen context, (dim,).  Each number is blinded by a word that blinds nothing else.
-        Of ``rows`` A needs what a share has when it is sent.
+        ``rows`` are added to a share that is cut, and do not need its low bits.
     tables, tops
         A's shares of the tables of all comparisons, and of the top bits of r.
     """
@@ -427,7 +437,7 @@ class DecisionDeal(Message):
 
     projections: Full
     direction: Full
-    rows: Cut
+    rows: Clipped
     scores: Full
     context: Full
     tables: Full

@@ -7,7 +7,7 @@ import numpy as np
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.ring import Layout, add, encode
-from vfbandits.core.shares.dealer import ParticipantSecrets, input_window, sheet_name
+from vfbandits.core.shares.dealer import ParticipantSecrets, of_window, sheet_name
 from vfbandits.core.shares.messages import Contribution, Place
 from vfbandits.core.shares.terms import ShareTerms, input_part
 from vfbandits.errors import ArmError, SharesError
@@ -65,7 +65,7 @@ class SharingParticipant:
         words = encode(rows, bound=self._terms.max_length, what="rows of a block")
         if place.slot >= self._terms.decisions:
             raise SharesError(f"a window has {self._terms.decisions} slots, got slot {place.slot}")
-        name = sheet_name("input", input_window(place))
+        name = sheet_name("input", of_window(place))
         for source in (self._secrets.active, self._secrets.helper):
             masks = source.part(name, self._layout, input_part(place.slot))
             words = add(words, masks[:, : len(block)])

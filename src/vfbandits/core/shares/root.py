@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vfbandits.core.ring import Words, encode, negative, short, zeros
+from vfbandits.core import kernels
+from vfbandits.core.ring import CUT, Words, encode, negative, zeros
 from vfbandits.core.shares.sides import (
+    CUTS,
     combined,
     minus_narrow_outer,
     product,
+    refuse_unless_equal,
     reopen_narrow_side,
-    whole_product,
+    reopen_side,
 )
 from vfbandits.core.shares.terms import ShareTerms
 
@@ -30,6 +33,25 @@ class Held(NamedTuple):
     a: Words
     g: Words
     h: Words
+
+
+class Exchanged(NamedTuple):
+    """Cut shares of a product from both servers, and one server's part of its mask."""
+
+    own: Words
+    other: Words
+    mask: Words
+
+
+class OpenedRow(NamedTuple):
+    """Shares of a_l·f, f·f and r − x·theta, as they are sent; or the words ρ for them.
+
+    Of f·f only the low half of a cut share is sent, which is a short one.
+    """
+
+    projections: Words
+    square: Words
+    difference: Words
 
 
 class RootSide:
@@ -92,18 +114,56 @@ class RootSide:
         """Shares of f = G'x − Σ_l u_l·a_l, (dim,)."""
         return combined(self._columns, x, self._a, u, rho)
 
-    def difference(self, x: Words, u: Words, rho: Words) -> Words:
-        """Shares of −x·theta − Σ_l u_l·h_l, (1,)."""
-        return combined(self._minus_theta, x, self._h, u, rho)
+    def open_row(self, f: Exchanged, x: Words, u: Words, rho: OpenedRow) -> tuple[Words, OpenedRow]:
+        """The side of f, and shares of a_l·f, f·f and −x·theta − Σ_l u_l·h_l."""
+        n, none = u.shape[1], self.nothing
+        loops = kernels.load_ring()
+        if loops is None:
+            side = reopen_side(*f, none)
+            return side, OpenedRow(
+                product(self._a, side, rho.projections, n),
+                product(side[:, None], side, rho.square, 1),
+                combined(self._minus_theta, x, self._h, u, rho.difference),
+            )
+        refuse_unless_equal(f.own, f.other, f.mask, x)
+        side = np.empty(x.shape, np.uint64)
+        v, q, d = (np.empty((2, size), np.uint64) for size in (n, 1, 1))
+        loops.open_row(
+            *(*f, none, CUTS, self._a, n, rho.projections, rho.square),
+            *(self._minus_theta, x, self._h, u, rho.difference, CUT, side, v, q, d),
+        )
+        return side, OpenedRow(v, q, d)
+
+    def scale_row(
+        self, scalars: Exchanged, difference: Exchanged, f: Words, rho: tuple[Words, Words]
+    ) -> tuple[Words, Words]:
+        """Shares of cf, and of h as (r − x·theta)/(1 + q), from c and 1/(1 + q)."""
+        loops, none = kernels.load_ring(), self.nothing
+        if loops is None:
+            s, d = reopen_side(*scalars, none), reopen_side(*difference, none)
+            return scaled(s[:, :1], f, rho[0]), scaled(s[:, 1:], d, rho[1])
+        refuse_unless_equal(scalars.own, scalars.other, scalars.mask)
+        refuse_unless_equal(difference.own, difference.other, difference.mask)
+        row, residual = np.empty(f.shape, np.uint64), np.empty((2, 1), np.uint64)
+        loops.scale_row(*scalars, *difference, none, CUTS, f, *rho, CUT, row, residual)
+        return row, residual
 
     def gain(self, f: Words, v: Words, rho: Words) -> Words:
         """Shares of g = Gf − Σ_l v_l·g_l, (dim,)."""
         return combined(self._rows, f, self._g, v, rho)
 
-    def append(self, n: int, row: Words, gain: Words, residual: Words) -> None:
+    def append(self, n: int, row: Exchanged, gain: Exchanged, residual: Exchanged) -> None:
         """Put in row n of the window."""
-        self._a[:, n], self._g[:, n] = row, gain
-        self._h[:, n], self._minus_h[:, n : n + 1] = residual, negative(residual)
+        loops, none = kernels.load_ring(), self.nothing
+        if loops is None:
+            self._a[:, n], self._g[:, n] = reopen_side(*row, none), reopen_side(*gain, none)
+            h = reopen_side(*residual, none)
+            self._h[:, n], self._minus_h[:, n : n + 1] = h, negative(h)
+            return
+        refuse_unless_equal(*row, *gain, self._theta[:, 0])
+        refuse_unless_equal(*residual, self._h[:, 0])
+        exchanged = zip(row, gain, residual, strict=True)
+        loops.append_root_row(*exchanged, none, CUTS, n, self._a, self._g, self._h, self._minus_h)
 
     def changes(self, rho_root: Words, rho_theta: Words) -> tuple[Words, Words]:
         """Narrow shares of −Σ g_l a_l', and shares of Σ h_l g_l, for a full window."""
@@ -119,11 +179,6 @@ class RootSide:
     def shift(self, theta: Words) -> None:
         """Set theta, (dim,)."""
         self._theta, self._minus_theta = theta[:, None], negative(theta)[:, None]
-
-
-def square(f: Words, rho: Words) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    """A short share of f·f, (1,)."""
-    return short(whole_product(f[:, None], f, rho))
 
 
 def scaled(scalar: Words, row: Words, rho: Words) -> Words:

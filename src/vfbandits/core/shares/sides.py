@@ -36,6 +36,9 @@ PRODUCT_BITS = 2 * FRACTION + 1
 NARROW_BITS = 80
 """Bits of a narrow share, which has 40 of them after the point; for numbers below 2 in size."""
 
+CLIP = 40
+"""Low bits of the dealer's terms of a sum that A is not dealt."""
+
 _DROP = PRODUCT_BITS - FRACTION
 _OFFSET = 1 << (PRODUCT_BITS + REACH - CUT)
 _NARROW_OFFSET = 1 << (FRACTION + 2)
@@ -43,6 +46,9 @@ _WRAPS_FROM = 2**64 - 2 ** (PRODUCT_BITS + REACH + 1 - 64)
 _NARROW_WRAPS_FROM = 2**64 - 2 ** (FRACTION + 3)
 _NARROW_TOP = 2 ** (NARROW_BITS - 64) - 1
 _QUARTER = 1 << (_DROP - 2)
+CUTS = (_DROP - CUT, 2 ** (64 - CUT) - 1, _OFFSET)
+"""How cut shares are opened: bits to drop, bits of the high half to keep, and an offset."""
+_WORD_HALF = np.dtype(np.uint64)
 
 
 def _refuse_unless(fits: bool, *arrays: Words) -> None:  # noqa: FBT001
@@ -50,6 +56,14 @@ def _refuse_unless(fits: bool, *arrays: Words) -> None:  # noqa: FBT001
     if not fits:
         shapes = ", ".join(str(array.shape[1:]) for array in arrays)
         raise SharesError(f"wanted words that fit together, got shapes {shapes}")
+
+
+def refuse_unless_equal(first: Words, *others: Words) -> None:
+    """Words of one shape."""
+    shape = first.shape
+    for other in others:
+        if other.shape != shape:
+            _refuse_unless(False, first, other)  # noqa: FBT003
 
 
 def side(m: Words, mask: Words) -> Words:
@@ -73,15 +87,16 @@ def reopen_side(one: Words, other: Words, mask: Words, base: Words) -> Words:
 
     ``reopened_mask`` takes off what ``one`` and ``other`` have under them.
     """
-    n = one.shape[1]
-    fits = one.shape == other.shape and mask.shape[1] >= n and base.shape[1] >= n
-    _refuse_unless(fits, one, other, mask, base)
+    shape = one.shape
+    n = shape[1]
+    if shape != other.shape or mask.shape[1] < n or base.shape[1] < n:
+        _refuse_unless(False, one, other, mask, base)  # noqa: FBT003
     loops = kernels.load_ring()
     if loops is None:
         m = opened_within(one, other, bits=128 - CUT, drop=_DROP - CUT, offset=_OFFSET)
         return add(side(m, mask[:, :n]), base[:, :n])
-    out = np.empty(one.shape, np.uint64)
-    loops.reopen_side(one, other, mask, base, _DROP - CUT, 2 ** (64 - CUT) - 1, _OFFSET, out)
+    out = np.empty(shape, _WORD_HALF)
+    loops.reopen_side(one, other, mask, base, *CUTS, out)
     return out
 
 
@@ -121,16 +136,21 @@ def _combined(
     rows: Words, v: Words, window: Words, weights: Words, rho: Words, n_rows: int, drop: int
 ) -> Words:
     n = weights.shape[1]
-    fits = rows.shape[2] == v.shape[1] and n_rows <= min(rows.shape[1], rho.shape[1])
-    fits = fits and (not n or (n <= window.shape[1] and n_rows <= window.shape[2]))
-    _refuse_unless(fits, rows, v, window, weights, rho)
+    _, height, width = rows.shape
+    if (
+        width != v.shape[1]
+        or n_rows > height
+        or n_rows > rho.shape[1]
+        or (n and (n > window.shape[1] or n_rows > window.shape[2]))
+    ):
+        _refuse_unless(False, rows, v, window, weights, rho)  # noqa: FBT003
     loops = kernels.load_ring()
     if loops is None:
         share = add(rows_times(v[:, None], rows[:, :n_rows])[:, 0], rho[:, :n_rows])
         if n:
             share = subtract(share, times(weights[:, None], window[:, :n, :n_rows])[:, 0])
         return shifted_down(share, drop) if drop else share
-    out = np.empty((2, n_rows), np.uint64)
+    out = np.empty((2, n_rows), _WORD_HALF)
     loops.combined(rows, v, window, weights, n, rho, drop, out)
     return out
 
@@ -199,12 +219,32 @@ def _minus_twice(words: Words) -> Words:
     return negative(add(words, words))
 
 
+def clipped(terms: Words) -> Words:
+    """The dealer's terms as A is dealt them, without their low 40 bits: 88 bits a number."""
+    return shifted_down(terms, CLIP)
+
+
 def plus_first_rows(rows: Words, n: int, start: Words) -> Words:
     """The sum of ``start`` (d,) and the first n of ``rows`` (at least n, d)."""
+    return _plus_first_rows(rows, n, start, 0)
+
+
+def plus_first_clipped(rows: Words, n: int, share: Words) -> Words:
+    """A cut share (d,) with the first n of the clipped ``rows`` added to it."""
+    plus = _plus_first_rows(rows, n, share, CLIP - CUT)
+    plus[1] &= np.uint64(CUTS[1])
+    return plus
+
+
+def _plus_first_rows(rows: Words, n: int, start: Words, up: int) -> Words:
     _refuse_unless(n <= rows.shape[1] and rows.shape[2] == start.shape[1], rows, start)
     loops = kernels.load_ring()
     if loops is None:
-        return add(start, total(rows[:, :n]))
+        lifted = total(rows[:, :n])
+        if up:
+            high = (lifted[1] << np.uint64(up)) | (lifted[0] >> np.uint64(64 - up))
+            lifted = np.stack((lifted[0] << np.uint64(up), high))
+        return add(start, lifted)
     out = np.empty(start.shape, np.uint64)
-    loops.add_first_rows(rows, n, start, out)
+    loops.add_first_rows(rows, n, start, up, out)
     return out

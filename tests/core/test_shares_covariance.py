@@ -145,6 +145,37 @@ def test_fields_of_another_size_are_refused_and_the_right_ones_still_taken():
         assert fresh.answer(message).to_bytes() == answer.to_bytes()
 
 
+def send_all(exchange, replies):
+    for reply in replies:
+        exchange.send(reply)
+
+
+@pytest.mark.parametrize(("reads", "release"), [("means", "arm"), ("widths", "statistics")])
+def test_the_active_server_refuses_answers_of_another_size(reads, release):
+    local, recorder = window_of_messages(reads, release, max_arms=2)
+    blocks = recorder.view("active", "participant")[:2]
+    answers = recorder.view("active", "helper")
+
+    def exchanges_of(fresh):
+        fresh.active.take(fresh.dealer.deal())
+        opened = yield from fresh.active.decide(fresh.active.next_place(), blocks)
+        event = yield from fresh.active.pick(opened, 1)
+        yield from fresh.active.learn(event, 0.5)
+
+    n_answers = 7 if release == "arm" else 5
+    for number, answer in enumerate(answers[:n_answers]):
+        for part in fields(answer)[1:]:
+            value = getattr(answer, part.name)
+            if not value.size:
+                continue
+            exchange = exchanges_of(local_shares(local.terms))
+            next(exchange)
+            wrong = replace(answer, **{part.name: value[..., :0]})
+            replies = (*answers[:number], wrong, *answers[number + 1 : n_answers])
+            with pytest.raises(SharesError, match="wanted"):
+                send_all(exchange, replies)
+
+
 def test_messages_out_of_turn_or_of_the_other_form_are_refused():
     local, recorder = window_of_messages("widths", "arm")
     by_kind = {type(message): message for message in recorder.view("helper")}

@@ -13,6 +13,7 @@ SMALL_PRODUCT = 4_096
 
 compiled: ModuleType | None = None
 ring: ModuleType | None = None
+covariance: ModuleType | None = None
 
 
 def load() -> ModuleType | None:
@@ -33,6 +34,18 @@ def load_ring() -> ModuleType | None:
 
         ring = ring_kernels
     return ring
+
+
+def load_covariance() -> ModuleType | None:
+    """As ``load_ring``, for the steps of the covariance form."""
+    global covariance  # noqa: PLW0603  (loaded once for all)
+    if load_ring() is None:
+        return None
+    if covariance is None:
+        from vfbandits.core import covariance_kernels  # noqa: PLC0415
+
+        covariance = covariance_kernels
+    return covariance
 
 
 def _are_wanted() -> bool:

@@ -100,6 +100,7 @@ class ActiveServer:
         self._inputs = InputMasks(secrets, terms)
         self._state = RootSide(terms)
         self._covariance = ActiveCovariance(terms)
+        self._participants = list(range(len(terms.widths)))
         self._words_of = {
             "decide": Layout(terms.active_decision_words()),
             "learn": Layout(terms.active_reward_words()),
@@ -202,17 +203,15 @@ class ActiveServer:
             bonus = self.terms.beta * widths_of(came.forms)
             words = encode(bonus, bound=MAX_ADDEND, what="beta·width")
             scores = add(scores, lifted(add(words, words)))
-        arm = yield from self._best(deal, sheet, scores, np.zeros_like(scores))
+        arm = yield from self._best(deal, sheet, scores, came.others)
         return Opened(deal.place, T_X, sheet, arm)
 
     def _sheet(self, kind: str, place: m.Place) -> Sheet:
         return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
 
     def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
-        numbers = [block.participant for block in blocks]
-        if numbers != list(range(len(self.terms.widths))) or any(
-            block.place != place for block in blocks
-        ):
+        numbers = [block.participant for block in blocks if block.place == place]
+        if numbers != self._participants or len(blocks) != len(numbers):
             raise SharesError(
                 f"slot {place.slot} needs a block of each participant in order, got {numbers}"
             )

@@ -11,9 +11,6 @@ from vfbandits.core.ring import (
     Sheet,
     Words,
     add,
-    cut,
-    open_short,
-    zeros,
 )
 from vfbandits.core.shares.covariance_messages import (
     Project,
@@ -30,7 +27,7 @@ from vfbandits.core.shares.covariance_messages import (
 )
 from vfbandits.core.shares.covariance_side import CovarianceSide, opened
 from vfbandits.core.shares.messages import Exchange, Recall, Recalled, expect
-from vfbandits.core.shares.sides import PRODUCT_BITS, open_side
+from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 
 
@@ -38,12 +35,14 @@ class Statistics(NamedTuple):
     """What A opens of the arms of a decision.
 
     ``forms`` are squared widths, or the lower triangle of 2X Lambda⁻¹X', or none; ``means`` are
-    empty where the arm alone is released, and then ``scores`` are the means under masks of B's.
+    empty where the arm alone is released, and then ``scores`` and ``others`` are A's and B's shares
+    of them, under masks of B's.
     """
 
     forms: Vector
     means: Vector
     scores: Words
+    others: Words
 
 
 class ActiveCovariance:
@@ -51,22 +50,29 @@ class ActiveCovariance:
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.side = CovarianceSide(terms, lift=CUT)
+        self.side = CovarianceSide(terms, lift=CUT, down=0)
+        self._table = terms.scale_table
 
     def score(
         self, deal: ScoreDeal, sheet: Sheet, contexts: Words, masks: Words, n: int
     ) -> Exchange[Statistics]:
         """Statistics of the arms after ``n`` rows of the window."""
-        X = self.side.input_side(contexts, masks)
-        own = self.side.products(X, n, sheet.take("rho_products"), deal.rows)
+        side, inputs = self.side, (contexts, masks)
+        X, own = side.products(inputs, n, sheet.take("rho_products"), deal.rows)
         reply = expect(Scored, (yield Score(deal.place, n, contexts, own)))
-        forms, means = self.side.statistics(
-            own, reply.products, deal.products, X, deal.forms, deal.means
+        exchanged = own, reply.products, deal.products
+        is_arm = self.terms.release == "arm"
+        if self.terms.reads == "means":
+            share = side.means(exchanged, inputs, deal.means)
+            means = _NOTHING if is_arm else opened(share, reply.means)
+            return Statistics(_NOTHING, means, share, reply.scores)
+        if is_arm:
+            forms, share = side.statistics(exchanged, X, deal.forms, deal.means)
+            return Statistics(opened(forms, reply.forms), _NOTHING, share, reply.scores)
+        released = side.opened_statistics(
+            exchanged, X, deal.forms, deal.means, reply.forms, reply.means
         )
-        numbers = opened(forms, reply.forms) if forms.size else np.zeros(0)
-        if self.terms.release == "arm":
-            return Statistics(numbers, np.zeros(0), add(means, reply.scores))
-        return Statistics(numbers, opened(means, reply.means), zeros(0))
+        return Statistics(*released, reply.scores, reply.scores)
 
     def learn(
         self, deal: ScaleDeal, sheet: Sheet, event: tuple[int, int], share: Words, reward: float
@@ -76,8 +82,7 @@ class ActiveCovariance:
         mask = sheet.take("mask_context")
         own_x = add(share, mask)
         recalled = expect(Recalled, (yield Recall(place, *event, own_x)))
-        x = open_side(own_x, recalled.context, mask)
-        overlaps = form.overlaps(x, n, sheet.take("rho_overlaps"))
+        x, overlaps = form.overlaps((own_x, recalled.context, mask), n, sheet.take("rho_overlaps"))
         gain, square = form.gain(
             (overlaps, recalled.overlaps, deal.overlaps),
             x,
@@ -86,9 +91,9 @@ class ActiveCovariance:
             round(reward * 2.0**FRACTION),
         )
         reply = expect(Projected, (yield Project(place, overlaps, gain, square)))
-        masked = open_short(square, reply.square, bits=PRODUCT_BITS)
-        scale = self.terms.scale_table.share(masked, deal.coefficients[:, None], bits=PRODUCT_BITS)
-        own_scale = cut(add(scale[:, 0], sheet.take("rho_scale")))
+        own_scale = self._table.cut_share(
+            square, reply.square, deal.coefficients, sheet.take("rho_scale"), bits=PRODUCT_BITS
+        )
         row = form.row(
             (gain, reply.gain, deal.gain),
             (own_scale, reply.scale, deal.scale),
@@ -102,3 +107,6 @@ class ActiveCovariance:
         inverse, theta = self.side.changes(sheet.take("rho_inverse"), sheet.take("rho_theta"))
         shrunk = expect(Shrunk, (yield Shrink(deal.place, inverse, theta)))
         self.side.fold((inverse, shrunk.inverse, deal.inverse), (theta, shrunk.theta, deal.theta))
+
+
+_NOTHING = np.zeros(0)

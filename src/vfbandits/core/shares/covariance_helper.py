@@ -1,6 +1,6 @@
 """Server B's part of the covariance form."""
 
-from vfbandits.core.ring import Sheet, Words, add, cut, open_short, rounded, zeros
+from vfbandits.core.ring import FRACTION, Sheet, Words, add, rounded, zeros
 from vfbandits.core.shares.covariance_messages import (
     Project,
     Projected,
@@ -15,6 +15,9 @@ from vfbandits.core.shares.covariance_side import CovarianceSide
 from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
+
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names of fields, and the shape that each must have."""
 
 
 class _Update:
@@ -33,24 +36,28 @@ class HelperCovariance:
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.side = CovarianceSide(terms, lift=0)
+        self.side = CovarianceSide(terms, lift=0, down=PRODUCT_BITS - FRACTION)
+        self._table = terms.scale_table
         self._updates: dict[int, _Update] = {}
+        self._reads_means = terms.reads == "means"
+        d = self._dim = terms.dim
+        self._direction: Shapes = (("products", (2, 1, d)),)
+        self._projected: Shapes = (("gain", (2, d + 1)), ("square", (1,)))
+        self._scaled: Shapes = (("scale", (2, 1)), ("row", (2, d + 1)))
+        self._changes: Shapes = (("inverse", (2, d * (d + 1) // 2)), ("theta", (2, d)))
 
-    def shapes(
-        self, message: Score | Project | Scale | Shrink, n: int
-    ) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def shapes(self, message: Score | Project | Scale | Shrink, n: int) -> Shapes:
         """What the fields of a message must be, after ``n`` rows of the window."""
-        d = self.terms.dim
         if isinstance(message, Score):
-            n_arms = message.contexts.shape[1]
-            shape = (2, 1, d) if self.terms.reads == "means" else (2, n_arms, d + n)
-            return (("products", shape),)
+            if self._reads_means:
+                return self._direction
+            return (("products", (2, message.contexts.shape[1], self._dim + n)),)
         if isinstance(message, Shrink):
-            return ("inverse", (2, d * (d + 1) // 2)), ("theta", (2, d))
+            return self._changes
         self._update(message)
-        if isinstance(message, Project):
-            return ("overlaps", (2, d + n)), ("gain", (2, d + 1)), ("square", (1,))
-        return ("scale", (2, 1)), ("row", (2, d + 1))
+        if isinstance(message, Scale):
+            return self._scaled
+        return (("overlaps", (2, self._dim + n)), *self._projected)
 
     def _update(self, message: Project | Scale) -> _Update:
         slot = message.place.slot
@@ -62,28 +69,25 @@ class HelperCovariance:
     def score(self, message: Score, sheet: Sheet, masks: Words) -> Scored:
         """B's shares of the statistics of the arms."""
         terms, form, n = self.terms, self.side, message.n_rows
-        X = form.input_side(message.contexts, masks)
-        reads_means = terms.reads == "means"
+        inputs, is_arm = (message.contexts, masks), terms.release == "arm"
+        reads_means = self._reads_means
         rows = sheet.take("blind_rows") if reads_means else _NOTHING
-        own = form.products(X, n, sheet.take("rho_products"), rows)
-        forms, means = form.statistics(
-            own,
-            message.products,
-            sheet.take("mask_products"),
-            X,
-            _NOTHING if reads_means else sheet.take("blind_forms"),
-            sheet.take("blind_means"),
-        )
-        released, scores = zeros(0), zeros(0)
-        if terms.release == "arm":
-            scores = add(means, sheet.take("rho_scores")[:, : X.shape[1]])
+        X, own = form.products(inputs, n, sheet.take("rho_products"), rows)
+        exchanged = own, message.products, sheet.take("mask_products")
+        forms = _NO_WORDS
+        if reads_means:
+            means = form.means(exchanged, inputs, sheet.take("blind_means"))
         else:
-            released = rounded(means, bits=PRODUCT_BITS)
-        return Scored(message.place, own, rounded(forms, bits=PRODUCT_BITS), released, scores)
+            blinds = sheet.take("blind_forms"), sheet.take("blind_means")
+            forms, means = form.statistics(exchanged, X, *blinds)
+        if is_arm:
+            scores = add(means, sheet.take("rho_scores")[:, : X.shape[1]])
+            return Scored(message.place, own, forms, _NO_WORDS, scores)
+        return Scored(message.place, own, forms, rounded(means, bits=PRODUCT_BITS), _NO_WORDS)
 
-    def recall(self, slot: int, sheet: Sheet, x: Words) -> Words:
+    def recall(self, slot: int, sheet: Sheet, own: Words, theirs: Words, mask: Words) -> Words:
         """B's shares of [xS | xV'], for a context that was masked again."""
-        overlaps = self.side.overlaps(x, slot, sheet.take("rho_overlaps"))
+        x, overlaps = self.side.overlaps((own, theirs, mask), slot, sheet.take("rho_overlaps"))
         self._updates[slot] = _Update(sheet, x, overlaps)
         return overlaps
 
@@ -97,10 +101,10 @@ class HelperCovariance:
             sheet.take("rho_gain"),
             sheet.take("rho_square"),
         )
-        opened = open_short(square, message.square, bits=PRODUCT_BITS)
-        coefficients = sheet.take("coefficients")[:, None]
-        scale = self.terms.scale_table.share(opened, coefficients, bits=PRODUCT_BITS)[:, 0]
-        update.own_scale = cut(add(scale, sheet.take("rho_scale")))
+        coefficients, rho = sheet.take("coefficients"), sheet.take("rho_scale")
+        update.own_scale = self._table.cut_share(
+            square, message.square, coefficients, rho, bits=PRODUCT_BITS
+        )
         update.own_gain, update.gain = gain, message.gain
         update.is_projected = True
         return Projected(message.place, gain, square, update.own_scale)
@@ -109,12 +113,14 @@ class HelperCovariance:
         """B's shares of the new row of the window, which is complete then."""
         update = self._update(message)
         sheet, n = update.sheet, message.place.slot
-        row = self.side.row(
+        row = self.side.append_scaled(
+            n,
             (update.own_gain, update.gain, sheet.take("mask_gain")),
             (update.own_scale, message.scale, sheet.take("mask_scale")),
             sheet.take("rho_row"),
+            message.row,
+            sheet.take("mask_row"),
         )
-        self.side.append(n, (row, message.row, sheet.take("mask_row")))
         del self._updates[n]
         return Scaled(message.place, row)
 
@@ -128,4 +134,4 @@ class HelperCovariance:
         return Shrunk(message.place, inverse, theta)
 
 
-_NOTHING = zeros(0, 0)
+_NOTHING, _NO_WORDS = zeros(0, 0), zeros(0)

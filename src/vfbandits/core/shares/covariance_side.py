@@ -23,6 +23,7 @@ from vfbandits.core.ring import (
     rounded,
     row_products,
     rows_times,
+    shifted_down,
     shifted_up,
     short,
     subtract,
@@ -33,7 +34,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.covariance import HeldCovariance, identity, joined
-from vfbandits.core.shares.sides import PRODUCT_BITS, reopen_side, side
+from vfbandits.core.shares.sides import PRODUCT_BITS, open_side, reopen_side, side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
@@ -41,12 +42,14 @@ from vfbandits.errors import SharesError
 class CovarianceSide:
     """Theta, S and the window's rows V and numbers h, as one server has them."""
 
-    __slots__ = ("_S", "_V", "_h", "_lift", "_theta", "terms")
+    __slots__ = ("_S", "_V", "_down", "_h", "_is_joint", "_lift", "_theta", "terms")
 
-    def __init__(self, terms: ShareTerms, *, lift: int) -> None:
+    def __init__(self, terms: ShareTerms, *, lift: int, down: int) -> None:
         n, d = terms.window, terms.dim
         self.terms = terms
         self._lift = lift  # bits that the dealer's terms come without
+        self._down = down  # bits that shares of forms are sent without
+        self._is_joint = terms.reads == "covariance"
         # S = I and theta = 0 are public at first: they have no mask until the first fold.
         self._S = identity(d)
         self._theta = zeros(d)
@@ -56,67 +59,95 @@ class CovarianceSide:
         """The state with the first ``n`` rows of the window."""
         return HeldCovariance(self._S, self._theta, self._V[:, :n], self._h[:, :n])
 
-    def input_side(self, contexts: Words, mask: Words) -> Words:
-        """P of contexts, (n_arms, dim), under the first rows of a mask."""
-        _refuse_unless(contexts, mask)
-        loops = kernels.load_ring()
-        if loops is None:
-            return side(contexts, mask[:, : contexts.shape[1]])
-        X = np.empty(contexts.shape, np.uint64)
-        loops.input_side(contexts, mask, X)
-        return X
+    def products(self, inputs: "Inputs", n: int, rho: Words, rows: Words) -> tuple[Words, Words]:
+        """P of the contexts, and shares of the products of a decision after ``n`` rows.
 
-    def products(self, X: Words, n: int, rho: Words, rows: Words) -> Words:
-        """Shares of the products of a decision, after ``n`` rows of the window.
-
-        [XL' | XV'], (n_arms, dim + n); or where means alone are read V'h, (1, dim), of which
-        ``rows`` are the dealer's terms.
+        The products are [XL' | XV'], (n_arms, dim + n).  Where means alone are read they are V'h,
+        (1, dim), of which ``rows`` are the dealer's terms, and P is not needed yet.
         """
+        contexts, mask = inputs
+        _refuse_unless(contexts, mask)
         V, h = self._V, self._h
-        loops = kernels.load_ring()
+        loops = kernels.load_covariance()
         if self.terms.reads == "means":
             if loops is None:
                 share = add(times(h[:, None, :n], V[:, :n]), self._first(rows, n)[:, None])
-                return cut(add(share, rho))
+                return contexts, cut(add(share, rho))
             out = np.empty(rho.shape, np.uint64)
             loops.score_direction(V, h, n, rho, rows, self._lift, out)
-            return out
-        _, n_arms, d = X.shape
+            return contexts, out
+        _, n_arms, d = contexts.shape
         if loops is None:
+            X = side(contexts, mask[:, :n_arms])
             share = np.dstack((triangle_rows(X, self._S), rows_times(X, V[:, :n])))
-            return cut(add(share, rho[:, :n_arms, : d + n]))
-        out = np.empty((2, n_arms, d + n), np.uint64)
-        loops.score_products(X, self._S, V, n, rho, out)
+            return X, cut(add(share, rho[:, :n_arms, : d + n]))
+        X, out = np.empty(contexts.shape, np.uint64), np.empty((2, n_arms, d + n), np.uint64)
+        loops.score_products(contexts, mask, self._S, V, n, rho, X, out)
+        return X, out
+
+    def means(self, exchanged: "Exchanged", inputs: "Inputs", terms: Words) -> Words:
+        """Shares of the means of the arms, where they alone are read.
+
+        ``terms`` are the dealer's, (1, max_arms).
+        """
+        own, theirs, mask = exchanged
+        _refuse_unless(own, theirs, exact=True)
+        contexts, masks = inputs
+        n_arms = contexts.shape[1]
+        loops = kernels.load_covariance()
+        if loops is None:
+            w = reopen_side(own[:, 0], theirs[:, 0], mask[:, 0], self._theta)
+            share = rows_times(side(contexts, masks[:, :n_arms]), w[:, None])[:, :, 0]
+            return add(share, self._first(terms[:, :, :n_arms], 1))
+        out = np.empty((2, n_arms), np.uint64)
+        loops.score_means(*exchanged, contexts, masks, self._theta, terms, self._lift, out)
         return out
 
     def statistics(
-        self, own: Words, theirs: Words, mask: Words, X: Words, forms: Words, means: Words
+        self, exchanged: "Exchanged", X: Words, forms: Words, means: Words
     ) -> tuple[Words, Words]:
         """Shares of forms and means of the arms, once both servers have sent the products.
 
         ``forms`` and ``means`` are the dealer's terms: a row for the state at the last fold, and
         one for each row of the window.
         """
-        _refuse_unless(own, theirs, exact=True)
-        n_arms = X.shape[1]
-        loops = kernels.load_ring()
-        if self.terms.reads == "means":
-            if loops is None:
-                w = reopen_side(own[:, 0], theirs[:, 0], mask[:, 0], self._theta)
-                mean = rows_times(X, w[:, None])[:, :, 0]
-                return zeros(0), add(mean, self._first(means[:, :, :n_arms], 1))
-            opened = np.empty((2, n_arms), np.uint64)
-            loops.score_means(own, theirs, mask, X, self._theta, means, self._lift, opened)
-            return zeros(0), opened
-        is_joint = self.terms.reads == "covariance"
-        n_forms = n_arms * (n_arms + 1) // 2 if is_joint else n_arms
+        _refuse_unless(exchanged[0], exchanged[1], exact=True)
+        n_forms, n_arms = self.n_forms(X.shape[1]), X.shape[1]
+        loops = kernels.load_covariance()
         if loops is None:
-            return self._plain_statistics(own, theirs, mask, X, forms[:, :, :n_forms], means)
-        opened_forms = np.empty((2, n_forms), np.uint64)
-        opened = np.empty((2, n_arms), np.uint64)
-        numbers = (self._theta, self._h, forms, means, self._lift, is_joint)
-        loops.score_statistics(own, theirs, mask, X, *numbers, opened_forms, opened)
-        return opened_forms, opened
+            return self._plain_statistics(*exchanged, X, forms[:, :, :n_forms], means)
+        out = np.empty((2, n_forms), np.uint64), np.empty((2, n_arms), np.uint64)
+        numbers = (forms, means, self._lift, self._down, self._is_joint)
+        loops.score_statistics(*exchanged, X, self._theta, self._h, *numbers, *out)
+        return out
+
+    def opened_statistics(
+        self,
+        exchanged: "Exchanged",
+        X: Words,
+        forms: Words,
+        means: Words,
+        their_forms: Words,
+        their_means: Words,
+    ) -> tuple[Vector, Vector]:
+        """As ``statistics``, opened with the other server's shares."""
+        n_forms, n_arms = self.n_forms(X.shape[1]), X.shape[1]
+        loops = kernels.load_covariance()
+        if loops is None:
+            own_forms, own_means = self.statistics(exchanged, X, forms, means)
+            return opened(own_forms, their_forms), opened(own_means, their_means)
+        fits = exchanged[0].shape == exchanged[1].shape
+        if not fits or their_forms.shape != (2, n_forms) or their_means.shape != (2, n_arms):
+            raise SharesError(f"wanted {n_forms} forms and {n_arms} means of the helper")
+        out = np.empty(n_forms), np.empty(n_arms)
+        numbers = (forms, means, self._lift, self._is_joint, PRODUCT_BITS - FRACTION)
+        state = (self._theta, self._h)
+        loops.score_opened(*exchanged, X, *state, *numbers, their_forms, their_means, *out)
+        return out
+
+    def n_forms(self, n_arms: int) -> int:
+        """One for each arm, or one for each pair."""
+        return n_arms * (n_arms + 1) // 2 if self._is_joint else n_arms
 
     def _plain_statistics(
         self, own: Words, theirs: Words, mask: Words, X: Words, forms: Words, means: Words
@@ -127,27 +158,31 @@ class CovarianceSide:
         W, G = P[:, :, :d], P[:, :, d:]
         mean = add(rows_times(X, self._theta[:, None]), rows_times(G, self._h[:, None, :n]))
         opened = add(mean[:, :, 0], self._first(means[:, :, :n_arms], n + 1))
-        if self.terms.reads == "covariance":
+        if self._is_joint:
             form = joined(subtract(rows_times(W, X), rows_times(G, G)))
         else:
             form = subtract(row_products(W, X), row_products(G, G))
-        return add(form, self._first(forms, n + 1)), opened
+        form = add(form, self._first(forms, n + 1))
+        return shifted_down(form, self._down) if self._down else form, opened
 
     def _first(self, terms: Words, n: int) -> Words:
         """The sum of the first rows of the dealer's terms."""
         summed = total(terms[:, :n])
         return shifted_up(summed, self._lift) if self._lift else summed
 
-    def overlaps(self, x: Words, n: int, rho: Words) -> Words:
-        """Shares of [xS | xV'], (dim + n,)."""
-        d = x.shape[1]
-        loops = kernels.load_ring()
+    def overlaps(self, exchanged: "Exchanged", n: int, rho: Words) -> tuple[Words, Words]:
+        """P of a context x that was masked again, and shares of [xS | xV'], (dim + n,)."""
+        own, theirs, mask = exchanged
+        _refuse_unless(own, theirs, exact=True)
+        d = own.shape[1]
+        loops = kernels.load_covariance()
         if loops is None:
+            x = open_side(own, theirs, mask)
             rows = np.hstack((self._S, self._V[:, :n]))
-            return cut(add(rows_times(x[:, None], rows)[:, 0], rho[:, : d + n]))
-        out = np.empty((2, d + n), np.uint64)
-        loops.update_overlaps(x, self._S, self._V, n, rho, out)
-        return out
+            return x, cut(add(rows_times(x[:, None], rows)[:, 0], rho[:, : d + n]))
+        x, out = np.empty(own.shape, np.uint64), np.empty((2, d + n), np.uint64)
+        loops.update_overlaps(*exchanged, self._S, self._V, n, rho, x, out)
+        return x, out
 
     def gain(
         self, exchanged: "Exchanged", x: Words, rho: Words, rho_square: Words, reward: int = 0
@@ -159,7 +194,7 @@ class CovarianceSide:
         own, theirs, mask = exchanged
         _refuse_unless(own, theirs, exact=True)
         d = x.shape[1]
-        loops = kernels.load_ring()
+        loops = kernels.load_covariance()
         if loops is not None:
             gain, square = np.empty((2, d + 1), np.uint64), np.empty(1, np.uint64)
             state = (self._theta, self._V, self._h)
@@ -180,7 +215,9 @@ class CovarianceSide:
 
     def row(self, gain: "Exchanged", scale: "Exchanged", rho: Words) -> Words:
         """Shares of s·v and s·(r − x·theta), (dim + 1,)."""
-        loops = kernels.load_ring()
+        for own, theirs, _ in (gain, scale):
+            _refuse_unless(own, theirs, exact=True)
+        loops = kernels.load_covariance()
         if loops is None:
             s = _reopened(*scale)
             return cut(add(times(s[:, None], _reopened(*gain)[:, None])[:, 0], rho))
@@ -191,16 +228,36 @@ class CovarianceSide:
     def append(self, n: int, row: "Exchanged") -> None:
         """Put in row ``n`` of the window."""
         _refuse_unless(row[0], row[1], exact=True)
-        loops = kernels.load_ring()
+        loops = kernels.load_covariance()
         if loops is None:
             opened = _reopened(*row)
             self._V[:, n], self._h[:, n] = opened[:, :-1], opened[:, -1]
             return
         loops.append_row(*row, self._V, self._h, n)
 
+    def append_scaled(
+        self,
+        n: int,
+        gain: "Exchanged",
+        scale: "Exchanged",
+        rho: Words,
+        theirs: Words,
+        mask: Words,
+    ) -> Words:
+        """``row`` and ``append`` for the server that has the other's shares first."""
+        loops = kernels.load_covariance()
+        if loops is None:
+            own = self.row(gain, scale, rho)
+            self.append(n, (own, theirs, mask))
+            return own
+        _refuse_unless(rho, theirs, exact=True)
+        out = np.empty(rho.shape, np.uint64)
+        loops.append_scaled(*gain, *scale, rho, theirs, mask, self._V, self._h, n, out)
+        return out
+
     def changes(self, rho_inverse: Words, rho_theta: Words) -> tuple[Words, Words]:
         """Shares of the lower triangle of V'V, and of V'h, for a full window."""
-        loops = kernels.load_ring()
+        loops = kernels.load_covariance()
         if loops is None:
             theta = times(self._h[:, None], self._V)[:, 0]
             return cut(add(gram(self._V), rho_inverse)), cut(add(theta, rho_theta))
@@ -215,7 +272,7 @@ class CovarianceSide:
         """Take V'V and V'h into the state."""
         for own, theirs, _ in (inverse, theta):
             _refuse_unless(own, theirs, exact=True)
-        loops = kernels.load_ring()
+        loops = kernels.load_covariance()
         if loops is None:
             self._S = subtract(self._S, symmetric(_reopened(*inverse), self.terms.dim))
             self._theta = add(self._theta, _reopened(*theta))
@@ -225,9 +282,8 @@ class CovarianceSide:
 
 def opened(own: Words, theirs: Words) -> Vector:
     """The numbers (n,) of which these are a whole share and the other server's rounded one."""
-    if own.shape != theirs.shape:
-        _refuse_unless(own, theirs, exact=True)
-    loops = kernels.load_ring()
+    _refuse_unless(own, theirs, exact=True)
+    loops = kernels.load_covariance()
     if loops is None:
         return open_rounded(rounded(own, bits=PRODUCT_BITS), theirs, bits=PRODUCT_BITS)
     out = np.empty(own.shape[1])
@@ -237,6 +293,8 @@ def opened(own: Words, theirs: Words) -> Vector:
 
 Exchanged = tuple[Words, Words, Words]
 """A server's own shares, the other's, and its part of the mask."""
+Inputs = tuple[Words, Words]
+"""Masked contexts (n_arms, dim), and a server's part of their mask, (max_arms, dim)."""
 
 
 def _refuse_unless(one: Words, other: Words, *, exact: bool = False) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vfbandits.core import kernels
 from vfbandits.core.arrays import Matrix
-from vfbandits.core.ring import FRACTION, Words, encode, rows_times
+from vfbandits.core.ring import CUT, FRACTION, Words, add, cut, encode, open_short, rows_times
 from vfbandits.errors import SharesError
 
 Function: TypeAlias = Callable[[Matrix], Matrix]
@@ -109,6 +109,23 @@ class FunctionTable:
             loops.chebyshev_shares(place, half_bits, bits - FRACTION, _GUARD_BITS, part, share)
             result[:, k] = share
         return result
+
+    def cut_share(
+        self, one: Numbers, other: Numbers, coefficients: Words, rho: Words, *, bits: int
+    ) -> Words:
+        """As ``share`` for the one q of which these are short shares: cut, and under words ρ."""
+        if one.shape != (1,) or other.shape != (1,):
+            raise SharesError(
+                f"wanted one short share of each server, got {one.size}, {other.size}"
+            )
+        loops = kernels.load_covariance()
+        if loops is None or coefficients.shape[1:] != self.shape:
+            opened = open_short(one, other, bits=bits)
+            return cut(add(self.share(opened, coefficients[:, None], bits=bits)[:, 0], rho))
+        out = np.empty(rho.shape, np.uint64)
+        numbers = (bits - FRACTION - CUT, self._period_bits, self._segment_bits, bits - FRACTION)
+        loops.chebyshev_cut(one[0], other[0], *numbers, _GUARD_BITS, coefficients, rho, out)
+        return out
 
     def _place(self, opened: int) -> tuple[int, int]:
         number = opened & ((1 << self._period_bits) - 1)

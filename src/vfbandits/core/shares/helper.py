@@ -105,6 +105,7 @@ class Helper:
             "learn": Layout(terms.helper_reward_words()),
             "fold": Layout(terms.helper_fold_words()),
         }
+        self._is_root = terms.is_root
         self._covariance = HelperCovariance(terms)
         self._shapes = _shapes(terms)
         self._n_rows = 0
@@ -126,8 +127,7 @@ class Helper:
         """The answer to one message of A's."""
         place = message.place
         if place[:3] != self._at:
-            last = (self._epoch, self._window - 1)
-            if isinstance(message, m.Fold | c.Shrink) and place[:2] == last:
+            if isinstance(message, FOLDS) and place[:2] == (self._epoch, self._window - 1):
                 return self._folded_again(message)
             self._refuse_elsewhere(place)
         key = (message.KIND, place.slot)
@@ -143,7 +143,7 @@ class Helper:
         reply = self._respond(message)
         self._at = place[:3]
         self._attempt = place.attempt
-        if isinstance(message, m.Fold | c.Shrink):
+        if isinstance(message, FOLDS):
             self._turn(message, reply)
         else:
             self._answered[key] = message, reply
@@ -160,20 +160,18 @@ class Helper:
 
     def _refuse_other_shapes(self, message: m.Message) -> None:
         """Before a word of the slot is taken: the right message may still come."""
-        n = self._n_rows
-        if isinstance(message, COVARIANCE_ONLY if self.terms.is_root else ROOT_ONLY):
+        n, kind = self._n_rows, type(message)
+        if kind in (COVARIANCE_ONLY if self._is_root else ROOT_ONLY):
             raise SharesError(
-                f"a {type(message).__name__} message is of another form of the state: the servers' "
-                "terms do not match"
+                f"a {kind.__name__} message is of another form of the state: the servers' terms do "
+                "not match"
             )
-        shapes = (
-            self._covariance.shapes(message, n)
-            if isinstance(message, COVARIANCE_ONLY)
-            else self._shapes.get(type(message), ())
-        )
-        if isinstance(message, m.Sample):
+        shapes = self._shapes.get(kind, ())
+        if isinstance(message, (c.Score, c.Project, c.Scale, c.Shrink)):
+            shapes = self._covariance.shapes(message, n)
+        if kind is m.Sample:
             n = self._decision(message).n_rows if self.terms.is_noisy else 0
-        elif isinstance(message, m.Whiten | m.Learn | m.Settle):
+        elif kind in (m.Whiten, m.Learn, m.Settle):
             self._reward(message)
         for name, shape in shapes:
             wanted = (2, n) if shape is None else shape
@@ -321,12 +319,12 @@ class Helper:
         sheet = self._sheet("learn", place)
         mask = sheet.take("mask_context")
         own = add(share, mask)
-        x = open_side(own, message.context, mask)
-        if self.terms.is_root:
+        if self._is_root:
+            x = open_side(own, message.context, mask)
             overlaps = self._state.overlaps(x, self._n_rows, sheet.take("rho_overlaps"))
             self._rewards[place.slot] = _Reward(sheet, x, overlaps)
         else:
-            overlaps = self._covariance.recall(place.slot, sheet, x)
+            overlaps = self._covariance.recall(place.slot, sheet, own, message.context, mask)
         self._open.pop(event, None)
         return m.Recalled(place, context=own, overlaps=overlaps)
 
@@ -460,8 +458,9 @@ _STEPS: dict[type[m.Message], str] = {
     c.Scale: "_scale",
     c.Shrink: "_shrink",
 }
-ROOT_ONLY = (m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold)
-COVARIANCE_ONLY = (c.Score, c.Project, c.Scale, c.Shrink)
+FOLDS = (m.Fold, c.Shrink)
+ROOT_ONLY = frozenset((m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold))
+COVARIANCE_ONLY = frozenset((c.Score, c.Project, c.Scale, c.Shrink))
 Shape = tuple[int, ...]
 
 

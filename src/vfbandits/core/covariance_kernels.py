@@ -1,0 +1,477 @@
+"""Steps of the covariance form on secret shares, compiled by numba (extra ``fast``).
+
+``shares.covariance_side`` describes them.  A step is one call, since for few features calls take
+longer than products.  Import this module through ``kernels``, which knows whether numba is there.
+"""
+
+import numpy as np
+from numba import njit
+
+from vfbandits.core.arrays import Vector
+from vfbandits.core.ring import Words
+from vfbandits.core.ring_kernels import _add_product, chebyshev_shares
+
+
+@njit(cache=True, inline="always")
+def _dot(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The inner product of two vectors, given by their planes.
+
+    Halves of 32 bits can be multiplied in vector registers; a product of 64 by 64 bits cannot.
+    """
+    half, keep = np.uint64(32), np.uint64(0xFFFFFFFF)
+    cross = lowest = lower = upper = highest = np.uint64(0)
+    for c in range(len(a0)):
+        x, y = a0[c], b0[c]
+        cross += x * b1[c] + a1[c] * y
+        x0, x1, y0, y1 = x & keep, x >> half, y & keep, y >> half
+        product, one, other = x0 * y0, x0 * y1, x1 * y0
+        lowest += product & keep
+        lower += (product >> half) + (one & keep) + (other & keep)
+        upper += (one >> half) + (other >> half)
+        highest += x1 * y1
+    lower += lowest >> half
+    return (lower << half) | (lowest & keep), cross + highest + upper + (lower >> half)
+
+
+@njit(cache=True)
+def _plus(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    low = a0 + b0
+    return low, a1 + b1 + np.uint64(low < a0)
+
+
+@njit(cache=True)
+def _minus(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return a0 - b0, a1 - b1 - np.uint64(a0 < b0)
+
+
+@njit(cache=True)
+def _down(low, high, bits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    return (low >> np.uint64(bits)) | (high << np.uint64(64 - bits)), high >> np.uint64(bits)
+
+
+@njit(cache=True)
+def _side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """P of a product of which (a0, a1) and (b0, b1) are cut shares and (p0, p1) is a mask."""
+    lift = np.uint64(1 << 59)
+    low, high = _plus(a0, a1, b0, b1)
+    low, high = _plus(low, high, lift, np.uint64(0))
+    low, high = _down(low, high & np.uint64(0xFFFFFFFF), 9)
+    low, high = _minus(low, high, lift >> np.uint64(9), np.uint64(0))
+    return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
+
+
+@njit(cache=True)
+def chebyshev_cut(  # noqa: PLR0913, PLR0917
+    one: int,
+    other: int,
+    drop: int,
+    period_bits: int,
+    segment_bits: int,
+    bits: int,
+    guard: int,
+    coefficients: Words,
+    rho: Words,
+    out: Words,
+) -> None:
+    """As ``FunctionTable.cut_share``: coefficients (2, segments, functions, degree + 1)."""
+    number = (np.uint64(one) + np.uint64(other)) >> np.uint64(drop)
+    number &= (np.uint64(1) << np.uint64(period_bits)) - np.uint64(1)
+    segment = np.int64(number >> np.uint64(segment_bits))
+    place = np.int64(number & ((np.uint64(1) << np.uint64(segment_bits)) - np.uint64(1)))
+    part = coefficients[:, segment].copy()
+    share = np.empty((2, part.shape[1]), np.uint64)
+    chebyshev_shares(int(place), segment_bits - 1, bits, guard, part, share)
+    for k in range(part.shape[1]):
+        low, high = _plus(share[0, k], share[1, k], rho[0, k], rho[1, k])
+        out[0, k], out[1, k] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def open_rounded(own: Words, theirs: Words, bits: int, out: Vector) -> None:
+    """As ``ring.open_rounded`` for a whole share and a rounded one of numbers (n,)."""
+    up = np.uint64(bits)
+    for i in range(len(out)):
+        low, high = _down(own[0, i], own[1, i], bits)
+        low, high = _plus(low, high, theirs[0, i], theirs[1, i])
+        high = (high << up) | (low >> (np.uint64(64) - up))
+        low = low << up
+        sign = 1.0
+        if high >> np.uint64(63):
+            low, high = _minus(np.uint64(0), np.uint64(0), low, high)
+            sign = -1.0
+        # The low 40 bits after the point are zero: one number of 64 bits is left above 2^-40.
+        value = np.float64(high) * 2.0**64 + np.float64(low)
+        out[i] = sign * value * 2.0 ** -(bits + 40) + 2.0**-40
+
+
+@njit(cache=True)
+def _first_rows(terms, n, i, lift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The sum of column i of the first n rows, times 2^lift."""
+    low = high = np.uint64(0)
+    for k in range(n):
+        low, high = _plus(low, high, terms[0, k, i], terms[1, k, i])
+    if lift == 0:
+        return low, high
+    up = np.uint64(lift)
+    return low << up, (high << up) | (low >> (np.uint64(64) - up))
+
+
+@njit(cache=True)
+def _input_side(contexts, mask, X):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Contexts − 2·mask for words (2, n_arms, d); the mask may have more rows."""
+    for i in range(contexts.shape[1]):
+        for j in range(contexts.shape[2]):
+            p0, p1 = mask[0, i, j], mask[1, i, j]
+            low, high = _minus(contexts[0, i, j], contexts[1, i, j], p0, p1)
+            X[0, i, j], X[1, i, j] = _minus(low, high, p0, p1)
+
+
+@njit(cache=True)
+def score_products(  # noqa: PLR0913, PLR0917
+    contexts: Words, mask: Words, S: Words, V: Words, n: int, rho: Words, X: Words, out: Words
+) -> None:
+    """P of contexts, and cut shares of [XL' | XV'], (2, n_arms, d + n)."""
+    _input_side(contexts, mask, X)
+    n_arms, d = X.shape[1], X.shape[2]
+    for j in range(d):
+        s0, s1 = S[0, j, :j], S[1, j, :j]
+        for i in range(n_arms):
+            low, high = _dot(X[0, i, :j], X[1, i, :j], s0, s1)
+            low, high = low << np.uint64(1), (high << np.uint64(1)) | (low >> np.uint64(63))
+            low, high = _add_product(low, high, X[0, i, j], S[0, j, j])  # type: ignore[call-arg]
+            high += X[0, i, j] * S[1, j, j] + X[1, i, j] * S[0, j, j]
+            low, high = _plus(low, high, rho[0, i, j], rho[1, i, j])
+            out[0, i, j], out[1, i, j] = _down(low, high, 32)
+    for j in range(n):
+        v0, v1 = V[0, j], V[1, j]
+        for i in range(n_arms):
+            low, high = _dot(X[0, i], X[1, i], v0, v1)
+            low, high = _plus(low, high, rho[0, i, d + j], rho[1, i, d + j])
+            out[0, i, d + j], out[1, i, d + j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def score_statistics(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    X: Words,
+    theta: Words,
+    h: Words,
+    form_terms: Words,
+    mean_terms: Words,
+    lift: int,
+    down: int,
+    is_joint: bool,  # noqa: FBT001
+    forms: Words,
+    means: Words,
+) -> None:
+    """Shares of forms, (2, n_forms), and means, (2, n_arms), once the products are opened.
+
+    Those of forms come without their low ``down`` bits.
+    """
+    n_arms, d = X.shape[1], X.shape[2]
+    n = own.shape[2] - d
+    W = np.empty(own.shape, np.uint64)
+    for i in range(n_arms):
+        for j in range(d + n):
+            W[0, i, j], W[1, i, j] = _side(
+                own[0, i, j],
+                own[1, i, j],
+                theirs[0, i, j],
+                theirs[1, i, j],
+                mask[0, i, j],
+                mask[1, i, j],
+            )
+    place = 0
+    for i in range(n_arms):
+        w0, w1, x0, x1 = W[0, i, :d], W[1, i, :d], X[0, i], X[1, i]
+        g0, g1 = W[0, i, d:], W[1, i, d:]
+        low, high = _dot(x0, x1, theta[0], theta[1])
+        low, high = _plus(low, high, *_dot(g0, g1, h[0, :n], h[1, :n]))
+        means[0, i], means[1, i] = _plus(low, high, *_first_rows(mean_terms, n + 1, i, lift))
+        for b in range(i + 1 if is_joint else 1):
+            other = b if is_joint else i
+            low, high = _dot(w0, w1, X[0, other], X[1, other])
+            much = _dot(g0, g1, W[0, other, d:], W[1, other, d:])
+            low, high = _minus(low, high, *much)
+            if is_joint:
+                low, high = _plus(low, high, *_dot(W[0, other, :d], W[1, other, :d], x0, x1))
+                low, high = _minus(low, high, *much)
+            low, high = _plus(low, high, *_first_rows(form_terms, n + 1, place, lift))
+            forms[0, place], forms[1, place] = _down(low, high, down) if down else (low, high)
+            place += 1
+
+
+@njit(cache=True)
+def score_opened(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    X: Words,
+    theta: Words,
+    h: Words,
+    form_terms: Words,
+    mean_terms: Words,
+    lift: int,
+    is_joint: bool,  # noqa: FBT001
+    bits: int,
+    their_forms: Words,
+    their_means: Words,
+    forms: Vector,
+    means: Vector,
+) -> None:
+    """Forms and means, from the other server's rounded shares of them."""
+    own_forms = np.empty((2, len(forms)), np.uint64)
+    own_means = np.empty((2, len(means)), np.uint64)
+    numbers = (theta, h, form_terms, mean_terms, lift, 0, is_joint)
+    score_statistics(own, theirs, mask, X, *numbers, own_forms, own_means)
+    open_rounded(own_forms, their_forms, bits, forms)
+    open_rounded(own_means, their_means, bits, means)
+
+
+@njit(cache=True)
+def score_direction(
+    V: Words, h: Words, n: int, rho: Words, terms: Words, lift: int, out: Words
+) -> None:
+    """Cut shares of V'h, (2, 1, d); ``terms`` has a row for each row of V."""
+    d = V.shape[2]
+    v0, v1 = rho[0, 0].copy(), rho[1, 0].copy()
+    for k in range(n):
+        a0, a1, b0, b1 = h[0, k], h[1, k], V[0, k], V[1, k]
+        for j in range(d):
+            v0[j], v1[j] = _add_product(v0[j], v1[j], a0, b0[j])  # type: ignore[call-arg]
+            v1[j] += a0 * b1[j] + a1 * b0[j]
+    for j in range(d):
+        low, high = _plus(v0[j], v1[j], *_first_rows(terms, n, j, lift))
+        out[0, 0, j], out[1, 0, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def score_means(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    contexts: Words,
+    masks: Words,
+    theta: Words,
+    terms: Words,
+    lift: int,
+    means: Words,
+) -> None:
+    """Shares of the means, (2, n_arms), once the direction is opened."""
+    n_arms, d = contexts.shape[1], contexts.shape[2]
+    X = np.empty((2, n_arms, d), np.uint64)
+    _input_side(contexts, masks, X)
+    w0, w1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
+    for j in range(d):
+        low, high = _side(
+            own[0, 0, j],
+            own[1, 0, j],
+            theirs[0, 0, j],
+            theirs[1, 0, j],
+            mask[0, 0, j],
+            mask[1, 0, j],
+        )
+        w0[j], w1[j] = _plus(low, high, theta[0, j], theta[1, j])
+    for i in range(n_arms):
+        low, high = _dot(X[0, i], X[1, i], w0, w1)
+        means[0, i], means[1, i] = _plus(low, high, *_first_rows(terms, 1, i, lift))
+
+
+@njit(cache=True)
+def update_overlaps(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    S: Words,
+    V: Words,
+    n: int,
+    rho: Words,
+    x: Words,
+    out: Words,
+) -> None:
+    """P of a context, and cut shares of [xS | xV'], (2, d + n)."""
+    d = x.shape[1]
+    for j in range(d):
+        low, high = _plus(own[0, j], own[1, j], theirs[0, j], theirs[1, j])
+        low, high = _minus(low, high, mask[0, j], mask[1, j])
+        x[0, j], x[1, j] = _minus(low, high, mask[0, j], mask[1, j])
+    for j in range(d + n):
+        if j < d:
+            low, high = _dot(x[0], x[1], S[0, j], S[1, j])
+        else:
+            low, high = _dot(x[0], x[1], V[0, j - d], V[1, j - d])
+        low, high = _plus(low, high, rho[0, j], rho[1, j])
+        out[0, j], out[1, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def update_gain(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    x: Words,
+    theta: Words,
+    V: Words,
+    h: Words,
+    reward: int,
+    rho: Words,
+    rho_square: Words,
+    gain: Words,
+    square: Words,
+) -> None:
+    """Cut shares of v and r − x·theta, (2, d + 1), and a short share of q, (1,)."""
+    d = x.shape[1]
+    n = own.shape[1] - d
+    o = np.empty((2, d + n), np.uint64)
+    for j in range(d + n):
+        o[0, j], o[1, j] = _side(
+            own[0, j], own[1, j], theirs[0, j], theirs[1, j], mask[0, j], mask[1, j]
+        )
+    y0, y1, u0, u1 = o[0, :d], o[1, :d], o[0, d:], o[1, d:]
+    v0, v1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
+    for j in range(d):
+        up = y0[j] << np.uint64(40), (y1[j] << np.uint64(40)) | (y0[j] >> np.uint64(24))
+        v0[j], v1[j] = _plus(rho[0, j], rho[1, j], *up)
+    for k in range(n):
+        a0, a1, b0, b1 = np.uint64(0) - u0[k], ~u1[k] + np.uint64(u0[k] == 0), V[0, k], V[1, k]
+        for j in range(d):
+            v0[j], v1[j] = _add_product(v0[j], v1[j], a0, b0[j])  # type: ignore[call-arg]
+            v1[j] += a0 * b1[j] + a1 * b0[j]
+    for j in range(d):
+        gain[0, j], gain[1, j] = _down(v0[j], v1[j], 32)
+    low, high = np.uint64(reward) << np.uint64(41), np.uint64(reward >> 23)
+    low, high = _plus(low, high, rho[0, d], rho[1, d])
+    low, high = _minus(low, high, *_dot(x[0], x[1], theta[0], theta[1]))
+    low, high = _minus(low, high, *_dot(u0, u1, h[0, :n], h[1, :n]))
+    gain[0, d], gain[1, d] = _down(low, high, 32)
+    low, high = _plus(rho_square[0, 0], rho_square[1, 0], *_dot(x[0], x[1], y0, y1))
+    low, high = _minus(low, high, *_dot(u0, u1, u0, u1))
+    square[0] = _down(low, high, 32)[0]
+
+
+@njit(cache=True)
+def update_row(  # noqa: PLR0913, PLR0917
+    own_gain: Words,
+    gain: Words,
+    gain_mask: Words,
+    own_scale: Words,
+    scale: Words,
+    scale_mask: Words,
+    rho: Words,
+    out: Words,
+) -> None:
+    """Cut shares of s·v and s·(r − x·theta), (2, d + 1)."""
+    s0, s1 = _side(
+        own_scale[0, 0],
+        own_scale[1, 0],
+        scale[0, 0],
+        scale[1, 0],
+        scale_mask[0, 0],
+        scale_mask[1, 0],
+    )
+    for j in range(out.shape[1]):
+        g0, g1 = _side(
+            own_gain[0, j], own_gain[1, j], gain[0, j], gain[1, j], gain_mask[0, j], gain_mask[1, j]
+        )
+        low, high = rho[0, j], rho[1, j]
+        low, high = _add_product(low, high, s0, g0)  # type: ignore[call-arg]
+        high += s0 * g1 + s1 * g0
+        out[0, j], out[1, j] = _down(low, high, 32)
+
+
+@njit(cache=True)
+def append_row(own: Words, theirs: Words, mask: Words, V: Words, h: Words, n: int) -> None:
+    """Put the new row and its h into the window at n."""
+    d = V.shape[2]
+    for j in range(d + 1):
+        low, high = _side(own[0, j], own[1, j], theirs[0, j], theirs[1, j], mask[0, j], mask[1, j])
+        if j < d:
+            V[0, n, j], V[1, n, j] = low, high
+        else:
+            h[0, n], h[1, n] = low, high
+
+
+@njit(cache=True)
+def append_scaled(  # noqa: PLR0913, PLR0917
+    own_gain: Words,
+    gain: Words,
+    gain_mask: Words,
+    own_scale: Words,
+    scale: Words,
+    scale_mask: Words,
+    rho: Words,
+    theirs: Words,
+    mask: Words,
+    V: Words,
+    h: Words,
+    n: int,
+    out: Words,
+) -> None:
+    """``update_row`` and ``append_row`` for the server that has the other's shares first."""
+    update_row(own_gain, gain, gain_mask, own_scale, scale, scale_mask, rho, out)
+    append_row(out, theirs, mask, V, h, n)
+
+
+@njit(cache=True)
+def fold_changes(
+    V: Words, h: Words, rho_inverse: Words, rho_theta: Words, inverse: Words, theta: Words
+) -> None:
+    """Cut shares of the lower triangle of V'V, row by row, and of V'h."""
+    n, d = V.shape[1], V.shape[2]
+    z0, z1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
+    start = 0
+    for i in range(d + 1):
+        size = min(i + 1, d)
+        rho, out = (rho_inverse, inverse) if i < d else (rho_theta, theta)
+        place = start if i < d else 0
+        for j in range(size):
+            z0[j], z1[j] = rho[0, place + j], rho[1, place + j]
+        for k in range(n):
+            x0, x1 = (V[0, k, i], V[1, k, i]) if i < d else (h[0, k], h[1, k])
+            y0, y1 = V[0, k], V[1, k]
+            for j in range(size):
+                z0[j], z1[j] = _add_product(z0[j], z1[j], x0, y0[j])  # type: ignore[call-arg]
+                z1[j] += x0 * y1[j] + x1 * y0[j]
+        for j in range(size):
+            out[0, place + j], out[1, place + j] = _down(z0[j], z1[j], 32)
+        start += size
+
+
+@njit(cache=True)
+def fold_in(  # noqa: PLR0913, PLR0917
+    own: Words,
+    theirs: Words,
+    mask: Words,
+    own_theta: Words,
+    their_theta: Words,
+    theta_mask: Words,
+    S: Words,
+    theta: Words,
+) -> None:
+    """S − V'V and theta + V'h, in place."""
+    place = 0
+    for i in range(S.shape[1]):
+        for j in range(i + 1):
+            low, high = _side(
+                own[0, place],
+                own[1, place],
+                theirs[0, place],
+                theirs[1, place],
+                mask[0, place],
+                mask[1, place],
+            )
+            low, high = _minus(S[0, i, j], S[1, i, j], low, high)
+            S[0, i, j], S[1, i, j] = low, high
+            S[0, j, i], S[1, j, i] = low, high
+            place += 1
+        low, high = _side(
+            own_theta[0, i],
+            own_theta[1, i],
+            their_theta[0, i],
+            their_theta[1, i],
+            theta_mask[0, i],
+            theta_mask[1, i],
+        )
+        theta[0, i], theta[1, i] = _plus(theta[0, i], theta[1, i], low, high)

@@ -249,6 +249,11 @@ def test_contexts_of_zeros_tie_and_have_no_width():
         ({"reads": "covariance"}, "release 'arm' does not go with reads 'covariance'"),
         ({"release": "statistics"}, "release 'statistics' does not go with reads 'noise'"),
         ({"reads": "widths", "beta": 17.0}, "must be at most 32 on secret shares"),
+        ({"reads": "widths", "max_arms": 65}, "at most 64 .* got 65: .* every pair of arms"),
+        (
+            {"reads": "widths", "release": "statistics", "max_arms": 1_025},
+            "at most 1024 .* got 1025: each decision needs dealt words for every arm",
+        ),
     ],
 )
 def test_terms_that_do_not_go_together_are_refused(changes, reason):

@@ -13,6 +13,8 @@ from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.errors import SettingError
 
 MAX_ARMS = 64
+MAX_RELEASED_ARMS = 1_024
+"""Most arms where nothing is dealt for pairs of them: means or widths are released."""
 DEFAULT_ARMS = 16
 MAX_LENGTH = 16.0
 """Most that ‖x‖/√ridge may be: dealt tables grow with its square."""
@@ -104,10 +106,12 @@ class ShareTerms:
         """Refuse what the ring has no room for."""
         for name in ("max_arms", "window", "decisions"):
             whole(getattr(self, name), name)
-        if self.max_arms > MAX_ARMS:
+        needs_pairs = self.release == "arm" or self.reads == "covariance"
+        if self.max_arms > (MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS):
             raise SettingError(
-                f"max_arms must be at most {MAX_ARMS} on secret shares, got {self.max_arms}: each "
-                "decision needs dealt tables for every pair of arms"
+                f"max_arms must be at most {MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS} on "
+                f"secret shares, got {self.max_arms}: each decision needs dealt words for every "
+                + ("pair of arms" if needs_pairs else "arm")
             )
         if not 0.0 < self.bound < math.inf:
             raise SettingError(f"bound must be a positive number, got {self.bound!r}")

@@ -462,6 +462,10 @@ class WordSource:
         """A copy has the secret, and makes its own ciphers."""
         return WordSource, (self._secret,)
 
+    def to_bytes(self) -> bytes:
+        """The secret itself, to be sealed or kept in a file that only its owner may read."""
+        return self._secret
+
     def sheet(self, name: SheetName, parts: Mapping[str, tuple[int, ...]]) -> Sheet:
         """The sheet of that name, in parts of these shapes, one after the other in the stream.
 

@@ -7,6 +7,7 @@ the arms that tie for it, and what the policy reads.  All else stays under masks
 import math
 import os
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -41,6 +42,7 @@ from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
 from vfbandits.core.shares.helper import MAX_OPEN
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Exchange, expect
 from vfbandits.core.shares.noise import HalfNoise
 from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
@@ -137,6 +139,49 @@ class ActiveServer:
         if not self.terms.is_root:
             return self._covariance.side.held(self.n_rows)
         return self._state.held(self.n_rows)
+
+    def snapshot(self) -> Kept:
+        """The state between two windows, without the open contexts."""
+        if self._deal is not None:
+            raise SharesError(f"server A is kept between two windows, got window {self._n_windows}")
+        header = {"window": self._n_windows, "noise": self._noise.to_bytes().hex()}
+        state = self._state if self.terms.is_root else self._covariance.side
+        return Kept(header, state.kept())
+
+    @classmethod
+    def restore(
+        cls,
+        terms: ShareTerms,
+        secrets: ServerSecrets,
+        kept: Kept,
+        *,
+        contexts: Iterable[tuple[Event, Words]] = (),
+        max_open: int = MAX_OPEN,
+    ) -> "ActiveServer":
+        """The server that was kept, with its open contexts, the oldest first."""
+        noise = kept.secret("noise")
+        server = cls(terms, secrets, entropy=lambda _: noise, max_open=max_open)
+        server._n_windows = kept.record.integer("window")
+        server._open.update(contexts)
+        (server._state if terms.is_root else server._covariance.side).restore(kept)
+        return server
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open, or must be dealt."""
+        return self._n_windows
+
+    def open_contexts(self) -> Mapping[Event, Words]:
+        """Shares of the contexts that wait for a reward, the oldest first."""
+        return self._open
+
+    def forget(self, event: Event) -> None:
+        """Wait no longer for the reward of a decision."""
+        self._open.pop(event, None)
+
+    def skip_to(self, slot: int) -> None:
+        """Use no slot of this window before that one."""
+        self.n_slots = max(self.n_slots, slot)
 
     def half_noise(self, event: tuple[int, int]) -> Words:
         """A's half of the noise of a decision in its window, (dim,): for a plain twin."""

@@ -32,6 +32,7 @@ from vfbandits.core.shares.comparison import (
 )
 from vfbandits.core.shares.covariance import joined
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Place
 from vfbandits.core.shares.sides import PRODUCT_BITS, reopened_mask, scaled_gap_term
 from vfbandits.core.shares.terms import ShareTerms
@@ -61,6 +62,15 @@ class CovarianceDealer:
         # S = I and theta = 0 are public at first: they need no mask until the first fold.
         self._S = zeros(terms.dim, terms.dim) if S is None else S
         self._theta = zeros(1, terms.dim) if theta is None else theta
+
+    def kept(self) -> dict[str, Words]:
+        """The state between two windows."""
+        return {"S": self._S, "theta": self._theta}
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a state that was kept."""
+        self._S = kept.take("S", self._S)
+        self._theta = kept.take("theta", self._theta)
 
     def deal_reward(self, place: Place, A: Sheet, B: Sheet, window: CovarianceWindow) -> ScaleDeal:
         """Words for the reward that fills row ``place.slot`` of the window."""

@@ -34,6 +34,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.covariance import HeldCovariance, identity, joined
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.sides import PRODUCT_BITS, open_side, reopen_side, side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
@@ -58,6 +59,15 @@ class CovarianceSide:
     def held(self, n: int) -> HeldCovariance:
         """The state with the first ``n`` rows of the window."""
         return HeldCovariance(self._S, self._theta, self._V[:, :n], self._h[:, :n])
+
+    def kept(self) -> dict[str, Words]:
+        """The state between two windows."""
+        return {"S": self._S, "theta": self._theta}
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a state that was kept."""
+        self._S = kept.take("S", self._S)
+        self._theta = kept.take("theta", self._theta)
 
     def products(self, inputs: "Inputs", n: int, rho: Words, rows: Words) -> tuple[Words, Words]:
         """P of the contexts, and shares of the products of a decision after ``n`` rows.

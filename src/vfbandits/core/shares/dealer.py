@@ -6,6 +6,7 @@ word of B's stream that blinds nothing else: were two alternatives of one value 
 word, their difference would show masks of B.
 """
 
+import io
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from vfbandits.core.shares.comparison import (
     words_of_tables,
 )
 from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
@@ -126,6 +128,44 @@ class Dealer:
         return ParticipantSecrets(
             self._active.inputs[participant], self._helper.inputs[participant]
         )
+
+    def snapshot(self) -> Kept:
+        """All secrets and the masks of the state: the next window follows from them alone."""
+        sources = (
+            self._own,
+            self._active.own,
+            self._helper.own,
+            *self._active.inputs,
+            *self._helper.inputs,
+        )
+        header = {
+            "epoch": self.epoch,
+            "window": self._next_window,
+            "secrets": "".join(source.to_bytes().hex() for source in sources),
+        }
+        if not self.terms.is_root:
+            return Kept(header, self._covariance.kept())
+        words = {"rows": self._rows, "columns": self._columns, "theta": self._theta}
+        return Kept(header, words)
+
+    @classmethod
+    def restore(cls, terms: ShareTerms, kept: Kept) -> "Dealer":
+        """The dealer that goes on, word for word, as the one that was kept would."""
+        secrets = io.BytesIO(kept.secret("secrets"))
+        dealer = cls(terms, entropy=secrets.read, epoch=kept.record.integer("epoch"))
+        dealer._next_window = kept.record.integer("window")
+        if not terms.is_root:
+            dealer._covariance.restore(kept)
+            return dealer
+        dealer._rows = kept.take("rows", dealer._rows)
+        dealer._columns = kept.take("columns", dealer._columns)
+        dealer._theta = kept.take("theta", dealer._theta)
+        return dealer
+
+    @property
+    def next_window(self) -> int:
+        """The number of the window that is dealt next."""
+        return self._next_window
 
     def deal(self) -> WindowDeal:
         """The next window.  Almost never are masks such that a number could wrap: then again."""

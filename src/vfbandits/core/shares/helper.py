@@ -7,6 +7,7 @@ which come in an order that only A knows.
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from vfbandits.core.shares.comparison import (
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.covariance_helper import HelperCovariance
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.noise import HalfNoise
 from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
 from vfbandits.core.shares.sides import (
@@ -187,6 +189,55 @@ class Helper:
         if not self.terms.is_root:
             return self._covariance.side.held(self._n_rows)
         return self._state.held(self._n_rows)
+
+    def snapshot(self) -> Kept:
+        """The state between two windows, without the open contexts."""
+        if self._attempt is not None:
+            raise SharesError(f"a helper is kept between two windows, got window {self._window}")
+        header = {
+            "epoch": self._epoch,
+            "window": self._window,
+            "noise": self._noise.to_bytes().hex(),
+        }
+        state = self._state if self.terms.is_root else self._covariance.side
+        return Kept(header, state.kept())
+
+    @classmethod
+    def restore(
+        cls,
+        terms: ShareTerms,
+        secrets: ServerSecrets,
+        kept: Kept,
+        *,
+        contexts: Iterable[tuple[tuple[int, int], Words]] = (),
+        max_open: int = MAX_OPEN,
+    ) -> "Helper":
+        """The helper that was kept, with its open contexts, the oldest first."""
+        noise, epoch = kept.secret("noise"), kept.record.integer("epoch")
+        helper = cls(terms, secrets, entropy=lambda _: noise, max_open=max_open, epoch=epoch)
+        helper._window = kept.record.integer("window")
+        helper._open.update(contexts)
+        (helper._state if terms.is_root else helper._covariance.side).restore(kept)
+        return helper
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open."""
+        return self._window
+
+    @property
+    def n_rows(self) -> int:
+        """How many rewards this window has."""
+        return self._n_rows
+
+    @property
+    def next_slot(self) -> int:
+        """The slot after the last one in which a decision of this window was asked for."""
+        return max(self._decisions, default=-1) + 1
+
+    def open_contexts(self) -> Mapping[tuple[int, int], Words]:
+        """Shares of the contexts that wait for a reward, the oldest first."""
+        return self._open
 
     def half_noise(self, event: tuple[int, int]) -> Words:
         """B's half of the noise of a decision in its window, (dim,): for a plain twin."""

@@ -43,6 +43,8 @@ PackedBits: TypeAlias = Annotated[Bits, "bits"]
 Count: TypeAlias = Annotated[int, "count"]
 
 _PLACE = struct.Struct("<4Q")
+_COUNTS = struct.Struct("<4I")
+_LENGTH = struct.Struct("<I")
 _NUMBER_SIZE = 6
 _HIGH = {"cut": 4, "clipped": 3, "narrow": 2}
 """Bytes of the high half of a word that are sent."""
@@ -489,3 +491,48 @@ class WindowDeal:
         """Size of all deals together."""
         deals = (*self.decisions, *self.rewards, self.fold)
         return sum(deal.size_bytes for deal in deals)
+
+    def to_bytes(self) -> bytes:
+        """The window and all deals, each after its length."""
+        head = _COUNTS.pack(self.window, self.attempt, len(self.decisions), len(self.rewards))
+        deals = (deal.to_bytes() for deal in (*self.decisions, *self.rewards, self.fold))
+        return head + b"".join(_LENGTH.pack(len(data)) + data for data in deals)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "WindowDeal":
+        """The window that was encoded.
+
+        >>> from vfbandits.core.shares.dealer import Dealer
+        >>> from vfbandits.core.shares.terms import ShareTerms
+        >>> terms = ShareTerms(widths=(1, 1), max_arms=2, ridge=1.0, posterior_scale=0.1)
+        >>> dealt = Dealer(terms).deal()
+        >>> WindowDeal.from_bytes(dealt.to_bytes()).to_bytes() == dealt.to_bytes()
+        True
+        """
+        deals, start = [], _COUNTS.size
+        try:
+            window, attempt, n_decisions, n_rewards = _COUNTS.unpack_from(data)
+            while start < len(data):
+                (length,) = _LENGTH.unpack_from(data, start)
+                start += _LENGTH.size
+                deals.append(data[start : start + length])
+                start += length
+        except struct.error as error:
+            raise WireError("a dealt window ends too early") from error
+        if start != len(data) or len(deals) != n_decisions + n_rewards + 1:
+            raise WireError(f"a dealt window ends too early, after {len(deals)} deals")
+        parts = [read_message(part) for part in deals]
+        decisions, rewards = parts[:n_decisions], parts[n_decisions:-1]
+        return cls(window, attempt, tuple(decisions), tuple(rewards), parts[-1])
+
+
+def read_message(data: bytes) -> Message:
+    """The message that was encoded, of whichever kind.
+
+    >>> read_message(Picked(Place(0, 1, 0, 2)).to_bytes())
+    Picked(Place(epoch=0, window=1, attempt=0, slot=2))
+    """
+    kinds = {kind.KIND: kind for kind in Message.__subclasses__()}
+    if not data or data[0] not in kinds:
+        raise WireError("wanted the bytes of a message of secret shares, got others")
+    return kinds[data[0]].from_bytes(data)

@@ -27,6 +27,10 @@ class HalfNoise:
         self._window: tuple[int, ...] = ()
         self._noise: list[Words] = []
 
+    def to_bytes(self) -> bytes:
+        """The secret of the source, to be kept in a file that only its owner may read."""
+        return self._source.to_bytes()
+
     def of(self, place: Place) -> Words:
         """The half of one decision, (dim,); drawn for all decisions of its window together."""
         if place[:3] != self._window:

@@ -10,6 +10,7 @@ import numpy as np
 
 from vfbandits.core import kernels
 from vfbandits.core.ring import CUT, Words, encode, negative, zeros
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.sides import (
     CUTS,
     combined,
@@ -85,6 +86,17 @@ class RootSide:
         """The state with the first n rows of the window."""
         a, g, h = self._a[:, :n], self._g[:, :n], self._h[:, :n, 0]
         return Held(self._rows, self._theta[:, 0], a, g, h)
+
+    def kept(self) -> dict[str, Words]:
+        """The state between two windows."""
+        return {"rows": self._rows, "theta": self._theta}
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a state that was kept."""
+        self._rows = kept.take("rows", self._rows)
+        self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
+        self._theta = kept.take("theta", self._theta)
+        self._minus_theta = negative(self._theta)
 
     @property
     def theta(self) -> Words:

@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from vfbandits.core.context import Split
-from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination
+from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination, refuse_for_shares
+from vfbandits.core.shares.terms import DEFAULT_ARMS, RELEASES, ShareTerms
 from vfbandits.errors import ConfigError, SettingError
 from vfbandits.versions import upcast
 
@@ -78,11 +79,58 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class SharesRules:
+    """What protection "shares" needs beside the other terms: dealt words fit one set of them only.
+
+    Attributes
+    ----------
+    helper
+        The member that is the second server.
+    release
+        What the active participant learns of a decision.
+    max_arms
+        Most arms of one decision.
+    window, decisions
+        How many rewards, and how many decisions, a dealt window has slots for.
+    ridge
+        The prior's weight: participants divide their rows by its root.
+    reads
+        What the policy reads of each arm: "noise" (LinTS), "means" (LinGreedy) or "widths"
+        (LinUCB).
+    posterior_scale, beta
+        The v of LinTS, and the multiple of the width that LinUCB adds; 0 for other policies.
+    """
+
+    helper: str
+    release: str = "arm"
+    reads: str = "noise"
+    max_arms: int = DEFAULT_ARMS
+    window: int = 16
+    decisions: int = 16
+    ridge: float = 1.0
+    posterior_scale: float = 0.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse words that mean nothing; numbers are refused with the widths."""
+        for what in ("ridge", "posterior_scale", "beta"):
+            object.__setattr__(self, what, float(getattr(self, what)))  # one digest
+        if self.reads == "covariance":
+            raise ConfigError(
+                "reads 'covariance' is not built for services: LinTS runs with release 'arm', "
+                "which draws it in parameter space"
+            )
+        if self.release not in RELEASES:
+            raise ConfigError(f"release must be one of {', '.join(RELEASES)}, got {self.release!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """How the members work together.
 
     ``users`` says how passive participants are asked for users: by "pseudonyms", one for each pair
-    of participants, or by their ids in the "clear".
+    of participants, or by their ids in the "clear".  With ``shares`` contexts and all that is
+    learnt are secret-shared (docs/shares.md).
     """
 
     mask: str = "blockwise"
@@ -92,6 +140,7 @@ class Terms:
     intercept: bool = False
     bound: float = 64.0
     users: str = CLEAR
+    shares: SharesRules | None = None
 
     def __post_init__(self) -> None:
         """Refuse words that mean nothing."""
@@ -113,7 +162,13 @@ class Terms:
 
     @property
     def protection(self) -> str:
-        """Protection level: "mask" (each message is seen) or "sum" (only their sum is)."""
+        """Protection level: "mask" (each message is seen), "sum" (only their sum is) or "shares".
+
+        >>> Terms(shares=SharesRules(helper="bank")).protection
+        'shares'
+        """
+        if self.shares is not None:
+            return "shares"
         return "sum" if self.aggregation == "secure" else "mask"
 
 
@@ -158,6 +213,8 @@ class Roster:
             )
         try:
             refuse_combination(self.terms.mask, self.terms.aggregation, self.split)
+            if self.terms.shares is not None:
+                self._refuse_for_shares(self.terms.shares)
         except SettingError as error:
             raise ConfigError(str(error)) from error
         if self.terms.mask == "dense":
@@ -168,6 +225,41 @@ class Roster:
             _refuse_unless_hex(self.session, 16, "session, which secure sums need,")
         if self.terms.users == PSEUDONYMS:
             _refuse_unless_hex(self.session, 16, "session, which pseudonyms need,")
+
+    def _refuse_for_shares(self, rules: SharesRules) -> None:
+        terms = self.terms
+        refuse_for_shares(terms.mask, terms.layout, 1.0, self.split, rules.helper)
+        if terms.aggregation != "plain":
+            raise SettingError(
+                "protection 'shares' needs aggregation 'plain': rows are under masks of both "
+                f"servers, got {terms.aggregation!r}"
+            )
+        if terms.intercept:
+            raise SettingError(
+                "protection 'shares' is built without an intercept: give a participant a feature "
+                "that is 1, got intercept"
+            )
+        self.share_terms  # noqa: B018  (refuses numbers that the ring has no room for)
+        _refuse_unless_hex(self.generator_key, 32, "generator_key, which secret shares need,")
+
+    @property
+    def share_terms(self) -> ShareTerms:
+        """What the dealer, both servers and the participants agree on under protection "shares"."""
+        rules = self.terms.shares
+        if rules is None:
+            raise SettingError(f"wanted protection 'shares', got {self.terms.protection!r}")
+        return ShareTerms(
+            widths=self.split.widths,
+            max_arms=rules.max_arms,
+            ridge=rules.ridge,
+            posterior_scale=rules.posterior_scale,
+            bound=self.terms.bound,
+            window=rules.window,
+            decisions=rules.decisions,
+            release=rules.release,
+            reads=rules.reads,
+            beta=rules.beta,
+        )
 
     @property
     def split(self) -> Split:
@@ -186,8 +278,13 @@ class Roster:
 
     @property
     def rows_width(self) -> dict[str, int]:
-        """Width of each participant's masked rows: dim behind dense masks, else its own."""
+        """Width of each participant's masked rows: dim behind dense masks, else its own.
+
+        A word of 16 bytes, on secret shares, counts as two columns.
+        """
         split = self.split
+        if self.terms.shares is not None:
+            return {name: 2 * width for name, width in split.items()}
         dense = self.terms.mask == "dense"
         return {name: split.dim if dense else width for name, width in split.items()}
 
@@ -215,6 +312,8 @@ class Roster:
         if self.terms.users == CLEAR:
             # As in documents from before there were pseudonyms, which keep their digest.
             del top["terms"]["users"]
+        if self.terms.shares is None:
+            del top["terms"]["shares"]
         return json.dumps(top, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -241,7 +340,10 @@ class Roster:
         members = top.pop("members", None)
         if not isinstance(members, list):
             raise ConfigError("a roster needs a list of members")
-        terms = _build(Terms, top.pop("terms", None))
+        words = top.pop("terms", None)
+        if isinstance(words, dict) and "shares" in words:
+            words = {**words, "shares": _build(SharesRules, words["shares"])}
+        terms = _build(Terms, words)
         parts = tuple(_build(Member, member) for member in members)
         roster = _build(cls, {**top, "terms": terms, "members": parts})
         if version != VERSION:

@@ -50,11 +50,11 @@ from vfbandits.errors import (
     UnknownDecisionError,
 )
 from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
+from vfbandits.journal.commit import GroupCommit
 from vfbandits.journal.places import events_at
 from vfbandits.journal.recover import Recovery, recover
 from vfbandits.journal.repair import readable_end
 from vfbandits.journal.retain import Waited, old_records
-from vfbandits.serving.commit import GroupCommit
 from vfbandits.serving.concurrency import Batcher, KeyedLock
 
 MOVES_KEPT = 4

@@ -21,7 +21,7 @@ from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.pending import Pending
 from vfbandits.errors import ArmError, ConflictError, ErasedEventError, UnknownEventError
-from vfbandits.serving.commit import ENOUGH
+from vfbandits.journal.commit import ENOUGH
 from vfbandits.serving.concurrency import SingleFlight, portions
 from vfbandits.serving.event_ids import EventIds
 

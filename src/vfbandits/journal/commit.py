@@ -11,19 +11,39 @@ than the write.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
-from vfbandits.campaign.events import Event
 from vfbandits.errors import JournalError
-from vfbandits.journal.base import Journal
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 MAX_TURNS = 8
 ENOUGH = 16
 
 
-class GroupCommit:
+class Appendable(Protocol[T_contra]):
+    """A journal, or another log of which each event has a position."""
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last durable event."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether ``append`` waits for no disk or network, so that an event loop may call it."""
+        ...
+
+    def append(self, events: Sequence[T_contra], /) -> int:
+        """Make events durable, all or none; returns the position of the last."""
+        ...
+
+
+class GroupCommit(Generic[T]):
     """Brings events into a journal from one event loop.
 
     Attributes
@@ -36,13 +56,13 @@ class GroupCommit:
         Why nothing more is taken; None while all is well.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Appendable[T]) -> None:
         self.position = journal.last_position
         self.n_commits = 0
         self.n_events = 0
         self.broken_by: str | None = None
         self._journal = journal
-        self._events: list[Event] = []
+        self._events: list[T] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._in_flight: list[asyncio.Future[None]] = []
         self._is_busy = False
@@ -56,7 +76,7 @@ class GroupCommit:
                 f"again: {self.broken_by}"
             )
 
-    def add(self, event: Event) -> None:
+    def add(self, event: T) -> None:
         """Put an event that the model has just applied in line."""
         self._events.append(event)
         self.position += 1

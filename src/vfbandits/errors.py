@@ -10,6 +10,8 @@
     ├── MaskError           a mask or a share does not fit
     ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
     ├── SharesError         a value does not fit secret shares, or a slot would be used twice
+    │   ├── RollbackError      a server of secret shares runs on an older copy of its disk
+    │   └── StockError         no dealt window is left, or it is not whole
     ├── UnknownDecisionError  a reward names a decision that is not open
     │   └── UnknownEventError  there is no event of this id, or it is no longer kept
     │       └── ErasedEventError  the event was erased with its user
@@ -64,6 +66,14 @@ class SecureSumError(VFBanditsError, ValueError):
 
 class SharesError(VFBanditsError, ValueError):
     """A value does not fit secret shares, or a slot or a word would be used for a second value."""
+
+
+class RollbackError(SharesError):
+    """A server of secret shares runs on an older copy of its disk: going on could show masks."""
+
+
+class StockError(SharesError):
+    """The next dealt window is missing, damaged, or of another deal."""
 
 
 class UnknownDecisionError(VFBanditsError, LookupError):

@@ -1,5 +1,7 @@
 """``vfb masks deal``: envelopes and a table, or one line of refusal."""
 
+import json
+
 import pytest
 from members import GENERATOR, join
 from typer.testing import CliRunner
@@ -7,20 +9,23 @@ from typer.testing import CliRunner
 from vfbandits.cli.masks import masks_app
 from vfbandits.pki import Authority, Identity, create_authority, load_approved, load_roster
 from vfbandits.protocol.envelope import open_share
-from vfbandits.protocol.roster import Roster, Terms
+from vfbandits.protocol.roster import Roster, SharesRules, Terms
 from vfbandits.protocol.signed_roster import sign_roster
 
 
 @pytest.fixture
 def folder(tmp_path):
+    return make_folder(tmp_path, Terms(mask="dense"))
+
+
+def make_folder(tmp_path, terms):
     ca = tmp_path / "ca"
     create_authority(ca, "shops")
     members = []
     for name, role, width in (("shop", "active", 20), ("bank", "passive", 30)):
-        terms = {"federation": "shops", "name": name, "role": role, "width": width}
-        members.append(load_approved(join(tmp_path, ca, terms) / f"{name}.member.json").member)
+        claim = {"federation": "shops", "name": name, "role": role, "width": width}
+        members.append(load_approved(join(tmp_path, ca, claim) / f"{name}.member.json").member)
     pmg = load_approved(join(tmp_path, ca, GENERATOR) / "pmg.member.json")
-    terms = Terms(mask="dense")
     roster = Roster("shops", 3, terms, tuple(members), pmg.claim.generator_key)
     signed = sign_roster(roster, Authority.load(ca).private_key)
     (tmp_path / "roster.signed").write_bytes(signed)
@@ -36,7 +41,8 @@ def deal(folder, **changes):
         "out": folder / "out",
         **changes,
     }
-    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+    pairs = ((f"--{flag}", str(value)) for flag, value in flags.items())
+    words = [word for pair in pairs for word in pair if word]
     return CliRunner().invoke(masks_app, ["deal", *words], env={"COLUMNS": "200"})
 
 
@@ -83,3 +89,31 @@ def test_another_authority_s_roster_and_a_second_deal_are_refused(folder):
     done = deal(folder)
     assert (done.exit_code, "take the next one" in done.stderr) == (2, True)
     assert deal(folder, epoch=5).exit_code == 0
+
+
+def test_words_for_secret_shares_are_dealt_and_dealt_on(tmp_path):
+    rules = SharesRules(helper="bank", max_arms=3, window=2, decisions=2, posterior_scale=0.1)
+    folder = make_folder(tmp_path, Terms(bound=1.0, shares=rules))
+    done = deal(folder, windows=2)
+    assert done.exit_code == 0, done.output
+    for name in ("shop", "bank"):
+        assert str(folder / "out" / f"{name}.epoch-4.secrets") in done.stdout
+    assert "2 windows, 0 to 1: 4 decisions" in done.stdout
+    assert "dealer.epoch-4.state has all secrets" in " ".join(done.stdout.split())
+    done = deal(folder, windows=3, json="")
+    document = json.loads(done.stdout)
+    assert document["windows"] == {"first": 2, "next": 5}
+    assert (document["decisions"], document["secrets"]) == (6, [])
+    sizes = [path.stat().st_size for path in sorted((folder / "out").glob("*.deal"))[2:]]
+    assert document["size_bytes"] == sum(sizes)
+    (folder / "pmg" / "dealer.epoch-4.state").unlink()
+    done = deal(folder)
+    assert (done.exit_code, "give --state, or deal the next epoch" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("flag", "value"), [("windows", 2), ("state", "file")])
+def test_flags_of_secret_shares_are_refused_for_masks(folder, flag, value):
+    done = deal(folder, **{flag: value})
+    assert done.exit_code == 2
+    assert f"--{flag} goes with protection 'shares', this roster has 'mask'" in done.stderr
+    assert not (folder / "out").exists()

@@ -8,11 +8,13 @@ import typer
 
 from vfbandits.cli.failure import in_one_line
 from vfbandits.cli.output import AsJson, Output, say
+from vfbandits.errors import SettingError
 from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from vfbandits.participant.dealing import DealtWindows
     from vfbandits.participant.generator import Deal
     from vfbandits.protocol.roster import Roster
 
@@ -24,16 +26,37 @@ def masks() -> None:
     """Draw masks, seal each participant's share, and put new masks into force."""
 
 
-def deal(
+def deal(  # noqa: PLR0913  (options of a command)
     *,
     roster: Annotated[Path, typer.Option(help="The signed roster.")],
     authority: Annotated[Path, typer.Option(help="Certificate of the federation's authority.")],
     key_dir: Annotated[Path, typer.Option(help="The generator's identity folder.")],
-    epoch: Annotated[int, typer.Option(min=0, help="Mask epoch; each epoch is dealt once.")],
+    epoch: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Mask epoch; each is dealt once, or gets more windows of secret shares."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the envelopes.")],
+    windows: Annotated[
+        int | None,
+        typer.Option(min=0, help="Secret shares: how many windows to deal now; 64 unless given."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Secret shares: the dealer's state; `dealer.epoch-N.state` in --key-dir unless "
+            "given.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a dense mask and write one sealed envelope for each participant.
+    """Deal a dense mask, or words for secret shares, in sealed files.
+
+    With dense masks each participant gets an envelope with its share.  With protection **shares**
+    each gets an envelope with its secrets, once, and the active participant gets a file for each
+    window of decisions; the same command with the same epoch deals more windows.
 
     Run this on a machine that the active participant has no access to.  Envelopes need no secure
     channel: only the addressed participant can open one.
@@ -42,6 +65,23 @@ def deal(
     from vfbandits.pki import load_roster
 
     current = load_roster(roster, authority)
+    if current.terms.shares is not None:
+        _deal_shares(
+            current,
+            key_dir=key_dir,
+            epoch=epoch,
+            out=out,
+            windows=windows,
+            state=state,
+            output=Output(as_json=as_json),
+        )
+        return
+    for flag, value in (("--windows", windows), ("--state", state)):
+        if value is not None:
+            raise SettingError(
+                f"{flag} goes with protection 'shares', this roster has "
+                f"{current.terms.protection!r}"
+            )
     with progress("steps", total=1 + len(current.split.names)) as tell:
         dealt = deal_files(current, key_dir=key_dir, epoch=epoch, out=out, on_step=tell)
     document = {
@@ -53,6 +93,44 @@ def deal(
         "envelopes": [asdict(file) for file in dealt.files],
     }
     Output(as_json=as_json).show(document, lambda: [as_table(current, dealt, epoch=epoch)])
+
+
+def _deal_shares(
+    roster: "Roster",
+    *,
+    key_dir: Path,
+    epoch: int,
+    out: Path,
+    windows: int | None,
+    state: Path | None,
+    output: Output,
+) -> None:
+    from vfbandits.participant.dealing import WINDOWS, deal_windows
+
+    count = WINDOWS if windows is None else windows
+    with progress("windows", total=count) as tell:
+        dealt = deal_windows(
+            roster,
+            key_dir=key_dir,
+            epoch=epoch,
+            out=out,
+            windows=count,
+            state=state,
+            on_step=tell,
+        )
+    document = {
+        "federation": roster.federation,
+        "roster": roster.number,
+        "epoch": epoch,
+        "deal": dealt.deal,
+        "secrets": [str(path) for path in dealt.secrets],
+        "windows": {"first": dealt.first, "next": dealt.next_window},
+        "decisions": dealt.decisions,
+        "size_bytes": dealt.size_bytes,
+        "out": str(out),
+        "state": str(dealt.state),
+    }
+    output.show(document, lambda: [windows_table(roster, dealt, epoch=epoch, out=out)])
 
 
 def rotate(
@@ -109,4 +187,37 @@ def as_table(roster: "Roster", deal: "Deal", *, epoch: int) -> "Table":
     for file in deal.files:
         shape = f"{file.dim} × {file.width}"
         table.add_row(file.participant, shape, f"{file.size_bytes:,}", str(file.path))
+    return table
+
+
+def windows_table(roster: "Roster", dealt: "DealtWindows", *, epoch: int, out: Path) -> "Table":
+    """What was dealt for secret shares, for the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=f"epoch {epoch} of {roster.federation}, roster {roster.number}, deal "
+        f"{dealt.deal[:12]}…",
+        title_justify="left",
+        caption=f"Copy windows to {roster.active.name!r} whole, in any order and over any channel. "
+        f"{dealt.state} has all secrets of the epoch: keep it, and show it to nobody.",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("for")
+    table.add_column("what")
+    table.add_column("bytes", justify="right")
+    table.add_column("file", overflow="fold")
+    for path in dealt.secrets:
+        size = f"{path.stat().st_size:,}"
+        name = path.name.removesuffix(f".epoch-{epoch}.secrets")
+        table.add_row(name, "secrets", size, str(path))
+    count = dealt.next_window - dealt.first
+    numbers = f", {dealt.first} to {dealt.next_window - 1}" if count else ""
+    table.add_row(
+        roster.active.name,
+        f"{count:,} windows{numbers}: {dealt.decisions:,} decisions",
+        f"{dealt.size_bytes:,}",
+        str(out),
+    )
     return table

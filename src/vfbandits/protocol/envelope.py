@@ -1,13 +1,8 @@
 """A mask share, sealed to the one participant that may open it and signed by the mask generator.
 
-::
-
-    title | length of the label (2 bytes) | label, JSON | sealed columns | Ed25519 signature
-
-The columns are sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, AES-256-GCM, base mode) to the
-sealing key that the roster names.  Title and label are HPKE's ``info``: a seal opens for the
-federation, roster, epoch, participant, shape and deal on its label, and for no other.  The
-signature covers all that stands before it, and is checked before anything is read.
+The columns are sealed (``seal.py``) to the sealing key that the roster names.  They open for the
+federation, roster, epoch, participant, shape and deal on their label, which is JSON, and for no
+other.
 
 Whoever carries an envelope sees its label and size, and no number of the share.
 """
@@ -17,24 +12,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import MaskShare
 from vfbandits.errors import EnvelopeError, IdentityError
 from vfbandits.protocol.messages import DTYPE
 from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.seal import (
+    SEAL_BYTES,
+    SIGNATURE_BYTES,
+    Signed,
+    open_signed,
+    seal,
+    unseal,
+)
 
 TITLE = b"vfbandits mask share 1\n"
 ALONE = "0" * 32
 MAX_LABEL = 1024
 TOLERANCE = 1e-9
-_SIGNATURE = 64
-_SEAL = 48  # the encapsulated key and the tag
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +73,20 @@ def seal_share(
             f"the share of {participant!r} must have shape {(label.dim, label.width)}, "
             f"got {share.columns.shape}"
         )
-    _refuse_other_key(roster, participant, recipient)
+    refuse_other_key(roster, participant, recipient)
     if signing_key.public_key().public_bytes_raw().hex() != roster.generator_key:
         raise IdentityError("the signing key must be the one whose public part the roster pins")
-    spelt = label.to_bytes()
     plain = np.asarray(share.columns, dtype=DTYPE).tobytes(order="F")
     try:
-        sealed = _SUITE.encrypt(plain, recipient, info=TITLE + spelt)
+        return seal(
+            plain,
+            title=TITLE,
+            label=label.to_bytes(),
+            recipient=recipient,
+            signing_key=signing_key,
+        )
     except ValueError as error:
         raise IdentityError(f"the sealing key of {participant!r} cannot be used") from error
-    signed = b"".join((TITLE, len(spelt).to_bytes(2, "little"), spelt, sealed))
-    return signed + signing_key.sign(signed)
 
 
 def open_share(
@@ -97,15 +98,10 @@ def open_share(
     the roster names, EnvelopeError if anything else is not as it should be.
     """
     wanted = label_for(roster, epoch=epoch, participant=participant)
-    _refuse_other_key(roster, participant, private_key.public_key())
-    label, sealed = _open_label(data, roster)
-    _refuse_other_label(label, replace(wanted, deal=label.deal), len(sealed))
-    try:
-        plain = _SUITE.decrypt(sealed, private_key, info=TITLE + label.to_bytes())
-    except (InvalidTag, ValueError) as error:
-        raise EnvelopeError(
-            f"the share must be sealed to the key of {participant!r} in the roster; it is not"
-        ) from error
+    refuse_other_key(roster, participant, private_key.public_key())
+    label, signed = _open_label(data, roster)
+    _refuse_other_label(label, replace(wanted, deal=label.deal), len(signed.sealed))
+    plain = unseal(signed, title=TITLE, private_key=private_key, of=participant)
     S = np.frombuffer(plain, dtype=DTYPE).reshape((label.dim, label.width), order="F")  # noqa: N806
     _refuse_unless_orthonormal(S)
     return MaskShare(np.array(S, dtype=np.float64, order="F"))
@@ -129,9 +125,9 @@ def check_deal(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) ->
         )
     deals = set()
     for name in names:
-        label, sealed = _open_label(envelopes[name], roster)
+        label, signed = _open_label(envelopes[name], roster)
         wanted = label_for(roster, epoch=epoch, participant=name, deal=label.deal)
-        _refuse_other_label(label, wanted, len(sealed))
+        _refuse_other_label(label, wanted, len(signed.sealed))
         deals.add(label.deal)
     if len(deals) > 1:
         raise EnvelopeError(f"all envelopes must be of one deal, got {', '.join(sorted(deals))}")
@@ -141,7 +137,7 @@ def check_deal(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) ->
 def most_bytes(roster: Roster) -> int:
     """No envelope for this roster is larger."""
     numbers = roster.split.dim * max(roster.split.widths)
-    return len(TITLE) + 2 + MAX_LABEL + 8 * numbers + _SEAL + _SIGNATURE
+    return len(TITLE) + 2 + MAX_LABEL + 8 * numbers + SEAL_BYTES + SIGNATURE_BYTES
 
 
 def label_for(roster: Roster, *, epoch: int, participant: str, deal: str = ALONE) -> Label:
@@ -161,29 +157,16 @@ def label_for(roster: Roster, *, epoch: int, participant: str, deal: str = ALONE
     return Label(roster.federation, roster.digest, epoch, participant, split.dim, width, deal)
 
 
-def _open_label(data: bytes, roster: Roster) -> tuple[Label, memoryview]:
+def _open_label(data: bytes, roster: Roster) -> tuple[Label, Signed]:
     """The label and what is sealed, of an envelope with the right signature."""
-    start = len(TITLE) + 2
-    if not start + _SEAL + _SIGNATURE <= len(data) <= most_bytes(roster):
+    fewest = len(TITLE) + 2 + SEAL_BYTES + SIGNATURE_BYTES
+    if not fewest <= len(data) <= most_bytes(roster):
         raise EnvelopeError(
-            f"an envelope has {start + _SEAL + _SIGNATURE} to {most_bytes(roster)} bytes in this "
-            f"federation, got {len(data)}"
+            f"an envelope has {fewest} to {most_bytes(roster)} bytes in this federation, got "
+            f"{len(data)}"
         )
-    if not data.startswith(TITLE):
-        raise EnvelopeError(
-            f"wanted a {TITLE.decode().strip()!r}, got {len(data)} bytes without this title"
-        )
-    view = memoryview(data)
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster.generator_key))
-        key.verify(data[-_SIGNATURE:], view[:-_SIGNATURE])
-    except (InvalidSignature, ValueError) as error:
-        raise IdentityError(
-            "the envelope must be signed by the generator that the roster names; another signed "
-            "it, or it was changed since"
-        ) from error
-    end = start + int.from_bytes(view[start - 2 : start], "little")
-    return _parse(data[start:end]), view[end:-_SIGNATURE]
+    signed = open_signed(data, title=TITLE, generator_key=roster.generator_key)
+    return _parse(signed.label), signed
 
 
 def _parse(spelt: bytes) -> Label:
@@ -209,12 +192,13 @@ def _refuse_other_label(label: Label, wanted: Label, n_sealed: int) -> None:
             raise EnvelopeError(
                 f"this envelope has another {field.name}: wanted {want!r}, got {str(came)[:128]!r}"
             )
-    size = 8 * wanted.dim * wanted.width + _SEAL
+    size = 8 * wanted.dim * wanted.width + SEAL_BYTES
     if n_sealed != size:
         raise EnvelopeError(f"wanted a share of {size} sealed bytes, got {n_sealed}")
 
 
-def _refuse_other_key(roster: Roster, participant: str, key: X25519PublicKey) -> None:
+def refuse_other_key(roster: Roster, participant: str, key: X25519PublicKey) -> None:
+    """Refuse a key that is not the one that the roster names for a participant."""
     member = roster.find(participant)
     if member is None or key.public_bytes_raw().hex() != member.sealing_key:
         raise IdentityError(

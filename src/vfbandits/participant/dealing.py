@@ -1,0 +1,215 @@
+"""The dealer of secret shares as a program: secrets once for each epoch, windows as often as asked.
+
+All words of an epoch follow from the dealer's state file, which is on the disk before the first
+envelope.  A window that is dealt again, because the dealer was killed before it noted it, has the
+same words under the same name.  An epoch whose state was lost is not dealt again: other words under
+a name that was used would show secrets.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vfbandits.core.shares.dealer import Dealer
+from vfbandits.core.shares.kept import Kept
+from vfbandits.errors import IdentityError, JournalError, SnapshotError, StockError
+from vfbandits.files import PART, write_whole
+from vfbandits.journal.witness import Witness
+from vfbandits.participant.generator import find_generator
+from vfbandits.pki.files import SECRET
+from vfbandits.protocol.dealt import (
+    DealSealer,
+    deal_secrets,
+    secrets_name,
+    terms_digest,
+    window_name,
+)
+from vfbandits.protocol.roster import Roster
+
+WINDOWS = 64
+_TITLE = b"vfbandits dealer state 1\n"
+_CHECK = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True, slots=True)
+class DealtWindows:
+    """What one run has dealt; ``first`` to ``next_window`` - 1 are the numbers of its windows."""
+
+    deal: str
+    secrets: tuple[Path, ...]
+    first: int
+    next_window: int
+    decisions: int
+    size_bytes: int
+    state: Path
+
+
+def state_path(key_dir: Path, epoch: int) -> Path:
+    """Where the dealer's state of an epoch lies unless the operator says otherwise."""
+    return key_dir / f"dealer.epoch-{epoch}.state"
+
+
+def deal_windows(
+    roster: Roster,
+    *,
+    key_dir: Path,
+    epoch: int,
+    out: Path,
+    windows: int = WINDOWS,
+    state: Path | None = None,
+    on_step: Callable[[int], None] = lambda _: None,
+) -> DealtWindows:
+    """Deal so many more windows of an epoch into ``out``, and its secrets if they are not yet.
+
+    ``on_step`` is told how many windows are done.
+    """
+    terms_digest(roster)  # refuses other protection levels
+    sealing_key = find_generator(key_dir, roster).signing_key
+    path = state or state_path(key_dir, epoch)
+    with _alone(path):
+        kept = _load(path, roster, epoch) if path.exists() else _begin(path, roster, epoch, out)
+        sealer = DealSealer(roster, epoch, kept.record.text("deal"), sealing_key)
+        dealer = Dealer.restore(roster.share_terms, kept)
+        first, size = dealer.next_window, 0
+        with _writing(out, n_whole=first):
+            out.mkdir(parents=True, exist_ok=True)
+            for left in out.glob(f".*.epoch-{epoch}.*{PART}"):  # by a dealer that was killed
+                left.unlink()
+            secrets = _hand_out(path, kept, dealer, sealer, out)
+        for done in range(windows):
+            data = sealer.window(dealer.deal())
+            window = dealer.next_window - 1
+            with _writing(out, n_whole=window):
+                _write(out / window_name(roster.active.name, epoch, window), data)
+                # After the window: without this note it is dealt once more, with the same words.
+                _save(path, dealer, _about(roster, sealer.deal, is_handed_out=True))
+            size += len(data)
+            on_step(done + 1)
+    return DealtWindows(
+        deal=sealer.deal,
+        secrets=secrets,
+        first=first,
+        next_window=dealer.next_window,
+        decisions=windows * roster.share_terms.decisions,
+        size_bytes=size,
+        state=path,
+    )
+
+
+def _about(roster: Roster, deal: str, *, is_handed_out: bool) -> dict[str, object]:
+    """What the state notes beside the dealer's own."""
+    return {
+        "federation": roster.federation,
+        "digest": terms_digest(roster),
+        "terms": asdict(roster.share_terms) | {"participants": roster.split.names},
+        "deal": deal,
+        "is_handed_out": is_handed_out,
+    }
+
+
+def _begin(path: Path, roster: Roster, epoch: int, out: Path) -> Kept:
+    """A new state, on the disk before anything is sealed."""
+    pattern = f"*.epoch-{epoch}.*"
+    there = sorted(file.name for file in out.glob(pattern) if file.suffix in (".secrets", ".deal"))
+    if there:
+        raise IdentityError(
+            f"epoch {epoch} was dealt, {out} has {there[0]}, and its state is not at {path}: give "
+            "--state, or deal the next epoch"
+        )
+    dealer = Dealer(roster.share_terms, epoch=epoch)
+    with _writing(path.parent, n_whole=0):
+        return _save(path, dealer, _about(roster, os.urandom(16).hex(), is_handed_out=False))
+
+
+def _load(path: Path, roster: Roster, epoch: int) -> Kept:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StockError(f"the dealer's state {path} cannot be read: {error.strerror}") from error
+    body, check = data[len(_TITLE) : -_CHECK], data[-_CHECK:]
+    if not data.startswith(_TITLE) or hashlib.sha256(body).digest() != check:
+        raise SnapshotError(
+            f"{path} is not the whole state of a dealer: restore it, or deal the next epoch"
+        )
+    kept = Kept.from_bytes(body)
+    if kept.record.integer("epoch") != epoch:
+        raise StockError(f"{path} is of epoch {kept.record.integer('epoch')}, got {epoch}")
+    if kept.record.text("digest") != terms_digest(roster):
+        raise StockError(
+            f"epoch {epoch} was dealt for other terms{_difference(kept, roster)}: words fit one "
+            "set of terms only.  Deal the next epoch"
+        )
+    return kept
+
+
+def _difference(kept: Kept, roster: Roster) -> str:
+    """Which terms have changed, as far as the state notes them."""
+    was = kept.record.plain("terms")
+    document = json.loads(json.dumps(_about(roster, "", is_handed_out=False)["terms"]))
+    changed = [
+        f"{name} {was.get(name)} is {new} now"
+        for name, new in document.items()
+        if was.get(name) != new
+    ]
+    return f" ({', '.join(changed)})" if changed else ""
+
+
+def _save(path: Path, dealer: Dealer, about: dict[str, object]) -> Kept:
+    kept = dealer.snapshot()
+    kept = Kept({**kept.header, **about}, kept.words)
+    body = kept.to_bytes()
+    _write(path, _TITLE + body + hashlib.sha256(body).digest())
+    return kept
+
+
+def _hand_out(
+    path: Path, kept: Kept, dealer: Dealer, sealer: DealSealer, out: Path
+) -> tuple[Path, ...]:
+    """The envelopes of all secrets, unless they were written before."""
+    if kept.header["is_handed_out"]:
+        return ()
+    paths = []
+    for name, secrets in deal_secrets(dealer, sealer.roster, deal=sealer.deal).items():
+        paths.append(out / secrets_name(name, sealer.epoch))
+        _write(paths[-1], sealer.secrets(name, secrets))
+    _save(path, dealer, _about(sealer.roster, sealer.deal, is_handed_out=True))
+    return tuple(paths)
+
+
+def _write(path: Path, data: bytes) -> None:
+    write_whole(path, lambda file: file.write(data), mode=SECRET)
+
+
+@contextmanager
+def _writing(folder: Path, *, n_whole: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StockError(
+            f"what is dealt cannot be written to {error.filename or folder}: {error.strerror}.  "
+            f"Nothing half-written is left and the {n_whole} windows before are whole: run the "
+            "same command again when this is mended"
+        ) from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other dealers away from this state."""
+    try:
+        lock = Witness(path.with_name(f"{path.name}.lock"))
+    except OSError as error:
+        raise StockError(
+            f"the dealer's state needs a folder to write to, got {path.parent}: {error.strerror}"
+        ) from error
+    try:
+        lock.lock()
+    except JournalError as error:
+        raise StockError(f"another process deals from {path} at this moment") from error
+    try:
+        yield
+    finally:
+        lock.close()

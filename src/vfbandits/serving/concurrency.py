@@ -1,8 +1,17 @@
 """Work that is shared: done in batches, once for all who ask, or one at a time by name."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -197,6 +206,48 @@ class KeyedLock:
             lock = asyncio.Lock()
             self._locks[name] = lock
         return lock
+
+
+class SharedLock:
+    """Many hold it together, or one alone; those who come after one that waits for it wait too.
+
+    >>> async def both():
+    ...     lock = SharedLock()
+    ...     async with lock.shared(), lock.shared():
+    ...         alone = asyncio.create_task(lock.exclusive().__aenter__())
+    ...         await asyncio.sleep(0)
+    ...         waited = not alone.done()
+    ...     await alone
+    ...     return waited
+    >>> asyncio.run(both())
+    True
+    """
+
+    def __init__(self) -> None:
+        self._n_shared = 0
+        self._turn = asyncio.Lock()
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Hold it with others."""
+        async with self._turn:
+            self._n_shared += 1
+            self._is_free.clear()
+        try:
+            yield
+        finally:
+            self._n_shared -= 1
+            if not self._n_shared:
+                self._is_free.set()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold it alone."""
+        async with self._turn:
+            await self._is_free.wait()
+            yield
 
 
 def portions(

@@ -1,0 +1,1 @@
+"""What the two servers of secret shares keep on their disks, one SQLite file each."""

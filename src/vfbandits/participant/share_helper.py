@@ -1,0 +1,188 @@
+"""The helper of secret shares with a disk: a slot is burnt before its answer leaves.
+
+A helper that was killed goes on from its state at the last fold and the messages since: their
+answers are the same bytes again.  An answer that was not durable has not left, so it does not
+matter that it is forgotten.
+"""
+
+import hashlib
+from pathlib import Path
+
+from vfbandits.core.shares.covariance import HeldCovariance
+from vfbandits.core.shares.dealer import ServerSecrets
+from vfbandits.core.shares.helper import MAX_OPEN, Held, Helper
+from vfbandits.core.shares.kept import Kept
+from vfbandits.core.shares.messages import read_message
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import JournalError, SharesError
+from vfbandits.journal.commit import GroupCommit
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.shares.helper_log import Answered, Event, HelperLog, Started, WindowFolded
+from vfbandits.journal.shares.store import Dealt
+from vfbandits.protocol.receipts import Greeting, Receipt, Standing, refuse_other_deal
+
+FILE = "helper.db"
+
+
+class DurableHelper:
+    """Answers the messages of server A, one after the other or many together.
+
+    ``max_open`` must be larger than server A's: a context that A waits for must not be dropped
+    here.  It is made inside an event loop's process, and one process has the file.
+
+    >>> import asyncio, tempfile
+    >>> from vfbandits.core.shares.dealer import Dealer
+    >>> terms = ShareTerms(widths=(1, 1), max_arms=2, ridge=1.0, posterior_scale=0.0)
+    >>> secrets, dealt = Dealer(terms).helper_secrets(), Dealt(0, "00" * 16, "terms")
+    >>> async def greet(folder):
+    ...     helper = DurableHelper(Path(folder) / FILE, terms, secrets, dealt=dealt)
+    ...     answer = await helper.answer(Greeting(0, dealt.deal, Receipt()).to_bytes())
+    ...     await helper.close()
+    ...     return Standing.from_bytes(answer)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     standing = asyncio.run(greet(folder))
+    >>> standing.window, standing.n_rows, standing.has_seen
+    (0, 0, True)
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        terms: ShareTerms,
+        secrets: ServerSecrets,
+        *,
+        dealt: Dealt,
+        key: JournalKey | None = None,
+        max_open: int = 2 * MAX_OPEN,
+    ) -> None:
+        self._dealt = dealt
+        self._log = HelperLog(path, dealt=dealt, key=key)
+        try:
+            if self._log.state is None:
+                fresh = Helper(terms, secrets, epoch=dealt.epoch)
+                self._log.state = fresh.snapshot().to_bytes()
+                self._log.append([Started(self._log.state)])
+            contexts = self._log.contexts()
+            self._helper = Helper.restore(
+                terms,
+                secrets,
+                Kept.from_bytes(self._log.state),
+                contexts=contexts,
+                max_open=max_open,
+            )
+            self._stored = {event for event, _ in contexts}
+            self._digests = self._log.receipts()
+            self._receipts: dict[bytes, Receipt] = {}
+            self._last_fold: tuple[bytes, bytes] | None = None
+            self._head = self._replay()
+        except BaseException:
+            self._log.close()
+            raise
+        self._commit = GroupCommit(self._log)
+
+    def __repr__(self) -> str:
+        """Counts; no share."""
+        return f"DurableHelper({self._helper!r}, position={self._head.position})"
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open."""
+        return self._helper.window
+
+    def held(self) -> Held | HeldCovariance:
+        """B's side of the state: for tests, which put both sides together."""
+        return self._helper.held()
+
+    async def answer(self, data: bytes) -> bytes:
+        """The answer to one message or greeting, once it is durable that it was given.
+
+        SharesError if the message is refused; nothing has changed then.  JournalError if the disk
+        failed: then nothing is answered until the file is opened again.
+        """
+        self._commit.check_healthy()
+        if Greeting.is_in(data):
+            answer = self._standing(Greeting.from_bytes(data)).to_bytes()
+        else:
+            receipt, reply = self._answered(data)
+            answer = receipt.stamp(reply)
+        # Also an answer that was given before may still be on its way to the disk.
+        await self._commit.flush()
+        return answer
+
+    async def close(self) -> None:
+        """Wait for what is under way, and let the next process in."""
+        await self._commit.close()
+        self._log.close()
+
+    def _answered(self, data: bytes) -> tuple[Receipt, bytes]:
+        message = read_message(data)
+        request = message.to_bytes()  # its one encoding, whatever the padding was
+        name = hashlib.sha256(request).digest()
+        if self._last_fold is not None and self._last_fold[0] == request:
+            return self._receipts[name], self._last_fold[1]
+        window = self._helper.window
+        reply = self._helper.answer(message).to_bytes()
+        before = self._receipts.get(name)
+        if before is not None:
+            return before, reply
+        self._head = self._head.then(request, reply)
+        digest = self._head.digest
+        if self._helper.window == window:
+            self._commit.add(Answered(request, digest))
+        else:
+            self._commit.add(self._folded(request, reply, digest))
+            self._receipts.clear()
+            self._last_fold = request, reply
+        self._receipts[name] = self._head
+        self._digests[self._head.position] = digest
+        return self._head, reply
+
+    def _folded(self, request: bytes, reply: bytes, digest: bytes) -> WindowFolded:
+        """The state after a fold, and how its open contexts differ from those on the disk."""
+        waiting = self._helper.open_contexts()
+        dropped: list[Event] = [event for event in self._stored if event not in waiting]
+        opened = [(event, waiting[event]) for event in waiting if event not in self._stored]
+        self._stored.difference_update(dropped)
+        self._stored.update(event for event, _ in opened)
+        oldest = min((r.position for r in self._receipts.values()), default=self._head.position)
+        self._digests = {at: kept for at, kept in self._digests.items() if at >= oldest}
+        state = self._helper.snapshot().to_bytes()
+        return WindowFolded(request, reply, digest, state, opened, dropped)
+
+    def _standing(self, greeting: Greeting) -> Standing:
+        refuse_other_deal(greeting, epoch=self._dealt.epoch, deal=self._dealt.deal)
+        seen = greeting.seen
+        is_first = seen == Receipt()
+        return Standing(
+            window=self._helper.window,
+            n_rows=self._helper.n_rows,
+            next_slot=self._helper.next_slot,
+            head=self._head,
+            has_seen=is_first or self._digests.get(seen.position) == seen.digest,
+        )
+
+    def _replay(self) -> Receipt:
+        """Answer all messages since the last fold again, as they were answered."""
+        head: Receipt | None = None
+        for position, request, kept in self._log.messages():
+            name = hashlib.sha256(request).digest()
+            if kept is not None:
+                head = Receipt(position, self._digests[position])
+                self._last_fold = request, kept
+            else:
+                try:
+                    reply = self._helper.answer(read_message(request)).to_bytes()
+                except SharesError as error:
+                    raise self._other(position) from error
+                before = head or Receipt(position - 1)
+                head = before.then(request, reply)
+                if head != Receipt(position, self._digests.get(position, b"")):
+                    raise self._other(position)
+            self._receipts[name] = head
+        return head or Receipt(self._log.last_position)
+
+    def _other(self, position: int) -> JournalError:
+        return JournalError(
+            f"{self._log.path}: message {position} gets another answer than it got before.  The "
+            "file is damaged, or its secrets, terms or version are others: restore them"
+        )

@@ -1,0 +1,439 @@
+"""Server A of secret shares with a disk: it goes on where it was killed, bit for bit.
+
+Three things are on the disk before the first message that depends on them leaves: that a window is
+in use, that its slots are reserved, and which reward is learnt next.  A slot that was reserved and
+not used is lost with the process; a reward that was begun is sent again, with the same bytes.  The
+helper's answers to rewards are kept until the window is folded, so that the state can be rebuilt
+without asking again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened
+from vfbandits.core.shares.covariance import HeldCovariance
+from vfbandits.core.shares.dealer import ServerSecrets
+from vfbandits.core.shares.helper import MAX_OPEN, Held
+from vfbandits.core.shares.kept import Kept
+from vfbandits.core.shares.messages import Contribution, Exchange, Message, Place, read_message
+from vfbandits.core.shares.terms import MAX_REWARD
+from vfbandits.errors import (
+    ConflictError,
+    JournalError,
+    LinkError,
+    RewardError,
+    RollbackError,
+    SharesError,
+    UnknownDecisionError,
+)
+from vfbandits.journal.commit import GroupCommit
+from vfbandits.journal.crypto import JournalKey
+from vfbandits.journal.shares.active_log import (
+    MAX_LEARNT,
+    ActiveLog,
+    Begun,
+    Forgotten,
+    Reserved,
+    Reward,
+    Step,
+    Waits,
+)
+from vfbandits.protocol.receipts import Greeting, Own, Receipt, Seen, Standing, check_standing
+from vfbandits.serving.concurrency import SharedLock
+from vfbandits.serving.deal_stock import DealStock, StockLeft
+
+FILE = "shares.db"
+RESERVE = 4
+"""Slots that are reserved with one fsync; so many are lost when the process is killed."""
+_Result = TypeVar("_Result")
+Ask: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+"""Brings bytes to the helper and its answer back; LinkError if there is none in time, SharesError
+if the helper refuses."""
+Status: TypeAlias = Literal["waits", "learnt", "unknown"]
+
+
+class DurableActive:
+    """Decides and learns with a helper at the other end of ``ask``.
+
+    Decisions may run side by side; rewards go one after the other.  Events are named by the
+    campaign's references.  ``start`` must come first.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        secrets: ServerSecrets,
+        *,
+        stock: DealStock,
+        ask: Ask,
+        key: JournalKey | None = None,
+        max_open: int = MAX_OPEN,
+    ) -> None:
+        self.terms = stock.terms
+        self._stock = stock
+        self._ask = ask
+        self._max_open = max_open
+        self._log = ActiveLog(path, dealt=stock.dealt, key=key)
+        try:
+            if self._log.state is None:
+                self._log.state = ActiveServer(stock.terms, secrets).snapshot().to_bytes()
+                self._log.append([Step(Begun(0, self._log.state), Receipt())])
+            progress, rewards, contexts = (
+                self._log.progress(),
+                self._log.rewards(),
+                self._log.contexts(),
+            )
+            self._seen = Seen(progress.seen)
+            self._reserved = progress.reserved
+            self._durable_to = progress.window, progress.reserved
+            self._learnt = self._log.learnt()
+            self._learning = {reward.name for reward in rewards}
+            self._events = {name: at for name, at, _ in contexts if name not in self._learnt}
+            self._pending: Reward | None = None
+            self._server = ActiveServer.restore(
+                stock.terms,
+                secrets,
+                Kept.from_bytes(self._log.state),
+                contexts=[(event, share) for _, event, share in contexts],
+                max_open=2 * max_open,  # what is dropped, and when, is said here
+            )
+            self._resume(rewards)
+        except BaseException:
+            self._log.close()
+            raise
+        self._commit = GroupCommit(self._log)
+        self._serial = asyncio.Lock()
+        self._rows = SharedLock()
+        self._window = SharedLock()
+        self._must_greet = True
+        self._refused: RollbackError | None = None
+
+    def __repr__(self) -> str:
+        """Counts; no share."""
+        return f"DurableActive({self._server!r}, waiting={len(self._events)})"
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open, or must be dealt."""
+        return self._server.window
+
+    def held(self) -> Held | HeldCovariance:
+        """A's side of the state: for tests, which put both sides together."""
+        return self._server.held()
+
+    def left(self) -> StockLeft:
+        """What is left of the dealt words."""
+        return self._stock.left()
+
+    def status(self, ref: str) -> Status:
+        """Whether an event waits for its reward, or its reward was learnt.
+
+        "unknown" is one that was never picked, was forgotten, or was learnt long ago.  A campaign
+        that reads its journal again learns the rewards of events that wait, and no others.
+        """
+        name = self._log.blobs.name(ref)
+        if name in self._learnt:
+            return "learnt"
+        return "waits" if name in self._events else "unknown"
+
+    async def start(self) -> None:
+        """Compare notes with the helper, and finish what was under way."""
+        async with self._serial:
+            await self._settle()
+            if self._must_greet:
+                await self._greet()
+
+    async def close(self) -> None:
+        """Wait for what is under way, and let the next process in."""
+        await self._commit.close()
+        self._log.close()
+
+    # Decisions.
+
+    @asynccontextmanager
+    async def decision(self) -> AsyncIterator["Slot"]:
+        """A slot for one decision, from the ask to the pick; it is used up when this ends.
+
+        A fold waits until all decisions under way have ended: give them deadlines, and learn no
+        reward within one.
+        """
+        while True:
+            async with self._serial:
+                await self._settle()
+                if self._server.is_used_up:
+                    await self._close_window()
+                await self._begin_window()
+            async with self._window.shared():
+                if self._server.needs_deal or self._server.is_used_up:
+                    continue  # others were faster
+                place = self._server.next_place()
+                await self._reserve(place)
+                yield Slot(self, place)
+                return
+
+    async def _reserve(self, place: Place) -> None:
+        """Wait until it is durable that this slot is used up."""
+        if place.slot >= self._reserved:
+            self._reserved = min(place.slot + RESERVE, self.terms.decisions)
+            self._add(Reserved(self._reserved))
+        if (place.window, place.slot) >= self._durable_to:
+            until = place.window, self._reserved
+            await self._commit.flush()
+            self._durable_to = max(self._durable_to, until)
+
+    async def decide(self, place: Place, blocks: list[Contribution]) -> Opened:
+        """The arm with the best score, in a slot of ``decision``."""
+        exchange = self._server.decide(place, blocks)
+        # The first message says how many rewards the window has: none may be learnt meanwhile.
+        async with self._rows.shared():
+            message = next(exchange)
+            reply = await self._send(message)
+        return await self._run(exchange, reply=reply)
+
+    async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
+        """Keep the context of the arm that is shown; it is durable when this returns."""
+        name = self._log.blobs.name(ref)
+        if name in self._learnt or name in self._learning:
+            raise ConflictError(f"the reward of event {ref[:64]!r} was learnt before")
+        event = await self._run(self._server.pick(opened, arm))
+        before = self._events.pop(name, None)
+        if before is not None:  # decided once more, since nobody has seen the first decision
+            self._server.forget(before)
+        self._events[name] = event
+        self._add(Waits(ref, event, self._server.open_contexts()[event]))
+        if len(self._events) > self._max_open:
+            self._forget([next(name for name in self._events if name not in self._learning)])
+        await self._commit.flush()
+        return event
+
+    async def forget(self, refs: Iterable[str]) -> None:
+        """Wait no longer for the rewards of these events; those that do not wait are left."""
+        names = [self._log.blobs.name(ref) for ref in refs]
+        self._forget([n for n in names if n in self._events and n not in self._learning])
+        await self._commit.flush()
+
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            self._server.forget(self._events.pop(name))
+        if names:
+            self._add(Forgotten(tuple(names)))
+
+    # Rewards.
+
+    async def learn(self, ref: str, value: float) -> bool:
+        """Learn the reward of an event, once; False if it was learnt before.
+
+        A reward that was begun and failed on its way is finished by the next call, whichever that
+        is: it has its slot, and no other reward can have it.
+        """
+        if not abs(value) <= MAX_REWARD:
+            raise RewardError(
+                f"a reward on secret shares must be at most {MAX_REWARD:g} in size, got {value}"
+            )
+        name = self._log.blobs.name(ref)
+        async with self._serial:
+            await self._settle()
+            known = self._learnt.get(name)
+            if known is not None:
+                if known != value:
+                    raise RewardError(
+                        f"event {ref[:64]!r} has learnt another reward: wanted {known}, got {value}"
+                    )
+                return False
+            event = self._events.get(name)
+            if event is None:
+                raise UnknownDecisionError(f"no context waits for a reward of event {ref[:64]!r}")
+            await self._begin_window()
+            await self._learn(Reward(self._server.n_rows, name, event, value))
+            if self._server.is_full:
+                with suppress(LinkError):  # the next call tries again
+                    await self._fold()
+        return True
+
+    async def _learn(self, reward: Reward) -> None:
+        async with self._rows.exclusive():
+            if reward != self._pending:
+                self._pending = reward
+                self._learning.add(reward.name)
+                self._add(reward)
+            await self._commit.flush()  # also if another task that waited for it was cancelled
+            replies: list[bytes] = []
+            await self._run(self._exchange(reward), replies=replies)
+            done = Reward(reward.row, reward.name, reward.event, reward.value, tuple(replies))
+            self._add(done)
+            self._note_learnt(done)
+            await self._commit.flush()
+
+    def _exchange(self, reward: Reward) -> Exchange[None]:
+        if reward.event == BLANK:
+            return self._server.fill()
+        return self._server.learn(reward.event, reward.value)
+
+    def _note_learnt(self, reward: Reward) -> None:
+        self._pending = None
+        if reward.name:
+            self._events.pop(reward.name, None)
+            self._learnt[reward.name] = reward.value
+
+    # Windows.
+
+    async def _settle(self) -> None:
+        """Finish the reward or the fold that was under way."""
+        self._commit.check_healthy()
+        if self._refused is not None:
+            raise self._refused
+        if self._pending is not None:
+            await self._learn(self._pending)
+        if self._server.is_full:
+            await self._fold()
+
+    async def _begin_window(self) -> None:
+        if self._server.needs_deal:
+            await self._settle()
+            async with self._window.exclusive():
+                window, owner = self._server.window, self._log.identity.hex()
+                deal = await asyncio.to_thread(self._stock.take, window, owner=owner)
+                self._server.take(deal)
+
+    async def _close_window(self) -> None:
+        """Fill the rows that are left with blanks, which change nothing, and fold."""
+        while not self._server.is_full:
+            await self._learn(Reward(self._server.n_rows, "", BLANK, 0.0))
+        await self._fold()
+
+    async def _fold(self) -> None:
+        async with self._window.exclusive():
+            await self._run(self._server.fold())
+            self._add(Begun(self._server.window, self._server.snapshot().to_bytes()))
+            self._reserved = 0
+            self._learning.clear()
+            self._trim_learnt()
+            await self._commit.flush()
+            self._seen.forget_before(self._seen.head)
+            await asyncio.to_thread(self._stock.finish, self._server.window - 1)
+
+    # Messages.
+
+    async def _run(
+        self,
+        exchange: Exchange[_Result],
+        *,
+        reply: bytes | None = None,
+        replies: list[bytes] | None = None,
+    ) -> _Result:
+        """Carry an exchange out, from its beginning or from the answer ``reply`` on."""
+        try:
+            message = next(exchange) if reply is None else exchange.send(read_message(reply))
+            while True:
+                reply = await self._send(message)
+                if replies is not None:
+                    replies.append(reply)
+                message = exchange.send(read_message(reply))
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+    async def _send(self, message: Message) -> bytes:
+        """The helper's answer, once its receipt was compared."""
+        if self._must_greet:
+            await self._greet()
+        request = message.to_bytes()
+        try:
+            answer = await self._ask(request)
+        except LinkError:
+            self._must_greet = True
+            raise
+        receipt, reply = Receipt.split(answer)
+        try:
+            self._seen.note(request, reply, receipt)
+        except RollbackError as error:
+            self._refused = error
+            raise
+        return reply
+
+    async def _greet(self) -> None:
+        """Compare notes with the helper; RollbackError if one of the two is an older copy."""
+        if self._refused is not None:
+            raise self._refused
+        seen, before = self._seen.head, self._own()
+        greeting = Greeting(self._stock.dealt.epoch, self._stock.dealt.deal, seen)
+        standing = Standing.from_bytes(await self._ask(greeting.to_bytes()))
+        try:
+            check_standing(standing, seen=seen, before=before, after=self._own())
+        except RollbackError as error:
+            self._refused = error
+            raise
+        self._must_greet = False
+
+    def _own(self) -> Own:
+        return Own(
+            window=self._server.window,
+            n_rows=self._server.n_rows,
+            next_slot=self._reserved,
+            is_learning=self._pending is not None,
+            is_full=self._server.is_full,
+        )
+
+    # The disk.
+
+    def _add(self, change: Begun | Reserved | Waits | Forgotten | Reward) -> None:
+        self._commit.add(Step(change, self._seen.head))
+
+    def _trim_learnt(self) -> None:
+        while len(self._learnt) > MAX_LEARNT:
+            del self._learnt[next(iter(self._learnt))]
+
+    def _resume(self, rewards: list[Reward]) -> None:
+        """Go on in the window that was in use."""
+        if self._reserved or rewards:
+            owner = self._log.identity.hex()
+            self._server.take(self._stock.take(self._server.window, owner=owner))
+            self._server.skip_to(self._reserved)
+        for reward in rewards:
+            if reward.replies is None:
+                self._pending = reward
+            else:
+                self._replay(reward, reward.replies)
+
+    def _replay(self, reward: Reward, replies: tuple[bytes, ...]) -> None:
+        """Learn a reward from the answers that the helper gave."""
+        exchange = self._exchange(reward)
+        is_over = False
+        try:
+            next(exchange)
+            for reply in replies:
+                try:
+                    exchange.send(read_message(reply))
+                except StopIteration:
+                    is_over = True
+        except SharesError as error:
+            raise self._other(reward.row) from error
+        if not is_over:
+            raise self._other(reward.row)
+
+    def _other(self, row: int) -> JournalError:
+        return JournalError(
+            f"{self._log.path}: reward {row} of the window cannot be learnt again.  The file is "
+            "damaged, or its secrets, terms or version are others: restore them"
+        )
+
+
+class Slot:
+    """One slot of the window, for one decision."""
+
+    __slots__ = ("_server", "place")
+
+    def __init__(self, server: DurableActive, place: Place) -> None:
+        self._server = server
+        self.place = place
+
+    async def decide(self, blocks: list[Contribution]) -> Opened:
+        """The arm with the best score for blocks that the participants have sent for this slot."""
+        return await self._server.decide(self.place, blocks)
+
+    async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
+        """Keep the context of the arm that is shown, under the campaign's reference."""
+        return await self._server.pick(opened, arm, ref=ref)

@@ -1,0 +1,265 @@
+"""Both servers of secret shares are killed under load, and go on as if they had not been."""
+
+import asyncio
+import itertools
+import json
+import random
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import shares_server_child
+from dealt_words import EPOCH
+from durable_shares import DealtWorld, reward_of, shared_blocks
+from fork_server import Popen
+from shares_server_child import ANSWER, GONE, frame, read_frame
+
+from vfbandits.core.shares import covariance_messages as c
+from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.active import BLANK, ActiveServer
+from vfbandits.core.shares.helper import Helper
+from vfbandits.core.shares.kept import Kept
+from vfbandits.journal.shares.active_log import ActiveLog
+from vfbandits.journal.shares.helper_log import HelperLog
+from vfbandits.protocol.dealt import window_name
+from vfbandits.protocol.receipts import Greeting, Receipt
+
+CHILD = Path(shares_server_child.__file__)
+TIMEOUT_S = 60
+
+
+class HelperLink:
+    """The connection to one life of the helper."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.waiting = {}
+        self.numbers = itertools.count()
+        self.is_gone = False
+        self.reading = asyncio.create_task(self.read())
+
+    async def ask(self, data):
+        if self.is_gone:
+            return GONE, b""
+        number = next(self.numbers)
+        self.waiting[number] = asyncio.get_running_loop().create_future()
+        self.writer.write(frame(number, ANSWER, data))
+        return await self.waiting[number]
+
+    async def read(self):
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                number, mark, data = await read_frame(self.reader)
+                self.waiting.pop(number).set_result((mark, data))
+        self.is_gone = True
+        for answer in self.waiting.values():
+            answer.set_result((GONE, b""))
+        self.writer.close()
+
+
+class Wire:
+    """Stands between the servers, remembers all that passes, and kills one of them at times."""
+
+    def __init__(self, folder, *, kills, seed):
+        self.folder, self.kills = folder, kills
+        self.rng = random.Random(seed)  # noqa: S311
+        self.answers = {}
+        self.n_killed = {"active": 0, "helper": 0}
+        self.helper = self.active = self.link = None
+        self.tasks = set()
+        self.lives = itertools.count()
+        self.countdown = self.next_countdown()
+        self.starting = asyncio.Lock()
+
+    def next_countdown(self):
+        return self.rng.randrange(1, 30)
+
+    def spawn(self, role, address):
+        return Popen([sys.executable, str(CHILD), role, str(self.folder), str(address)])
+
+    async def run(self):
+        address = self.folder / "wire"
+        async with await asyncio.start_unix_server(self.serve, address):
+            await self.start_helper()
+            self.active = self.spawn("active", address)
+            while (code := self.active.poll()) != 0:
+                assert code in (None, -9), f"server A has ended with {code}"
+                if code == -9:
+                    self.active = self.spawn("active", address)
+                await asyncio.sleep(0.01)
+            await asyncio.gather(*self.tasks)
+        self.link.writer.close()
+        assert await ended(self.helper) == 0
+
+    async def start_helper(self):
+        address = self.folder / f"helper-{next(self.lives)}"
+        self.helper = self.spawn("helper", address)
+        while True:
+            assert self.helper.poll() is None, "the helper has ended"
+            with suppress(FileNotFoundError, ConnectionRefusedError):
+                self.link = HelperLink(*await asyncio.open_unix_connection(address))
+                return
+            await asyncio.sleep(0.005)
+
+    async def serve(self, reader, writer):
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                number, _, data = await read_frame(reader)
+                task = asyncio.create_task(self.relay(writer, number, data))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+        writer.close()
+
+    async def relay(self, writer, number, data):
+        victim = self.victim()
+        if victim and self.rng.random() < 0.3:  # before the message has arrived
+            victim = await self.kill(victim)
+        async with self.starting:
+            if self.helper.poll() is not None:
+                await self.start_helper()
+        mark, answer = await self.link.ask(data)
+        if mark == ANSWER and not Greeting.is_in(data):
+            self.answers.setdefault(data, set()).add(answer)
+        if victim:  # before the answer has
+            await self.kill(victim)
+        writer.write(frame(number, mark, answer))
+
+    def victim(self):
+        self.countdown -= 1
+        if self.countdown > 0 or sum(self.n_killed.values()) >= self.kills:
+            return None
+        self.countdown = self.next_countdown()
+        victim = self.rng.choice(["active", "helper"])
+        self.n_killed[victim] += 1
+        if sum(self.n_killed.values()) == self.kills:
+            (self.folder / "stop").touch()
+        return victim
+
+    async def kill(self, victim):
+        process = getattr(self, victim)
+        process.kill()
+        await ended(process)
+
+
+async def ended(process):
+    """Its exit code; the test's own timeout ends the waiting."""
+    while (code := process.poll()) is None:  # noqa: ASYNC110  (nothing tells of its end)
+        await asyncio.sleep(0.005)
+    return code
+
+
+def in_order(answers):
+    """Every message that was answered, in the order of the helper's receipts."""
+    found = {}
+    for request, replies in answers.items():
+        (reply,) = replies  # the same bytes, also after a restart
+        receipt, message = Receipt.split(reply)
+        assert found.setdefault(receipt.position, (request, message)) == (request, message)
+    return [found[position] for position in sorted(found)]
+
+
+class Uninterrupted:
+    """Both servers in this process, doing what those that were killed have done."""
+
+    def __init__(self, world, folder, exchanged):
+        self.world, self.folder = world, folder
+        self.replies = dict(exchanged)
+        noises = [noise_of(kind, world, name) for kind, name in STORES]
+        self.active = ActiveServer(
+            world.terms, world.secrets["shop"].server, entropy=lambda _: noises[0]
+        )
+        self.helper = Helper(
+            world.terms, world.secrets["bank"].server, entropy=lambda _: noises[1], epoch=EPOCH
+        )
+        self.participants = world.participants()
+
+    def follow(self, request, reply):
+        message = m.read_message(request)
+        assert self.helper.answer(message).to_bytes() == reply
+        if self.active.needs_deal:
+            window = self.active.window
+            data = (self.folder / window_name("shop", EPOCH, window)).read_bytes()
+            opener = self.world.opener("shop")
+            self.active.take(opener.window(data, window, deal=self.world.deal_name))
+        match message:
+            case m.Ask() | c.Score():
+                self.decide(message.place)
+            case m.Recall():
+                event = (message.window, message.slot)
+                blank = event == BLANK
+                learn = self.active.fill() if blank else self.active.learn(event, reward_of(event))
+                self.carry_out(learn)
+            case m.Fold() | c.Shrink():
+                self.carry_out(self.active.fold())
+
+    def decide(self, place):
+        blocks = shared_blocks(self.participants, place, self.world.terms)
+        opened = self.carry_out(self.active.decide(place, blocks))
+        if opened is not None:
+            self.carry_out(self.active.pick(opened, opened.arm))
+
+    def carry_out(self, exchange):
+        """The result, from the answers that were given; None if it was never finished."""
+        try:
+            message = next(exchange)
+            while message.to_bytes() in self.replies:
+                message = exchange.send(m.read_message(self.replies[message.to_bytes()]))
+        except StopIteration as end:
+            return end.value
+        kinds = {type(m.read_message(data)) for data in self.replies if same_slot(data, message)}
+        assert type(message) not in kinds, "server A has sent other bytes in this slot"
+        return None
+
+
+def same_slot(data, message):
+    return m.read_message(data).place == message.place
+
+
+STORES = (ActiveLog, "a/shares.db"), (HelperLog, "b/helper.db")
+
+
+def noise_of(kind, world, name):
+    store = kind(world.folder / name, dealt=world.dealt)
+    try:
+        return Kept.from_bytes(store.state).secret("noise")
+    finally:
+        store.close()
+
+
+def words(held):
+    return [part.tobytes().hex() for part in held]
+
+
+LONG = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.mark.parametrize(
+    ("kills", "rules"),
+    [
+        (20, {}),
+        (8, {"reads": "widths", "beta": 0.5}),
+        pytest.param(200, {}, marks=LONG),
+        pytest.param(200, {"reads": "widths", "beta": 0.5}, marks=LONG),
+    ],
+)
+def test_killed_servers_have_the_words_of_servers_that_were_not(tmp_path, kills, rules):
+    world = DealtWorld(tmp_path, windows=10 + kills, **rules)
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    wire_of = {}
+
+    async def run():
+        wire_of["it"] = Wire(tmp_path, kills=kills, seed=kills)
+        await asyncio.wait_for(wire_of["it"].run(), 4 * kills + TIMEOUT_S)
+
+    asyncio.run(run())
+    wire = wire_of["it"]
+    assert min(wire.n_killed.values()) > kills // 5
+    exchanged = in_order(wire.answers)
+    whole = Uninterrupted(world, tmp_path / "copy", exchanged)
+    for request, reply in exchanged:
+        whole.follow(request, reply)
+    assert whole.active.window > kills // 10
+    for name, server in (("a", whole.active), ("b", whole.helper)):
+        assert words(server.held()) == json.loads((tmp_path / f"{name}.held").read_text())

@@ -41,8 +41,11 @@ PRELOADED = (
     "vfbandits.http.passive",
     "vfbandits.http.serve",
     "vfbandits.journal.postgres.journal",
+    "vfbandits.participant.dealing",
     "vfbandits.participant.run",
+    "vfbandits.participant.share_helper",
     "vfbandits.serving.build",
+    "vfbandits.serving.share_server",
     "uvloop",
 )
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as ``LocalFederation`` has it

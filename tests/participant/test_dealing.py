@@ -128,6 +128,9 @@ def test_other_terms_a_lost_state_and_another_protection_are_refused(tmp_path):
     state.write_bytes(whole[:-5])
     with pytest.raises(SnapshotError, match="not the whole state"):
         world.deal(1)
+    state.write_bytes(b"something else")
+    with pytest.raises(SnapshotError, match="wanted a 'vfbandits dealer state 1'"):
+        world.deal(1)
     state.unlink()
     with pytest.raises(IdentityError, match=r"epoch 1 was dealt.*give --state, or deal the next"):
         world.deal(1)

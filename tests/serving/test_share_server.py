@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from durable_shares import DealtWorld, decide, reward_of, rows_of, run, shared_blocks
 
-from vfbandits.core.ring import decode, subtract
+from vfbandits.core.ring import add, decode
 from vfbandits.core.shares import messages as m
 from vfbandits.errors import (
     ConflictError,
@@ -111,11 +111,10 @@ class Broken:
 
 
 def opened_state(active, helper):
-    root, theta, a, g, h = (
-        decode(subtract(T, part)) for T, part in zip(active.held(), helper.held(), strict=True)
-    )
+    both = zip(active.held(), helper.held(), strict=True)
+    root, theta, a, g, h = (decode(add(*sides)) / 2.0 for sides in both)
     G = root - g.T @ a
-    return G @ G.T, (theta + h @ g)[0]
+    return G @ G.T, theta + h @ g
 
 
 def plain_state(rewards, terms):
@@ -367,6 +366,19 @@ def test_contexts_that_wait_are_bounded_and_can_be_forgotten(world):
             assert [active.status(ref) for ref in "abc"] == ["unknown", "unknown", "learnt"]
 
     run(again())
+
+
+def test_a_context_is_dropped_by_age_before_the_helper_drops_it(world):
+    async def scenario():
+        async with world.pair(max_open=2) as (active, _):
+            await active.start()
+            participants = world.participants()
+            for ref in ("a", "b", "c"):
+                await decide(active, participants, ref)
+                assert active.status("a") == ("waits" if ref != "c" else "unknown")
+                await active.forget([ref] if ref != "a" else [])  # none but "a" waits
+
+    run(scenario())
 
 
 def test_what_is_kept_does_not_grow_with_the_windows(world):

@@ -94,10 +94,13 @@ class Wire:
         assert await ended(self.helper) == 0
 
     async def start_helper(self):
-        address = self.folder / f"helper-{next(self.lives)}"
-        self.helper = self.spawn("helper", address)
+        code = -9
         while True:
-            assert self.helper.poll() is None, "the helper has ended"
+            if code == -9:  # perhaps killed while it was started
+                address = self.folder / f"helper-{next(self.lives)}"
+                self.helper = self.spawn("helper", address)
+            code = self.helper.poll()
+            assert code in (None, -9), f"the helper has ended with {code}"
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 self.link = HelperLink(*await asyncio.open_unix_connection(address))
                 return
@@ -174,6 +177,7 @@ class Uninterrupted:
             world.terms, world.secrets["bank"].server, entropy=lambda _: noises[1], epoch=EPOCH
         )
         self.participants = world.participants()
+        self.recalled = BLANK
 
     def follow(self, request, reply):
         message = m.read_message(request)
@@ -187,12 +191,17 @@ class Uninterrupted:
             case m.Ask() | c.Score():
                 self.decide(message.place)
             case m.Recall():
-                event = (message.window, message.slot)
-                blank = event == BLANK
-                learn = self.active.fill() if blank else self.active.learn(event, reward_of(event))
-                self.carry_out(learn)
+                self.recalled = (message.window, message.slot)
             case m.Fold() | c.Shrink():
                 self.carry_out(self.active.fold())
+        if self.helper.n_rows > self.active.n_rows:  # decisions may come before it is learnt
+            self.learn(self.recalled)
+
+    def learn(self, event):
+        if event == BLANK:
+            self.carry_out(self.active.fill())
+        else:
+            self.carry_out(self.active.learn(event, reward_of(event)))
 
     def decide(self, place):
         blocks = shared_blocks(self.participants, place, self.world.terms)

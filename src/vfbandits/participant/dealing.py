@@ -68,11 +68,11 @@ def deal_windows(
     ``on_step`` is told how many windows are done.
     """
     terms_digest(roster)  # refuses other protection levels
-    sealing_key = find_generator(key_dir, roster).signing_key
+    signing_key = find_generator(key_dir, roster).signing_key
     path = state or state_path(key_dir, epoch)
     with _alone(path):
         kept = _load(path, roster, epoch) if path.exists() else _begin(path, roster, epoch, out)
-        sealer = DealSealer(roster, epoch, kept.record.text("deal"), sealing_key)
+        sealer = DealSealer(roster, epoch, kept.record.text("deal"), signing_key)
         dealer = Dealer.restore(roster.share_terms, kept)
         first, size = dealer.next_window, 0
         with _writing(out, n_whole=first):
@@ -130,8 +130,10 @@ def _load(path: Path, roster: Roster, epoch: int) -> Kept:
         data = path.read_bytes()
     except OSError as error:
         raise StockError(f"the dealer's state {path} cannot be read: {error.strerror}") from error
+    if not data.startswith(_TITLE):
+        raise SnapshotError(f"wanted a {_TITLE.decode().strip()!r}, got {path} without this title")
     body, check = data[len(_TITLE) : -_CHECK], data[-_CHECK:]
-    if not data.startswith(_TITLE) or hashlib.sha256(body).digest() != check:
+    if hashlib.sha256(body).digest() != check:
         raise SnapshotError(
             f"{path} is not the whole state of a dealer: restore it, or deal the next epoch"
         )

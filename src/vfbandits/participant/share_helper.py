@@ -10,9 +10,10 @@ from pathlib import Path
 
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
-from vfbandits.core.shares.helper import MAX_OPEN, Held, Helper
+from vfbandits.core.shares.helper import MAX_OPEN, Helper
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import read_message
+from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import JournalError, SharesError
 from vfbandits.journal.commit import GroupCommit
@@ -28,7 +29,7 @@ class DurableHelper:
     """Answers the messages of server A, one after the other or many together.
 
     ``max_open`` must be larger than server A's: a context that A waits for must not be dropped
-    here.  It is made inside an event loop's process, and one process has the file.
+    here.  One process has the file.
 
     >>> import asyncio, tempfile
     >>> from vfbandits.core.shares.dealer import Dealer

@@ -16,9 +16,10 @@ from typing import Literal, TypeAlias, TypeVar
 from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
-from vfbandits.core.shares.helper import MAX_OPEN, Held
+from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Contribution, Exchange, Message, Place, read_message
+from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.errors import (
     ConflictError,
@@ -60,6 +61,10 @@ class DurableActive:
 
     Decisions may run side by side; rewards go one after the other.  Events are named by the
     campaign's references.  ``start`` must come first.
+
+    A context waits for its reward during the next ``max_open`` decisions.  The helper must keep
+    contexts of more decisions than that: a reward whose context it has dropped could neither be
+    learnt nor passed over.
     """
 
     def __init__(
@@ -91,13 +96,18 @@ class DurableActive:
             self._durable_to = progress.window, progress.reserved
             self._learnt = self._log.learnt()
             self._learning = {reward.name for reward in rewards}
-            self._events = {name: at for name, at, _ in contexts if name not in self._learnt}
+            self._events = {
+                context.name: (context.event, context.number)
+                for context in contexts
+                if context.name not in self._learnt
+            }
+            self._n_picks = self._log.n_contexts()
             self._pending: Reward | None = None
             self._server = ActiveServer.restore(
                 stock.terms,
                 secrets,
                 Kept.from_bytes(self._log.state),
-                contexts=[(event, share) for _, event, share in contexts],
+                contexts=[(context.event, context.share) for context in contexts],
                 max_open=2 * max_open,  # what is dropped, and when, is said here
             )
             self._resume(rewards)
@@ -201,11 +211,11 @@ class DurableActive:
         event = await self._run(self._server.pick(opened, arm))
         before = self._events.pop(name, None)
         if before is not None:  # decided once more, since nobody has seen the first decision
-            self._server.forget(before)
-        self._events[name] = event
-        self._add(Waits(ref, event, self._server.open_contexts()[event]))
-        if len(self._events) > self._max_open:
-            self._forget([next(name for name in self._events if name not in self._learning)])
+            self._server.forget(before[0])
+        self._n_picks += 1
+        self._events[name] = event, self._n_picks
+        self._add(Waits(ref, event, self._n_picks, self._server.open_contexts()[event]))
+        self._forget(self._too_old())
         await self._commit.flush()
         return event
 
@@ -215,9 +225,19 @@ class DurableActive:
         self._forget([n for n in names if n in self._events and n not in self._learning])
         await self._commit.flush()
 
+    def _too_old(self) -> list[str]:
+        """Events whose context the helper may drop before long."""
+        old = []
+        for name, (_, number) in self._events.items():
+            if number > self._n_picks - self._max_open:
+                break
+            if name not in self._learning:
+                old.append(name)
+        return old
+
     def _forget(self, names: list[str]) -> None:
         for name in names:
-            self._server.forget(self._events.pop(name))
+            self._server.forget(self._events.pop(name)[0])
         if names:
             self._add(Forgotten(tuple(names)))
 
@@ -243,10 +263,11 @@ class DurableActive:
                         f"event {ref[:64]!r} has learnt another reward: wanted {known}, got {value}"
                     )
                 return False
-            event = self._events.get(name)
+            if name in self._events:
+                await self._begin_window()
+            event, _ = self._events.get(name, (None, 0))  # it may have become too old meanwhile
             if event is None:
                 raise UnknownDecisionError(f"no context waits for a reward of event {ref[:64]!r}")
-            await self._begin_window()
             await self._learn(Reward(self._server.n_rows, name, event, value))
             if self._server.is_full:
                 with suppress(LinkError):  # the next call tries again
@@ -292,7 +313,6 @@ class DurableActive:
 
     async def _begin_window(self) -> None:
         if self._server.needs_deal:
-            await self._settle()
             async with self._window.exclusive():
                 window, owner = self._server.window, self._log.identity.hex()
                 deal = await asyncio.to_thread(self._stock.take, window, owner=owner)

@@ -14,6 +14,7 @@ A slot is reserved, and a reward is written down, before the first message that 
 import sqlite3
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vfbandits.core.ring import Words
 from vfbandits.journal.shares.helper_log import Event, as_words
@@ -58,10 +59,14 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The context of an event waits for its reward; the helper has its share already."""
+    """The context of an event waits for its reward; the helper has its share already.
+
+    ``number`` counts all contexts that ever waited.
+    """
 
     ref: str
     event: Event
+    number: int
     share: Words = field(repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
@@ -69,8 +74,8 @@ class Waits:
         del position
         share = blobs.seal(self.share.tobytes(), bound=f"context {self.event}")
         db.execute(
-            "INSERT OR REPLACE INTO context (name, window, slot, share) VALUES (?, ?, ?, ?)",
-            (blobs.name(self.ref), *self.event, share),
+            "INSERT OR REPLACE INTO context VALUES (?, ?, ?, ?, ?)",
+            (self.number, blobs.name(self.ref), *self.event, share),
         )
 
 
@@ -135,6 +140,15 @@ class Step:
         )
 
 
+class Waiting(NamedTuple):
+    """A context that waits for its reward."""
+
+    name: str
+    number: int
+    event: Event
+    share: Words
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where server A was when it was stopped."""
@@ -155,7 +169,7 @@ CREATE TABLE progress (
     seen INTEGER NOT NULL, seen_digest BLOB NOT NULL
 ) STRICT;
 CREATE TABLE context (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
     window INTEGER NOT NULL, slot INTEGER NOT NULL, share BLOB NOT NULL
 ) STRICT;
 CREATE TABLE reward (
@@ -180,17 +194,26 @@ INSERT INTO progress VALUES (1, 0, 0, 0, zeroblob(32))"""
             for row, name, is_done, body in rows.fetchall()
         ]
 
-    def contexts(self) -> list[tuple[str, Event, Words]]:
-        """Names, events and shares of all contexts that wait, the oldest first."""
-        rows = self._db.execute("SELECT name, window, slot, share FROM context ORDER BY seq")
+    def contexts(self) -> list[Waiting]:
+        """All contexts that wait, the oldest first."""
+        rows = self._db.execute(
+            "SELECT name, number, window, slot, share FROM context ORDER BY number"
+        )
         return [
-            (
+            Waiting(
                 name,
+                number,
                 (window, slot),
                 as_words(self.blobs.open(share, bound=f"context {(window, slot)}")),
             )
-            for name, window, slot, share in rows.fetchall()
+            for name, number, window, slot, share in rows.fetchall()
         ]
+
+    def n_contexts(self) -> int:
+        """How many contexts ever waited."""
+        found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'context'")
+        row = found.fetchone()
+        return 0 if row is None else int(row[0])
 
     def learnt(self) -> dict[str, float]:
         """The last rewards that were learnt, by name."""

@@ -257,6 +257,17 @@ def test_released_statistics_are_those_that_the_policy_reads():
             call()
 
 
+def test_a_released_covariance_has_the_widths_in_it():
+    shared = federation(vfb.LinTS(0.1), release="statistics")
+    learner = shared._learner  # noqa: SLF001
+    reference = learner.gather(list(blocks().values()))
+    statistics = learner.open_round(reference, arms=None, arm_features=None).statistics
+    rows = np.hstack(list(blocks().values()))
+    np.testing.assert_allclose(statistics.widths, np.linalg.norm(rows, axis=1), atol=1e-10)
+    with pytest.raises(SettingError, match="a joint draw in parameter space is not released"):
+        statistics.sampler("parameter")
+
+
 def test_a_covariance_of_equal_arms_has_no_noise_in_its_factor():
     shared = federation(vfb.LinTS(1.0), release="statistics", seed=1)
     rng = np.random.default_rng(0)

@@ -19,6 +19,9 @@ from shares_world import Recorder, local_shares, small_terms, split_rows
 
 from vfbandits.core import ring
 from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.comparison import UNIT_BITS
+from vfbandits.core.shares.covariance import MEAN_BITS
+from vfbandits.core.shares.sides import PRODUCT_BITS
 
 # With a large ridge q is below 1/2, and a reward's table is small.
 TERMS = small_terms(widths=(1, 1), max_arms=2, window=2, decisions=2, ridge=4.0)
@@ -270,7 +273,7 @@ def view_of(recorder, party):
     return seen
 
 
-def blinding_of(label, party):
+def blinding_of(label, party, terms):
     """The stream word behind a word of a view: where it is, how it acts, and by what factor."""
     name, slot, part, index = label
     if name == "Opened":
@@ -290,7 +293,7 @@ def blinding_of(label, party):
         return where, "xor", 1
     dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, 32), **dict.fromkeys(NARROW_FIELDS, 41)}
     dropped |= dict.fromkeys(CLIPPED_FIELDS, 40)
-    dropped["Compare", "numbers"] = 46
+    dropped["Compare", "numbers"] = (PRODUCT_BITS if terms.is_root else MEAN_BITS) - UNIT_BITS
     return where, "add", 2 ** dropped.get((name, part), 0)
 
 
@@ -320,7 +323,7 @@ def faults(world, party, rng, *, field=None):
     for label in words_of(view, party):
         if field is not None and (label[0], label[2]) != field:
             continue
-        blinding = blinding_of(label, party)
+        blinding = blinding_of(label, party, world.base.terms)
         if blinding is None:
             found.append(label)
             continue
@@ -417,7 +420,7 @@ def test_with_other_masks_a_server_would_have_seen_the_same(party, flip, terms, 
     for label in in_order(world, party, wanted):
         if seen[label] == wanted[label]:
             continue
-        where, mode, scale = blinding_of(label, party)
+        where, mode, scale = blinding_of(label, party, terms)
         already = changes.get(where, (0, mode))[0]
         if mode == "xor":
             step = (wanted[label] ^ seen[label]) * scale

@@ -61,6 +61,16 @@ def _side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 @njit(cache=True)
+def _fine_side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """As ``_side`` with ``sides.FINE_BITS`` after the point."""
+    lift = np.uint64(1 << 59)
+    low, high = _plus(a0, a1, b0, b1)
+    low, high = _plus(low, high, lift, np.uint64(0))
+    low, high = _minus(low, high & np.uint64(0xFFFFFFFF), lift, np.uint64(0))
+    return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
+
+
+@njit(cache=True)
 def chebyshev_cut(  # noqa: PLR0913, PLR0917
     one: int,
     other: int,
@@ -87,8 +97,17 @@ def chebyshev_cut(  # noqa: PLR0913, PLR0917
 
 
 @njit(cache=True)
-def open_rounded(own: Words, theirs: Words, bits: int, out: Vector) -> None:
-    """As ``ring.open_rounded`` for a whole share and a rounded one of numbers (n,)."""
+def _as_fine(low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """As ``covariance.as_fine``."""
+    return low << np.uint64(9), (high << np.uint64(9)) | (low >> np.uint64(55))
+
+
+@njit(cache=True)
+def open_rounded(own: Words, theirs: Words, bits: int, left: int, out: Vector) -> None:
+    """As ``ring.open_rounded`` for a whole share and a rounded one of numbers (n,).
+
+    Rounded shares have lost ``bits`` and have ``left`` after the point.
+    """
     up = np.uint64(bits)
     for i in range(len(out)):
         low, high = _down(own[0, i], own[1, i], bits)
@@ -99,9 +118,9 @@ def open_rounded(own: Words, theirs: Words, bits: int, out: Vector) -> None:
         if high >> np.uint64(63):
             low, high = _minus(np.uint64(0), np.uint64(0), low, high)
             sign = -1.0
-        # The low 40 bits after the point are zero: one number of 64 bits is left above 2^-40.
+        # The low bits are zero: one number of 64 bits is left above them.
         value = np.float64(high) * 2.0**64 + np.float64(low)
-        out[i] = sign * value * 2.0 ** -(bits + 40) + 2.0**-40
+        out[i] = sign * value * 2.0 ** -(bits + left) + 2.0**-left
 
 
 @njit(cache=True)
@@ -175,7 +194,7 @@ def score_statistics(  # noqa: PLR0913, PLR0917
     W = np.empty(own.shape, np.uint64)
     for i in range(n_arms):
         for j in range(d + n):
-            W[0, i, j], W[1, i, j] = _side(
+            W[0, i, j], W[1, i, j] = _fine_side(
                 own[0, i, j],
                 own[1, i, j],
                 theirs[0, i, j],
@@ -187,16 +206,17 @@ def score_statistics(  # noqa: PLR0913, PLR0917
     for i in range(n_arms):
         w0, w1, x0, x1 = W[0, i, :d], W[1, i, :d], X[0, i], X[1, i]
         g0, g1 = W[0, i, d:], W[1, i, d:]
-        low, high = _dot(x0, x1, theta[0], theta[1])
+        low, high = _as_fine(*_dot(x0, x1, theta[0], theta[1]))
         low, high = _plus(low, high, *_dot(g0, g1, h[0, :n], h[1, :n]))
         means[0, i], means[1, i] = _plus(low, high, *_first_rows(mean_terms, n + 1, i, lift))
         for b in range(i + 1 if is_joint else 1):
             other = b if is_joint else i
-            low, high = _dot(w0, w1, X[0, other], X[1, other])
+            low, high = _as_fine(*_dot(w0, w1, X[0, other], X[1, other]))
             much = _dot(g0, g1, W[0, other, d:], W[1, other, d:])
             low, high = _minus(low, high, *much)
             if is_joint:
-                low, high = _plus(low, high, *_dot(W[0, other, :d], W[1, other, :d], x0, x1))
+                other_way = _dot(W[0, other, :d], W[1, other, :d], x0, x1)
+                low, high = _plus(low, high, *_as_fine(*other_way))
                 low, high = _minus(low, high, *much)
             low, high = _plus(low, high, *_first_rows(form_terms, n + 1, place, lift))
             forms[0, place], forms[1, place] = _down(low, high, down) if down else (low, high)
@@ -215,7 +235,7 @@ def score_opened(  # noqa: PLR0913, PLR0917
     mean_terms: Words,
     lift: int,
     is_joint: bool,  # noqa: FBT001
-    bits: int,
+    bits: tuple[int, int, int],
     their_forms: Words,
     their_means: Words,
     forms: Vector,
@@ -226,8 +246,8 @@ def score_opened(  # noqa: PLR0913, PLR0917
     own_means = np.empty((2, len(means)), np.uint64)
     numbers = (theta, h, form_terms, mean_terms, lift, 0, is_joint)
     score_statistics(own, theirs, mask, X, *numbers, own_forms, own_means)
-    open_rounded(own_forms, their_forms, bits, forms)
-    open_rounded(own_means, their_means, bits, means)
+    open_rounded(own_forms, their_forms, bits[0], bits[2], forms)
+    open_rounded(own_means, their_means, bits[1], bits[2], means)
 
 
 @njit(cache=True)
@@ -265,7 +285,7 @@ def score_means(  # noqa: PLR0913, PLR0917
     _input_side(contexts, masks, X)
     w0, w1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
     for j in range(d):
-        low, high = _side(
+        low, high = _fine_side(
             own[0, 0, j],
             own[1, 0, j],
             theirs[0, 0, j],
@@ -273,7 +293,7 @@ def score_means(  # noqa: PLR0913, PLR0917
             mask[0, 0, j],
             mask[1, 0, j],
         )
-        w0[j], w1[j] = _plus(low, high, theta[0, j], theta[1, j])
+        w0[j], w1[j] = _plus(low, high, *_as_fine(theta[0, j], theta[1, j]))
     for i in range(n_arms):
         low, high = _dot(X[0, i], X[1, i], w0, w1)
         means[0, i], means[1, i] = _plus(low, high, *_first_rows(terms, 1, i, lift))

@@ -36,6 +36,8 @@ REACH = 10
 """Shared numbers and products are below 2^REACH in size."""
 CUT = 32
 """Low bits of a share of a product that are not sent."""
+RELEASED = 36
+"""Bits after the point of a number that is opened to one party."""
 SECRET_SIZE = 32
 WORD_SIZE = 16
 
@@ -283,22 +285,22 @@ def short_mask(mask: Words, *, bits: int = 2 * FRACTION) -> NDArray[np.uint64]:
 
 
 def rounded(share: Words, *, bits: int = 2 * FRACTION) -> Words:
-    """A share with ``bits`` after the point that is opened to one party: 40 bits are left.
+    """A share with ``bits`` after the point that is opened to one party: ``RELEASED`` are left.
 
     The whole product of two shared numbers has 80 bits after the point, and they are those of the
     squares of whole numbers: a sum of two squares can be taken apart by its factors.
     """
-    return shifted_down(share, bits - FRACTION)
+    return shifted_down(share, bits - RELEASED)
 
 
 def open_rounded(one: Words, other: Words, *, bits: int = 2 * FRACTION) -> Matrix:
-    """The number of which these are rounded shares, off by at most one unit of 2^-40."""
+    """The number of which these are rounded shares, off by at most one unit of 2^-36."""
     whole = add(one, other)
-    up = bits - FRACTION
+    up = bits - RELEASED
     low = whole[0] << np.uint64(up)
     high = (whole[1] << np.uint64(up)) | (whole[0] >> np.uint64(64 - up))
     # Each share has lost half a unit on average.
-    return decode(np.stack((low, high)), bits=bits) + 2.0**-FRACTION
+    return decode(np.stack((low, high)), bits=bits) + 2.0**-RELEASED
 
 
 def _words_like(value: int, a: Words) -> Words:

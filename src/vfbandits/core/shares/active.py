@@ -23,8 +23,8 @@ from vfbandits.core.ring import (
     add,
     cut,
     encode,
-    lifted,
     open_short,
+    shifted_up,
     subtract,
     zeros,
 )
@@ -37,7 +37,7 @@ from vfbandits.core.shares.comparison import (
     refuse_lookups,
     shuffled,
 )
-from vfbandits.core.shares.covariance import HeldCovariance, widths_of
+from vfbandits.core.shares.covariance import MEAN_BITS, HeldCovariance, widths_of
 from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
@@ -247,7 +247,7 @@ class ActiveServer:
         if self.terms.reads == "widths":
             bonus = self.terms.beta * widths_of(came.forms)
             words = encode(bonus, bound=MAX_ADDEND, what="beta·width")
-            scores = add(scores, lifted(add(words, words)))
+            scores = add(scores, shifted_up(words, MEAN_BITS - FRACTION))
         arm = yield from self._best(deal, sheet, scores, came.others)
         return Opened(deal.place, T_X, sheet, arm)
 
@@ -273,7 +273,8 @@ class ActiveServer:
         ranks = sheet.take("mask_ranks")
         if n_arms == 1:
             return 0
-        numbers = masked_ranks(scores, others, ranks, order, bits=PRODUCT_BITS)
+        bits = PRODUCT_BITS if self.terms.is_root else MEAN_BITS
+        numbers = masked_ranks(scores, others, ranks, order, bits=bits)
         is_live = np.zeros(max_arms, np.uint8)
         is_live[live] = 1
         lookups, tops = look_up_pairs(numbers, live, deal.tables)

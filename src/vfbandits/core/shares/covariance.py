@@ -18,9 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.ring import Words, add, decode, encode
+from vfbandits.core.ring import FRACTION, Words, add, decode, encode, shifted_up
+from vfbandits.core.shares.sides import FINE_BITS, PRODUCT_BITS
 
-MIN_SQUARE = 2.0**-36
+MEAN_BITS = PRODUCT_BITS + FINE_BITS - FRACTION
+"""Bits after the point of a share of a mean: of products with one fine factor."""
+FORM_BITS = MEAN_BITS + FINE_BITS - FRACTION
+"""Bits after the point of a share of x_a'Lambda⁻¹x_b: of products with two fine factors."""
+MIN_SQUARE = 2.0**-32
 """A smaller q is rounding: the context is zero, and so is its width."""
 
 
@@ -50,10 +55,15 @@ def joined(M: Words) -> Words:
     return add(M[:, i, j], M[:, j, i])
 
 
+def as_fine(words: Words) -> Words:
+    """A number with one fine factor less than others that it is added to."""
+    return shifted_up(words, FINE_BITS - FRACTION)
+
+
 def widths_of(squares: Vector) -> Vector:
     """√q; a q that is no more than rounding is 0.
 
-    >>> widths_of(np.array([0.25, 2.0**-40, -(2.0**-40)]))
+    >>> widths_of(np.array([0.25, 2.0**-36, -(2.0**-36)]))
     array([0.5, 0. , 0. ])
     """
     return np.sqrt(np.where(squares < MIN_SQUARE, 0.0, squares))

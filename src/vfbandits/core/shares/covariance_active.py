@@ -12,6 +12,7 @@ from vfbandits.core.ring import (
     Words,
     add,
 )
+from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.covariance_messages import (
     Project,
     Projected,
@@ -64,11 +65,12 @@ class ActiveCovariance:
         is_arm = self.terms.release == "arm"
         if self.terms.reads == "means":
             share = side.means(exchanged, inputs, deal.means)
-            means = _NOTHING if is_arm else opened(share, reply.means)
+            means = _NOTHING if is_arm else opened(share, reply.means, bits=MEAN_BITS)
             return Statistics(_NOTHING, means, share, reply.scores)
         if is_arm:
             forms, share = side.statistics(exchanged, X, deal.forms, deal.means)
-            return Statistics(opened(forms, reply.forms), _NOTHING, share, reply.scores)
+            widths = opened(forms, reply.forms, bits=FORM_BITS)
+            return Statistics(widths, _NOTHING, share, reply.scores)
         released = side.opened_statistics(
             exchanged, X, deal.forms, deal.means, reply.forms, reply.means
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vfbandits.core.ring import (
+    FRACTION,
     Sheet,
     Words,
     add,
@@ -30,11 +31,11 @@ from vfbandits.core.shares.comparison import (
     shuffled_masks,
     words_of_tables,
 )
-from vfbandits.core.shares.covariance import joined
+from vfbandits.core.shares.covariance import MEAN_BITS, as_fine, joined
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Place
-from vfbandits.core.shares.sides import PRODUCT_BITS, reopened_mask, scaled_gap_term
+from vfbandits.core.shares.sides import FINE_BITS, PRODUCT_BITS, reopened_mask, scaled_gap_term
 from vfbandits.core.shares.terms import ShareTerms
 
 
@@ -124,7 +125,7 @@ class CovarianceDealer:
         if terms.release == "arm":
             order = shuffled(A.take("order"))
             masks = shuffled_masks(
-                A.take("mask_ranks"), B.take("rho_scores"), order, bits=PRODUCT_BITS
+                A.take("mask_ranks"), B.take("rho_scores"), order, bits=MEAN_BITS
             )
             dealt, tops = deal_tables(masks, bits, words_of_tables(B.take("tables")))
             half = dealt.shape[1] // 2
@@ -145,9 +146,9 @@ class CovarianceDealer:
     def _deal_direction(
         self, A: Sheet, B: Sheet, X: Words, window: CovarianceWindow
     ) -> tuple[Words, Words, Words]:
-        direction = _fresh(zeros(1, self.terms.dim), A, B, "products")
+        direction = _fresh(zeros(1, self.terms.dim), A, B, "products", bits=FINE_BITS)
         rows = scaled_gap_term(window.h, window.V)
-        means = _term(rows_times(add(self._theta, direction.gap), X))
+        means = _term(rows_times(add(as_fine(self._theta), direction.gap), X))
         return (
             direction.A,
             cut(subtract(rows, B.take("blind_rows"))),
@@ -159,10 +160,10 @@ class CovarianceDealer:
     ) -> tuple[Words, Words, Words]:
         d, is_joint = self.terms.dim, self.terms.reads == "covariance"
         term = _term(np.dstack((triangle_rows(X, self._S), rows_times(X, window.V))))
-        products = _fresh(term, A, B, "products")
+        products = _fresh(term, A, B, "products", bits=FINE_BITS)
         W, G = products.gap[:, :, :d], products.gap[:, :, d:]
-        forms = [joined(rows_times(W, X)) if is_joint else row_products(W, X)]
-        means = [rows_times(X, self._theta)[:, :, 0]]
+        forms = [as_fine(joined(rows_times(W, X)) if is_joint else row_products(W, X))]
+        means = [as_fine(rows_times(X, self._theta)[:, :, 0])]
         for k in range(self.terms.window):
             g = G[:, :, k : k + 1]
             square = joined(rows_times(g, g)) if is_joint else row_products(g, g)
@@ -193,10 +194,13 @@ def _term(product: Words) -> Words:
     return negative(add(product, product))
 
 
-def _fresh(term: Words, A: Sheet, B: Sheet, name: str) -> Fresh:
-    """The mask of a product; of the words of its name as many are used as ``term`` has."""
+def _fresh(term: Words, A: Sheet, B: Sheet, name: str, *, bits: int = FRACTION) -> Fresh:
+    """The mask of a product; of the words of its name as many are used as ``term`` has.
+
+    The product is opened with ``bits`` after the point.
+    """
     used = tuple(slice(size) for size in term.shape)
     rho = add(A.take(f"rho_{name}")[used], B.take(f"rho_{name}")[used])
     helper = B.take(f"mask_{name}")[used]
-    active = subtract(reopened_mask(subtract(rho, term)), helper)
+    active = subtract(reopened_mask(subtract(rho, term), bits=bits), helper)
     return Fresh(active, subtract(active, helper))

@@ -1,6 +1,7 @@
 """Server B's part of the covariance form."""
 
-from vfbandits.core.ring import FRACTION, Sheet, Words, add, rounded, zeros
+from vfbandits.core.ring import RELEASED, Sheet, Words, add, rounded, zeros
+from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.covariance_messages import (
     Project,
     Projected,
@@ -36,7 +37,7 @@ class HelperCovariance:
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.side = CovarianceSide(terms, lift=0, down=PRODUCT_BITS - FRACTION)
+        self.side = CovarianceSide(terms, lift=0, down=FORM_BITS - RELEASED)
         self._table = terms.scale_table
         self._updates: dict[int, _Update] = {}
         self._reads_means = terms.reads == "means"
@@ -83,7 +84,7 @@ class HelperCovariance:
         if is_arm:
             scores = add(means, sheet.take("rho_scores")[:, : X.shape[1]])
             return Scored(message.place, own, forms, _NO_WORDS, scores)
-        return Scored(message.place, own, forms, rounded(means, bits=PRODUCT_BITS), _NO_WORDS)
+        return Scored(message.place, own, forms, rounded(means, bits=MEAN_BITS), _NO_WORDS)
 
     def recall(self, slot: int, sheet: Sheet, own: Words, theirs: Words, mask: Words) -> Words:
         """B's shares of [xS | xV'], for a context that was masked again."""

@@ -13,6 +13,7 @@ from vfbandits.core import kernels
 from vfbandits.core.arrays import Vector
 from vfbandits.core.ring import (
     FRACTION,
+    RELEASED,
     Words,
     add,
     cut,
@@ -33,9 +34,16 @@ from vfbandits.core.ring import (
     triangle_rows,
     zeros,
 )
-from vfbandits.core.shares.covariance import HeldCovariance, identity, joined
+from vfbandits.core.shares.covariance import (
+    FORM_BITS,
+    MEAN_BITS,
+    HeldCovariance,
+    as_fine,
+    identity,
+    joined,
+)
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.sides import PRODUCT_BITS, open_side, reopen_side, side
+from vfbandits.core.shares.sides import FINE_BITS, open_side, reopen_side, side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
@@ -106,7 +114,8 @@ class CovarianceSide:
         n_arms = contexts.shape[1]
         loops = kernels.load_covariance()
         if loops is None:
-            w = reopen_side(own[:, 0], theirs[:, 0], mask[:, 0], self._theta)
+            theta = as_fine(self._theta)
+            w = reopen_side(own[:, 0], theirs[:, 0], mask[:, 0], theta, bits=FINE_BITS)
             share = rows_times(side(contexts, masks[:, :n_arms]), w[:, None])[:, :, 0]
             return add(share, self._first(terms[:, :, :n_arms], 1))
         out = np.empty((2, n_arms), np.uint64)
@@ -145,12 +154,16 @@ class CovarianceSide:
         loops = kernels.load_covariance()
         if loops is None:
             own_forms, own_means = self.statistics(exchanged, X, forms, means)
-            return opened(own_forms, their_forms), opened(own_means, their_means)
+            return (
+                opened(own_forms, their_forms, bits=FORM_BITS),
+                opened(own_means, their_means, bits=MEAN_BITS),
+            )
         fits = exchanged[0].shape == exchanged[1].shape
         if not fits or their_forms.shape != (2, n_forms) or their_means.shape != (2, n_arms):
             raise SharesError(f"wanted {n_forms} forms and {n_arms} means of the helper")
         out = np.empty(n_forms), np.empty(n_arms)
-        numbers = (forms, means, self._lift, self._is_joint, PRODUCT_BITS - FRACTION)
+        bits = (FORM_BITS - RELEASED, MEAN_BITS - RELEASED, RELEASED)
+        numbers = (forms, means, self._lift, self._is_joint, bits)
         state = (self._theta, self._h)
         loops.score_opened(*exchanged, X, *state, *numbers, their_forms, their_means, *out)
         return out
@@ -164,14 +177,15 @@ class CovarianceSide:
     ) -> tuple[Words, Words]:
         _, n_arms, d = X.shape
         n = own.shape[2] - d
-        P = _reopened(own, theirs, mask[:, :n_arms, : d + n])
+        P = _reopened(own, theirs, mask[:, :n_arms, : d + n], bits=FINE_BITS)
         W, G = P[:, :, :d], P[:, :, d:]
-        mean = add(rows_times(X, self._theta[:, None]), rows_times(G, self._h[:, None, :n]))
+        mean = as_fine(rows_times(X, self._theta[:, None]))
+        mean = add(mean, rows_times(G, self._h[:, None, :n]))
         opened = add(mean[:, :, 0], self._first(means[:, :, :n_arms], n + 1))
         if self._is_joint:
-            form = joined(subtract(rows_times(W, X), rows_times(G, G)))
+            form = joined(subtract(as_fine(rows_times(W, X)), rows_times(G, G)))
         else:
-            form = subtract(row_products(W, X), row_products(G, G))
+            form = subtract(as_fine(row_products(W, X)), row_products(G, G))
         form = add(form, self._first(forms, n + 1))
         return shifted_down(form, self._down) if self._down else form, opened
 
@@ -290,14 +304,17 @@ class CovarianceSide:
         loops.fold_in(*inverse, *theta, self._S, self._theta)
 
 
-def opened(own: Words, theirs: Words) -> Vector:
-    """The numbers (n,) of which these are a whole share and the other server's rounded one."""
+def opened(own: Words, theirs: Words, *, bits: int) -> Vector:
+    """The numbers (n,) of which these are a whole share and the other server's rounded one.
+
+    Whole shares have ``bits`` after the point.
+    """
     _refuse_unless(own, theirs, exact=True)
     loops = kernels.load_covariance()
     if loops is None:
-        return open_rounded(rounded(own, bits=PRODUCT_BITS), theirs, bits=PRODUCT_BITS)
+        return open_rounded(rounded(own, bits=bits), theirs, bits=bits)
     out = np.empty(own.shape[1])
-    loops.open_rounded(own, theirs, PRODUCT_BITS - FRACTION, out)
+    loops.open_rounded(own, theirs, bits - RELEASED, RELEASED, out)
     return out
 
 
@@ -316,7 +333,7 @@ def _refuse_unless(one: Words, other: Words, *, exact: bool = False) -> None:
         )
 
 
-def _reopened(own: Words, theirs: Words, mask: Words) -> Words:
+def _reopened(own: Words, theirs: Words, mask: Words, *, bits: int = FRACTION) -> Words:
     """P of products of any shape."""
     one, other, part = (words.reshape(2, -1) for words in (own, theirs, mask))
-    return reopen_side(one, other, part, zeros(one.shape[1])).reshape(own.shape)
+    return reopen_side(one, other, part, zeros(one.shape[1]), bits=bits).reshape(own.shape)

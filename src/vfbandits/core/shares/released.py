@@ -23,7 +23,7 @@ from vfbandits.errors import SettingError
 
 _HIDDEN = "is not released under protection 'shares': the active participant learns {learns} alone"
 _ARM = _HIDDEN.format(learns="the arm")
-_NOISE = 2.0**-34
+_NOISE = 2.0**-31
 """A pivot of a released covariance that is smaller is rounding."""
 
 LEARNS = {

@@ -33,6 +33,14 @@ from vfbandits.errors import SharesError
 
 PRODUCT_BITS = 2 * FRACTION + 1
 """Bits after the point of a share of a product."""
+FINE_BITS = PRODUCT_BITS - CUT
+"""Bits after the point of a product that goes into a number which is opened to A.
+
+A knows most of the bits that its masked product loses, and so of the error that they make.  A
+number that shows this error tells the factor with which it was multiplied, that is a feature of a
+context, to an A that asks for the context again and again.  So products for it keep all bits that
+are sent: the error is 2^-13 of a unit of what is opened.
+"""
 NARROW_BITS = 80
 """Bits of a narrow share, which has 40 of them after the point; for numbers below 2 in size."""
 
@@ -82,32 +90,36 @@ def open_side(one: Words, other: Words, mask: Words) -> Words:
     return out
 
 
-def reopen_side(one: Words, other: Words, mask: Words, base: Words) -> Words:
+def reopen_side(
+    one: Words, other: Words, mask: Words, base: Words, *, bits: int = FRACTION
+) -> Words:
     """P of a product plus ``base``, (n,), from cut shares of it; a longer mask or base is cut.
 
-    ``reopened_mask`` takes off what ``one`` and ``other`` have under them.
+    It has ``bits`` after the point.  ``reopened_mask`` takes off what ``one`` and ``other`` have
+    under them.
     """
+    drop = FINE_BITS - bits
     shape = one.shape
     n = shape[1]
     if shape != other.shape or mask.shape[1] < n or base.shape[1] < n:
         _refuse_unless(False, one, other, mask, base)  # noqa: FBT003
     loops = kernels.load_ring()
     if loops is None:
-        m = opened_within(one, other, bits=128 - CUT, drop=_DROP - CUT, offset=_OFFSET)
+        m = opened_within(one, other, bits=128 - CUT, drop=drop, offset=_OFFSET)
         return add(side(m, mask[:, :n]), base[:, :n])
     out = np.empty(shape, _WORD_HALF)
-    loops.reopen_side(one, other, mask, base, *CUTS, out)
+    loops.reopen_side(one, other, mask, base, drop, *CUTS[1:], out)
     return out
 
 
-def reopened_mask(mask: Words) -> Words:
+def reopened_mask(mask: Words, *, bits: int = FRACTION) -> Words:
     """What λ becomes in ``reopen_side``; refuses a λ under which a number could wrap.
 
     The chance is 2^-36 for each number; the dealer then deals other words.
     """
     if (mask[1] >= np.uint64(_WRAPS_FROM)).any():
         raise SharesError("a mask is so near to 2^128 that a shared number could wrap")
-    return shifted_down(mask, _DROP)
+    return shifted_down(mask, PRODUCT_BITS - bits)
 
 
 def combined(rows: Words, v: Words, window: Words, weights: Words, rho: Words) -> Words:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from shares_world import (
     Recorder,
+    covariance_terms,
     local_shares,
     plain_twin,
     small_terms,
@@ -276,6 +277,38 @@ def test_the_helper_refuses_fields_of_another_size_and_keeps_what_it_has():
                 with pytest.raises(SharesError, match="wanted"):
                     helper.answer(replace(message, **{part.name: value[..., :0]}))
                 helper.answer(message)
+
+
+def test_the_helper_refuses_messages_that_no_active_server_would_send():
+    local, recorder, _, _ = one_decision()
+    ask, *_ = recorder.view("helper")
+    by_kind = {type(m): m for m in recorder.view("helper")}
+    helper = local_shares(local.terms).helper
+    with pytest.raises(SharesError, match="wanted contexts of 1 to 4 arms"):
+        helper.answer(replace(ask, contexts=np.zeros(2, np.uint64)))
+    helper.answer(ask)
+    helper.answer(by_kind[messages.Sample])
+    with pytest.raises(SharesError, match="nothing was compared in slot 0"):
+        helper.answer(messages.Results(ask.place, np.zeros(0, np.uint8)))
+    compare = by_kind[messages.Compare]
+    with pytest.raises(SharesError, match="wanted live of shape"):
+        helper.answer(replace(compare, live=compare.live[:, None]))
+    helper.answer(compare)
+
+
+def test_the_helper_compares_nothing_where_statistics_are_released():
+    recorder = Recorder()
+    terms = covariance_terms("means", "statistics")
+    local = local_shares(terms, on_message=recorder)
+    local.decide(split_rows(unit_rows(np.random.default_rng(0), 2, 5), terms))
+    place = recorder.view("helper")[0].place
+    live, numbers = np.array([1, 1, 0, 0], np.uint8), np.zeros(2, np.uint64)
+    for message in (
+        messages.Compare(place, live, numbers, np.zeros(2, np.uint16)),
+        messages.Results(place, np.zeros(2, np.uint8)),
+    ):
+        with pytest.raises(SharesError, match="nothing is compared"):
+            local.helper.answer(message)
 
 
 def test_the_active_server_refuses_what_is_out_of_turn():

@@ -168,6 +168,10 @@ class Helper:
                 f"a {kind.__name__} message is of another form of the state: the servers' terms do "
                 "not match"
             )
+        if self.terms.release != "arm" and kind in (m.Compare, m.Results):
+            raise SharesError("nothing is compared where statistics are released")
+        if isinstance(message, (m.Ask, c.Score)):
+            self._refuse_other_contexts(message.contexts)
         shapes = self._shapes.get(kind, ())
         if isinstance(message, (c.Score, c.Project, c.Scale, c.Shrink)):
             shapes = self._covariance.shapes(message, n)
@@ -183,6 +187,14 @@ class Helper:
                     f"wanted {name} of shape {wanted} in a {type(message).__name__} message, got "
                     f"{came}"
                 )
+
+    def _refuse_other_contexts(self, contexts: Words) -> None:
+        max_arms, dim = self.terms.max_arms, self.terms.dim
+        if contexts.shape[2:] != (dim,) or not 1 <= contexts.shape[1] <= max_arms:
+            raise SharesError(
+                f"wanted contexts of 1 to {max_arms} arms and {dim} features, got shape "
+                f"{contexts.shape[1:]}"
+            )
 
     def held(self) -> Held | HeldCovariance:
         """B's side of the state, for a federation in one process."""
@@ -257,12 +269,6 @@ class Helper:
     def _begun(self, ask: m.Ask | c.Score) -> _Decision:
         """The decision that a first message begins."""
         terms, place = self.terms, ask.place
-        n_arms = ask.contexts.shape[1]
-        if ask.contexts.shape[1:] != (n_arms, terms.dim) or not 1 <= n_arms <= terms.max_arms:
-            raise SharesError(
-                f"wanted contexts of 1 to {terms.max_arms} arms and {terms.dim} features, got "
-                f"shape {ask.contexts.shape[1:]}"
-            )
         if ask.n_rows != self._n_rows or place.slot >= terms.decisions:
             raise SharesError(
                 f"wanted slot 0 to {terms.decisions - 1} after {self._n_rows} rewards"
@@ -316,7 +322,7 @@ class Helper:
         sheet = decision.sheet
         live = np.flatnonzero(message.live)
         max_arms, n = self.terms.max_arms, decision.n_arms
-        if len(live) != n or len(message.live) != max_arms:
+        if len(live) != n:
             raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
         if message.numbers.shape != (n,):
             raise SharesError(f"wanted {n} masked numbers, got {len(message.numbers)}")
@@ -331,13 +337,15 @@ class Helper:
 
     def _results(self, message: m.Results) -> m.Candidates:
         decision = self._decision(message)
-        if message.results.shape != decision.results.shape:
+        n = decision.n_arms
+        n_pairs = n * (n - 1)
+        if len(decision.results) != n_pairs:
+            raise SharesError(f"nothing was compared in slot {message.place.slot}")
+        if message.results.shape != (n_pairs,):
             raise SharesError(
-                f"wanted the results of {len(decision.results)} comparisons, got "
-                f"{len(message.results)}"
+                f"wanted the results of {n_pairs} comparisons, got {len(message.results)}"
             )
         results = decision.results ^ message.results
-        n = decision.n_arms
         candidates = np.asarray(results.reshape(n, n - 1).all(axis=1), dtype=np.uint8)
         return m.Candidates(message.place, candidates=candidates)
 
@@ -520,6 +528,7 @@ def _shapes(terms: ShareTerms) -> dict[type[m.Message], tuple[tuple[str, Shape |
     d = (2, terms.dim)
     return {
         m.Sample: (("projections", None), ("direction", d)),
+        m.Compare: (("live", (terms.max_arms,)),),
         m.Pick: (("choice", (2, terms.max_arms)),),
         m.Recall: (("context", d),),
         m.Whiten: (("overlaps", None), ("whitened", d)),

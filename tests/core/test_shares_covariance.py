@@ -22,6 +22,7 @@ from vfbandits.core import ring
 from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.terms import MAX_ADDEND
 from vfbandits.errors import SettingError, SharesError
 
 EACH_FORM = pytest.mark.parametrize(("reads", "release"), COVARIANCE_FORMS)
@@ -259,3 +260,13 @@ def test_contexts_of_zeros_tie_and_have_no_width():
 def test_terms_that_do_not_go_together_are_refused(changes, reason):
     with pytest.raises(SettingError, match=reason):
         small_terms(**changes)
+
+
+def test_rows_as_long_as_the_bound_are_decided_with_the_largest_beta():
+    """Rounding may take a width above what the bound of the rows says."""
+    terms = covariance_terms("widths", "arm", widths=(1, 1), ridge=2.0 / 256.0, beta=2.0)
+    assert terms.beta * terms.max_length == MAX_ADDEND
+    local = local_shares(terms)
+    for _ in range(8):
+        rows = np.array([[1.0, 1.0], [0.5, -0.5]])
+        assert local.decide(split_rows(rows, terms)).arm == 0

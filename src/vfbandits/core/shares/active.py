@@ -41,6 +41,7 @@ from vfbandits.core.shares.covariance import MEAN_BITS, HeldCovariance, widths_o
 from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
+from vfbandits.core.shares.function_table import SLACK
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Exchange, expect
@@ -246,7 +247,8 @@ class ActiveServer:
         scores = came.scores
         if self.terms.reads == "widths":
             bonus = self.terms.beta * widths_of(came.forms)
-            words = encode(bonus, bound=MAX_ADDEND, what="beta·width")
+            # Rounding may take a width above what the bound of the rows says.
+            words = encode(bonus, bound=MAX_ADDEND * (1.0 + SLACK), what="beta·width")
             scores = add(scores, shifted_up(words, MEAN_BITS - FRACTION))
         arm = yield from self._best(deal, sheet, scores, came.others)
         return Opened(deal.place, T_X, sheet, arm)

@@ -114,6 +114,8 @@ def messages_of_a_window(**changes):
     local.learn(event, 1.0)
     for _ in range(local.terms.decisions):  # the last one folds the window
         local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
+    local._ensure_deal()  # noqa: SLF001
+    local._run(local.active.fill_absent(local.active.next_place(), (1,), n_arms=2))  # noqa: SLF001
     return [message for _, _, message in recorder.messages]
 
 

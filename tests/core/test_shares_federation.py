@@ -338,7 +338,6 @@ def test_a_learner_on_shares_refuses_what_needs_the_state_in_the_open():
         (lambda: learner.open_rounds(reference, arms=None, arm_features=None), "one by one"),
         (lambda: learner.unlearn(observation, 1.0), "cannot take a reward back"),
         (lambda: learner.move(Rotation(np.eye(5))), "has no rotation of masks yet"),
-        (lambda: shared.bandit.policy.score(None, None), "wanted a round on secret shares"),
     ):
         with pytest.raises(SettingError, match=reason):
             call()

@@ -1,5 +1,6 @@
 """The answer to a request to rank, as it is kept in the journal and sent."""
 
+import math
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +15,10 @@ _by_score = attrgetter("score")
 
 
 class Answer(NamedTuple):
-    """The answer to the application; each list has one number per arm."""
+    """The answer to the application; each list has one number per arm.
+
+    ``choice`` is the policy's arm, which comes first where nobody knows the scores.
+    """
 
     event_id: str
     arms: tuple[str, ...]
@@ -28,6 +32,7 @@ class Answer(NamedTuple):
     model_version: int
     config_version: int
     epoch: int
+    choice: int = 0
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -39,8 +44,11 @@ def encode_answer(answer: Answer) -> bytes:
     'milk'
     """
     arms = answer.arms
-    places = map(RankedArm, arms, answer.scores, answer.means, answer.probabilities)
-    ranking = sorted(places, key=_by_score, reverse=True)  # of equal ones the first stays first
+    places = [*map(RankedArm, arms, answer.scores, answer.means, answer.probabilities)]
+    if math.isnan(answer.scores[0]):  # on secret shares the released arm is all that is known
+        ranking = [places.pop(answer.choice), *places]
+    else:  # of equal ones the first stays first
+        ranking = sorted(places, key=_by_score, reverse=True)
     response = RankResponse(
         answer.event_id,
         arms[answer.shown],

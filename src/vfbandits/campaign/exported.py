@@ -16,7 +16,7 @@ from vfbandits.campaign.model import Model
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.reward import Observation
 from vfbandits.core.snapshot import Record, Snapshot
-from vfbandits.errors import ConflictError, SnapshotError
+from vfbandits.errors import ConflictError, SettingError, SnapshotError
 
 MAX_MODEL_BYTES: Final = 512 << 20  # of a record: SQLite takes up to a billion bytes in one
 _LEARNT = "learner/"
@@ -109,6 +109,11 @@ def _refuse_large(record: Record) -> None:
 
 def learnt_by(bandit: Bandit) -> Snapshot:
     """A bandit without its decisions; later rewards do not show in it."""
+    if bandit.slots is not None:
+        raise SettingError(
+            "protection 'shares' has no model to export: what was learnt is in shares of two "
+            "servers, and no party has it"
+        )
     whole = bandit.snapshot()
     held = {
         name: [row.copy() for row in part] if isinstance(part, list) else part.copy(order="K")

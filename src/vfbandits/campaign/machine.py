@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from vfbandits.campaign.answer import Answer, encode_answer
 from vfbandits.campaign.assignment import HOLDBACK, POLICY, assign, shown_probabilities
 from vfbandits.campaign.comparison import MIN_HOLDBACK
@@ -44,6 +46,7 @@ from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.decision import DecisionId
 from vfbandits.core.move import Move
 from vfbandits.core.pending import Pending
+from vfbandits.core.policy.base import Policy
 from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.core.reward import Observation
 from vfbandits.errors import (
@@ -184,7 +187,9 @@ class Campaign:
             draws=self._draws.generator,
         )
         shown = decision.index if forced is None else forced
-        likely = decision.propensity.probabilities()
+        likely = np.full(len(query.arms), math.nan)  # on secret shares nobody may know
+        if decision.propensity.is_known:
+            likely = decision.propensity.probabilities()
         probabilities = shown_probabilities(
             settings, likely, baseline=baseline, is_tripped=is_tripped
         )
@@ -201,6 +206,7 @@ class Campaign:
             model.n_learnt,
             model.n_settings,
             model.epoch,
+            decision.index,
         )
         wait_s = settings.reward_wait_s if query.activate else settings.activation_wait_s
         event = Decided(
@@ -209,7 +215,7 @@ class Campaign:
             index=shown,
             x=observation.x,
             model=observation.model,
-            probability=probabilities[shown],
+            probability=None if math.isnan(probabilities[shown]) else probabilities[shown],
             contributors=contexts.contributors,
             epoch=model.epoch,
             user=query.user,
@@ -494,6 +500,7 @@ class Campaign:
     def configure(self, changes: dict[str, object], *, now: float) -> Configured | None:
         """Change settings; None if they are so already."""
         settings = self.settings.changed(changes)
+        self._policy_for(settings)
         return None if settings == self.settings else Configured(settings.pack(), now)
 
     def change_masks(self, matrix: Matrix, *, epoch: int, note: bytes) -> Moved:
@@ -524,8 +531,20 @@ class Campaign:
         packed, bandit = self.model.settings, self.model.bandit
         settings = CampaignSettings.unpack(packed) if packed else self.first_settings
         self.settings = settings
-        bandit.policy, bandit.floor = settings.policy, settings.floor
+        bandit.policy, bandit.floor = self._policy_for(settings), settings.floor
         self._is_random = settings.floor > 0.0 or not isinstance(settings.policy, LinUCB)
+
+    def _policy_for(self, settings: CampaignSettings) -> Policy:
+        """The policy as the bandit runs it; refuses what cannot be on secret shares."""
+        slots = self.model.bandit.slots
+        if slots is None:
+            return settings.policy
+        if settings.logged_fraction:
+            raise SettingError(
+                "log_contexts must be off under protection 'shares': nobody has the contexts, got "
+                f"{settings.logged_fraction:g}"
+            )
+        return slots.plan(settings.policy).policy
 
 
 def is_watched(settings: CampaignSettings) -> bool:

@@ -73,12 +73,15 @@ class RankRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RankedArm(msgspec.Struct, frozen=True):
-    """An arm of the ranking: its score is the estimate plus the exploration bonus."""
+    """An arm of the ranking: its score is the estimate plus the exploration bonus.
+
+    Under protection "shares" nobody knows scores and estimates, nor LinTS's probabilities: null.
+    """
 
     id: str
-    score: float
-    estimate: float
-    probability: float
+    score: float | None
+    estimate: float | None
+    probability: float | None
 
 
 class RankResponse(msgspec.Struct, frozen=True):
@@ -360,9 +363,10 @@ class ModelResponse(msgspec.Struct, frozen=True):
     version: int
     decisions: int
     waiting: int
-    norm: float
+    norm: float | None
     log_position: int
     participants: list[ParticipantView]
+    protection: str = "mask"
 
 
 class CampaignsResponse(msgspec.Struct, frozen=True):
@@ -428,7 +432,10 @@ class BatchRewardResponse(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The health of the process, with the reasons if it is unavailable."""
+    """The health of the process, with the reasons if it is unavailable.
+
+    Of a process that is "ok" they say what its operator should look at, to callers that may read.
+    """
 
     status: Literal["ok", "unavailable"]
     reasons: list[str] = []

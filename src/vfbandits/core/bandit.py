@@ -25,6 +25,7 @@ from vfbandits.core.reward import Observation, as_reward
 from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
 from vfbandits.core.settings import LearnerSettings, refuse_unknown, refuse_unless_blind
+from vfbandits.core.shares.slots import SlotLearner
 from vfbandits.core.snapshot import AnyArray, Record, Snapshot
 from vfbandits.core.state import State
 from vfbandits.errors import (
@@ -516,6 +517,11 @@ class Bandit:
         >>> bandit.estimate_norm()
         0.0
         """
+        if self.slots is not None:
+            raise SettingError(
+                "protection 'shares' cannot put an earlier model back: what was learnt is in "
+                "shares of two servers"
+            )
         other = Bandit.restore(snapshot)
         mine, theirs = _shape(self), _shape(other)
         for name, value in mine.items():
@@ -526,6 +532,11 @@ class Bandit:
     def estimate_norm(self) -> float:
         """‖theta‖, over all states: the same number behind any mask."""
         return float(np.sqrt(sum(float(s.theta @ s.theta) for s in self.states.values())))
+
+    @property
+    def slots(self) -> SlotLearner | None:
+        """The learner of a bandit whose state two servers share; None for all others."""
+        return self._learner if isinstance(self._learner, SlotLearner) else None
 
     @property
     def draws(self) -> Draws:
@@ -638,7 +649,10 @@ class Bandit:
             max_settled=options.integer("max_settled"),
             max_arms=options.integer("max_arms") if options.has("max_arms") else MAX_ARMS,
         )
-        bandit._learner.unpack(record.child("learner"), snapshot.below("learner/"))
+        learner = record.child("learner")
+        if learner.has("slots"):  # the state is secret-shared between two servers
+            bandit._learner = SlotLearner.of(learner, ridge=bandit.settings.ridge)
+        bandit._learner.unpack(learner, snapshot.below("learner/"))
         bandit._n_decisions = record.integer("n_decisions")
         bandit._rng = _generator(record)
         bandit.pending.unpack(record, snapshot.arrays.get("open"))

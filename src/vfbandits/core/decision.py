@@ -90,6 +90,11 @@ class Propensity:
         self._seed = seed
         self._resolved: tuple[Vector, Vector] | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be worked out; not so for a draw on secret shares."""
+        return self._resolved is not None or getattr(self._scored.law, "is_known", True)
+
     def probabilities(self) -> Vector:
         """One probability per arm, (n_arms,)."""
         return self._resolve()[0]

@@ -9,6 +9,7 @@ import numpy as np
 from vfbandits.core.bandit import Bandit, BanditOptions
 from vfbandits.core.policy.lints import LinTS
 from vfbandits.core.policy.linucb import LinUCB
+from vfbandits.core.shares.warm_up import warm_up_shares
 
 FEW = 2
 
@@ -21,6 +22,8 @@ def warm_up(bandit: Bandit) -> None:
     """
     arm_dim = None if bandit.layout.arm_dim is None else FEW
     options: BanditOptions = {**bandit.options, "arm_dim": arm_dim, "floor": 0.0, "seed": 0}
+    if bandit.slots is not None:
+        warm_up_shares()
     for policy in (bandit.policy, LinUCB(), LinTS(space="arm"), LinTS(space="parameter")):
         _visit(Bandit(policy, dim=FEW, **options), n_arms=FEW + 1)
 

@@ -118,6 +118,8 @@ def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
     choice = note.ranking[0].id if note is not None and note.ranking else arm
     shown = next((place for place in note.ranking if place.id == arm), None) if note else None
     is_degraded = note is not None and note.degraded
+    score = None if shown is None else shown.score
+    estimate = math.nan if shown is None or shown.estimate is None else shown.estimate
     return Ranked(
         campaign=campaign,
         event_id=str(event.decision_id),
@@ -127,8 +129,8 @@ def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
         choice=arm if event.group == "policy" else choice,
         baseline="" if event.group == "policy" else arm,
         group=event.group,
-        estimate=math.nan if shown is None else shown.estimate,
-        bonus=math.nan if shown is None else shown.score - shown.estimate,
+        estimate=estimate,
+        bonus=math.nan if score is None else score - estimate,
         parts=None,
         probability=math.nan if event.probability is None else event.probability,
         contributors=event.contributors,

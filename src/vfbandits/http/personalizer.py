@@ -19,7 +19,7 @@ from starlette.responses import Response
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import SUM
 from vfbandits.client.schemas import MAX_ARMS, MAX_ID_LENGTH, Id, Number, RankResponse
-from vfbandits.errors import ArmError
+from vfbandits.errors import ArmError, ConfigError
 from vfbandits.features.named import FeatureNames, NamedRows, Pair, flatten
 from vfbandits.features.open import refuse_without_hashing
 from vfbandits.http.access.caller import Right
@@ -188,7 +188,8 @@ def _as_answer(answer: RankResponse, asked: RankRequest) -> RankAnswer:
 
     An event that was ranked before has the actions of its first answer, whatever is asked now.
     """
-    ranked = {one.id: RankedAction(one.id, one.probability) for one in answer.ranking}
+    # Each is a number: where nobody knows them the facade is refused.
+    ranked = {one.id: RankedAction(one.id, one.probability or 0.0) for one in answer.ranking}
     ranking = [ranked.pop(answer.arm), *ranked.values()]
     excluded = frozenset(asked.excluded_actions or ()) - {one.id for one in ranking}
     for place, action in enumerate(asked.actions):
@@ -208,6 +209,12 @@ def build_personalizer(
 
     The log has its layout and its widths.
     """
+    rules = roster.terms.shares
+    if rules is not None and rules.posterior_scale:
+        raise ConfigError(
+            "http.personalizer answers with probabilities, which nobody knows of LinTS under "
+            "protection 'shares'; wanted lingreedy, or no [http.personalizer]"
+        )
     widths = refuse_without_hashing(settings, names, roster)
     layout = roster.terms.layout
     hashed = ", ".join(f"{key} {width}" for key, width in widths.items())

@@ -19,7 +19,8 @@ POLICIES: dict[str, type[LinUCB] | type[LinTS] | type[LinGreedy] | type[InverseG
 
 
 def describe(policy: Policy) -> dict[str, object]:
-    """Name and parameters of a shipped policy."""
+    """Name and parameters of a shipped policy; of one that another object carries, its own."""
+    policy = getattr(policy, "policy", policy)
     for name, kind in POLICIES.items():
         if isinstance(policy, kind):
             return {"name": name, **asdict(policy)}

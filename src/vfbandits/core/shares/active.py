@@ -7,7 +7,7 @@ the arms that tie for it, and what the policy reads.  All else stays under masks
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from vfbandits.core.shares.comparison import (
 from vfbandits.core.shares.covariance import MEAN_BITS, HeldCovariance, widths_of
 from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
-from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
+from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, absent_columns, sheet_name
 from vfbandits.core.shares.function_table import SLACK
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
@@ -208,6 +208,29 @@ class ActiveServer:
         place = deal.decisions[self.n_slots].place
         self.n_slots += 1
         return place
+
+    def fill_absent(
+        self, place: m.Place, numbers: Collection[int], *, n_arms: int
+    ) -> Exchange[list[m.Contribution]]:
+        """Blocks of zeros for participants that do not answer in this slot, now or later.
+
+        Their masks are opened for it.  A message under those masks would be read: these
+        participants must have been named absent in every ask of this slot.
+        """
+        flags = np.zeros(len(self.terms.widths), np.uint8)
+        flags[[*numbers]] = 1
+        opened = expect(m.Absence, (yield m.Absent(place, n_arms, flags)))
+        columns = absent_columns(self.terms, flags)
+        own = self._inputs.look(place)[:, :n_arms, columns]
+        if opened.masks.shape != own.shape:
+            raise SharesError("the helper opened masks of another shape than was asked for")
+        masks = add(own, opened.masks)
+        stops = np.cumsum([self.terms.widths[j] for j in sorted(numbers)])[:-1]
+        parts = np.split(masks, stops, axis=2)
+        return [
+            m.Contribution(place, participant=j, contexts=part)
+            for j, part in zip(sorted(numbers), parts, strict=True)
+        ]
 
     def decide(self, place: m.Place, blocks: list[m.Contribution]) -> Exchange[Opened]:
         """What is released of contexts that all participants have shared."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
@@ -30,6 +31,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.comparison import (
+    Bits,
     Numbers,
     deal_tables,
     shuffled,
@@ -320,6 +322,12 @@ class InputMasks:
 
     def take(self, place: Place) -> Words:
         """The masks of one decision, (max_arms, dim), from all participants; once."""
+        masks = self.look(place)
+        del self._masks[place.slot]
+        return masks
+
+    def look(self, place: Place) -> Words:
+        """The masks that ``take`` will give."""
         if place[:3] != self._window:
             self._window = place[:3]
             name = sheet_name("input", of_window(place))
@@ -329,9 +337,14 @@ class InputMasks:
             ]
             self._masks = dict(enumerate(np.concatenate(blocks, axis=3)))
         try:
-            return self._masks.pop(place.slot)
+            return self._masks[place.slot]
         except KeyError:
             raise SharesError(f"the masks of {place} were taken before") from None
+
+
+def absent_columns(terms: ShareTerms, absent: Bits) -> NDArray[np.bool_]:
+    """Which columns of a context, (dim,), belong to absent participants."""
+    return np.repeat(absent.astype(bool), terms.widths)
 
 
 def of_window(place: Place) -> Place:

@@ -35,7 +35,12 @@ from vfbandits.core.shares.comparison import (
 )
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.covariance_helper import HelperCovariance
-from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, sheet_name
+from vfbandits.core.shares.dealer import (
+    InputMasks,
+    ServerSecrets,
+    absent_columns,
+    sheet_name,
+)
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.noise import HalfNoise
 from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
@@ -265,6 +270,21 @@ class Helper:
         return reply
 
     # Decisions.
+
+    def _absent(self, message: m.Absent) -> m.Absence:
+        """Open its masks of blocks that no participant sends: before the slot is asked in."""
+        terms, place = self.terms, message.place
+        if place.slot in self._decisions or place.slot >= terms.decisions:
+            raise SharesError(
+                f"masks of slot {place.slot} are opened before its decision, or never"
+            )
+        n = len(terms.widths)
+        if message.absent.shape != (n,) or not 1 <= message.n_arms <= terms.max_arms:
+            raise SharesError(
+                f"wanted which of {n} participants are absent, for 1 to {terms.max_arms} arms"
+            )
+        masks = self._inputs.look(place)[:, : message.n_arms]
+        return m.Absence(place, masks=masks[:, :, absent_columns(terms, message.absent)])
 
     def _begun(self, ask: m.Ask | c.Score) -> _Decision:
         """The decision that a first message begins."""
@@ -502,6 +522,7 @@ class Helper:
 
 
 _STEPS: dict[type[m.Message], str] = {
+    m.Absent: "_absent",
     m.Ask: "_ask",
     m.Sample: "_sample",
     m.Compare: "_compare",

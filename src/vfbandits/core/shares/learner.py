@@ -39,12 +39,44 @@ class SharesRound:
         return Observation(np.array(self.local.pick(self.opened, index), dtype=np.float64))
 
 
-class SharesLearner:
-    """One state for all arms, of which each server has a share."""
+class HiddenState:
+    """What every learner refuses whose state no party has."""
 
     n_arms = 0
     n_dropped = 0
     n_repairs = 0
+
+    def unlearn(self, observation: Observation, reward: float) -> None:
+        """Refused."""
+        raise SettingError("protection 'shares' cannot take a reward back: contexts are not kept")
+
+    def lift(self, move: Move) -> Move:
+        """Refused, as ``move`` is."""
+        raise SettingError(f"protection 'shares' has no {type(move).__name__.lower()} of masks yet")
+
+    def move(self, move: Move) -> None:
+        """Refused: the state would have to be turned in shares."""
+        self.lift(move)
+
+    def states(self) -> dict[ArmId | None, State]:
+        """Refused."""
+        raise SettingError(
+            "what was learnt is not released under protection 'shares': each server has a share"
+        )
+
+    def state_of(self, arm: ArmId | None) -> State | None:
+        """None: no party has a state."""
+        del arm
+        return None
+
+    def drop(self, arms: Iterable[ArmId]) -> int:
+        """No arm has a state of its own."""
+        del arms
+        return 0
+
+
+class SharesLearner(HiddenState):
+    """One state for all arms, of which each server has a share."""
 
     def __init__(self, local: LocalShares) -> None:
         self.local = local
@@ -112,34 +144,6 @@ class SharesLearner:
             )
         for observation, reward in zip(observations, rewards, strict=True):
             self.learn(observation, float(reward))
-
-    def unlearn(self, observation: Observation, reward: float) -> None:
-        """Refused."""
-        raise SettingError("protection 'shares' cannot take a reward back: contexts are not kept")
-
-    def lift(self, move: Move) -> Move:
-        """Refused, as ``move`` is."""
-        raise SettingError(f"protection 'shares' has no {type(move).__name__.lower()} of masks yet")
-
-    def move(self, move: Move) -> None:
-        """Refused: the state would have to be turned in shares."""
-        self.lift(move)
-
-    def states(self) -> dict[ArmId | None, State]:
-        """Refused."""
-        raise SettingError(
-            "what was learnt is not released under protection 'shares': each server has a share"
-        )
-
-    def state_of(self, arm: ArmId | None) -> State | None:
-        """None: no party has a state."""
-        del arm
-        return None
-
-    def drop(self, arms: Iterable[ArmId]) -> int:
-        """No arm has a state of its own."""
-        del arms
-        return 0
 
     def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
         """Refused: a restored copy would use slots for a second time."""

@@ -396,6 +396,28 @@ class Settled(Message):
 # A fold: A asks, B answers, and the next window begins.
 
 
+# A participant that does not answer: A asks for the masks of a block that stays empty.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Absent(Message):
+    """The blocks of these participants are zeros in this slot, which they never answer in."""
+
+    KIND: ClassVar[int] = 60
+
+    n_arms: Count
+    absent: PackedBits
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Absence(Message):
+    """B's masks of the absent participants' blocks, (n_arms, sum of their widths)."""
+
+    KIND: ClassVar[int] = 61
+
+    masks: Full
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fold(Message):
     """A's shares of −Σ g_l a_l' and Σ h_l g_l."""

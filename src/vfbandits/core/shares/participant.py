@@ -24,7 +24,7 @@ class SharingParticipant:
         self, number: int, *, terms: ShareTerms, secrets: ParticipantSecrets, rotation: MaskShare
     ) -> None:
         self.number = number
-        self._terms = terms
+        self.terms = terms
         self._secrets = secrets
         self._rotation = rotation
         self._layout = Layout(terms.input_words(number))
@@ -37,7 +37,7 @@ class SharingParticipant:
 
     def check(self, block: PlainBlock) -> None:
         """Refuse rows (n_arms, width) that are too many, too long or not finite."""
-        terms = self._terms
+        terms = self.terms
         if len(block) > terms.max_arms:
             raise ArmError(
                 f"a decision on secret shares has at most max_arms={terms.max_arms} arms, got "
@@ -61,10 +61,10 @@ class SharingParticipant:
         if place.window > self._window:
             self._sent.clear()
             self._window = place.window
-        rows = self._rotation.mask(block) / math.sqrt(self._terms.ridge)
-        words = encode(rows, bound=self._terms.max_length, what="rows of a block")
-        if place.slot >= self._terms.decisions:
-            raise SharesError(f"a window has {self._terms.decisions} slots, got slot {place.slot}")
+        rows = self._rotation.mask(block) / math.sqrt(self.terms.ridge)
+        words = encode(rows, bound=self.terms.max_length, what="rows of a block")
+        if place.slot >= self.terms.decisions:
+            raise SharesError(f"a window has {self.terms.decisions} slots, got slot {place.slot}")
         name = sheet_name("input", of_window(place))
         for source in (self._secrets.active, self._secrets.helper):
             masks = source.part(name, self._layout, input_part(place.slot))

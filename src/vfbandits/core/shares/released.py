@@ -43,10 +43,12 @@ class ReleasedPolicy:
     policy: LinTS | LinGreedy | LinUCB
 
     def score(self, statistics: ArmStatistics, rng: Draws) -> Scored:
-        """All of the probability on the released arm.  Scores stay secret: they are NaN."""
-        del rng
+        """All of the probability on the released arm.  Scores stay secret: they are NaN.
+
+        A round without the helper, on the active participant's own features, is a plain one.
+        """
         if not isinstance(statistics, ReleasedArm):
-            raise SettingError("wanted a round on secret shares")
+            return self.alone().score(statistics, rng)
         chances = np.zeros(statistics.n_arms)
         chances[statistics.arm] = 1.0
         hidden = np.full(statistics.n_arms, np.nan)
@@ -61,6 +63,12 @@ class ReleasedPolicy:
         """The policy of a plain twin, which draws in the same space."""
         if isinstance(self.policy, LinTS):
             return dataclasses.replace(self.policy, space="parameter")
+        return self.policy
+
+    def alone(self) -> LinTS | LinGreedy | LinUCB:
+        """The policy of rounds without the helper: in arm space a draw changes no state."""
+        if isinstance(self.policy, LinTS):
+            return dataclasses.replace(self.policy, space="arm")
         return self.policy
 
 
@@ -81,6 +89,7 @@ def plan(policy: Policy, release: str) -> Plan:
     >>> plan(LinTS(), "statistics").reads
     'covariance'
     """
+    policy = policy.policy if isinstance(policy, ReleasedPolicy) else policy
     if release not in RELEASES:
         raise SettingError(f"release must be one of {', '.join(RELEASES)}, got {release!r}")
     if isinstance(policy, LinUCB) and isinstance(policy.beta, OFUL):
@@ -135,6 +144,7 @@ class HiddenLaw:
     """The law of the scores, which nobody knows."""
 
     n_draws = 1
+    is_known = False
 
     def draw_scores(self, rng: Draws, count: int) -> Matrix:
         """Refused: a Monte Carlo estimate would need means and covariances in the open."""

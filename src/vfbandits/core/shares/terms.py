@@ -10,6 +10,7 @@ from vfbandits.core.ring import REACH
 from vfbandits.core.settings import whole
 from vfbandits.core.shares import covariance_words
 from vfbandits.core.shares.function_table import FunctionTable, function_table
+from vfbandits.core.shares.messages import Place
 from vfbandits.errors import SettingError
 
 MAX_ARMS = 64
@@ -179,6 +180,15 @@ class ShareTerms:
     def n_pairs(self) -> int:
         """Ordered pairs of arms."""
         return self.max_arms * (self.max_arms - 1)
+
+    def round_of(self, place: Place) -> int:
+        """The number of a decision's slot among all slots, from 1.
+
+        >>> terms = ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1)
+        >>> terms.round_of(Place(1, window=2, attempt=0, slot=3))
+        36
+        """
+        return place.window * self.decisions + place.slot + 1
 
     def input_words(self, participant: int) -> Shapes:
         """Words that hide one participant's blocks in a window; each server has its own."""

@@ -1,0 +1,27 @@
+"""Run every loop of secret shares once, before anybody waits for it."""
+
+from functools import cache
+
+import numpy as np
+
+from vfbandits.core.arrays import PlainBlock
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.shares.local import LocalShares
+from vfbandits.core.shares.terms import ShareTerms
+
+
+@cache
+def warm_up_shares() -> None:
+    """Decide, learn and fold with a small federation in this process, which is forgotten.
+
+    Compiled loops are loaded, or compiled without a cache, when they are first called: that takes
+    seconds.  They are the same for all sizes.
+    """
+    terms = ShareTerms(
+        widths=(2, 2), max_arms=3, ridge=1.0, posterior_scale=0.1, window=2, decisions=2
+    )
+    local = LocalShares(terms, rotations=[MaskShare(np.eye(2))] * 2)
+    block = PlainBlock(np.full((3, 2), 0.25))
+    for _ in range(terms.window + 1):
+        event = local.pick(local.decide([block, block]), 1)
+        local.learn(event, 0.5)

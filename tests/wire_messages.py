@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from vfbandits.core.noise import VectorNoise
+from vfbandits.core.shares.messages import Place
 from vfbandits.errors import ArmError
 from vfbandits.protocol import application, messages
 from vfbandits.protocol.messages import DECLINES, DIGEST_SIZE
@@ -28,9 +29,13 @@ def asks(draw):
     users = draw(NAMES)
     arms = draw(st.just(()) | tuples_of(NAMES, len(users)))
     campaigns = draw(st.just(()) | tuples_of(CAMPAIGN, 1) | tuples_of(CAMPAIGN, len(users)))
-    return messages.Ask(
+    ask = messages.Ask(
         draw(COUNT), draw(SMALL), draw(COUNT), users, arms, draw(NAMES), draw(COUNT), campaigns
     )
+    if draw(st.booleans()):
+        place = Place(*(draw(COUNT) for _ in range(4)))
+        return ask._replace(place=place, absent=draw(NAMES))
+    return ask
 
 
 @st.composite
@@ -68,18 +73,21 @@ HELLOS = st.builds(
     next_round=COUNT,
     noise=st.none()
     | st.builds(VectorNoise, st.floats(1e-3, 1e3), st.floats(1e-9, 0.1), st.floats(1e-6, 1e6)),
+    protection=TEXT.filter(bool),
 )
 TO_ACTIVE = st.one_of(
     HELLOS,
     answers(),
     st.builds(messages.Declined, COUNT, SMALL, st.sampled_from(DECLINES), REASON),
     st.builds(messages.Pong, COUNT),
+    st.builds(messages.Helped, COUNT, BYTES, REASON),
 )
 TO_PASSIVE = st.one_of(
     st.builds(messages.Welcome, COUNT, BYTES, SMALL),
     st.builds(messages.Refused, TEXT, REASON),
     asks(),
     st.builds(messages.Ping, COUNT),
+    st.builds(messages.Help, COUNT, BYTES),
     st.builds(messages.Prepare, COUNT, COUNT, NAMES, BYTES, BYTES),
     st.builds(messages.Commit, COUNT),
     st.builds(messages.Abort, COUNT),

@@ -26,6 +26,7 @@ OTHER = {
     "mask": "dense",
     "aggregation": "secure",
     "users": "pseudonyms",
+    "protection": "shares",
     "scaling": "ab" * 32,
     "dtype": ">f8",
 }

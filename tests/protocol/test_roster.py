@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from vfbandits.errors import ConfigError
 from vfbandits.protocol import roster as roster_module
-from vfbandits.protocol.roster import MAX_NAME_LENGTH, Member, Roster, Terms, is_name
+from vfbandits.protocol.roster import (
+    MAX_NAME_LENGTH,
+    Member,
+    Roster,
+    SharesRules,
+    Terms,
+    is_name,
+)
 
 A, B, C = ("0" * 63 + digit for digit in "abc")
 SHOP = Member("shop", "active", certificate=A, width=2, sealing_key=A)
@@ -277,3 +284,57 @@ def test_secure_sums_need_a_session():
     with pytest.raises(ConfigError, match="session, which secure sums need"):
         Roster("acme", 1, terms, members, "ab" * 32)
     assert Roster("acme", 1, terms, members, "ab" * 32, "5e" * 16).session == "5e" * 16
+
+
+SHARED = Terms(bound=4.0, shares=SharesRules(helper="bank", posterior_scale=0.3))
+
+
+def shared_roster(terms=SHARED):
+    return replace(ROSTER, terms=terms, generator_key="cd" * 32)
+
+
+def test_rules_of_secret_shares_survive_the_document_and_are_in_its_digest():
+    first = shared_roster()
+    again = Roster.from_bytes(first.to_bytes())
+    assert (again, again.digest) == (first, first.digest)
+    assert again.terms.protection == "shares"
+    assert again.share_terms.posterior_scale == 0.3
+    assert set(again.rows_width.values()) == {2 * width for width in again.split.widths}
+    other = replace(SHARED, shares=replace(SHARED.shares, max_arms=8))
+    assert shared_roster(other).digest != first.digest
+    assert b"shares" not in ROSTER.to_bytes().replace(b'"shops"', b"")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"helper": "shop"}, "would hold both shares"),
+        ({"helper": "nobody"}, "got 'nobody'"),
+        ({"max_arms": 65}, "max_arms must be at most 64"),
+        ({"posterior_scale": 3.0}, "must be at most 4"),
+        ({"release": "all"}, "release and reads must be one of"),
+        ({"release": "statistics", "reads": "covariance"}, "not built for services"),
+    ],
+)
+def test_rules_that_no_words_can_be_dealt_for_are_refused(changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        shared_roster(replace(SHARED, shares=replace(SHARED.shares, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mask": "dense"}, "needs mask='blockwise'"),
+        ({"layout": "disjoint"}, "layout 'per_arm'"),
+        ({"aggregation": "secure"}, "secure aggregation needs"),
+        ({"bound": 64.0}, "scale the features"),
+    ],
+)
+def test_terms_that_do_not_go_with_secret_shares_are_refused(changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        shared_roster(replace(SHARED, **changes))
+
+
+def test_secret_shares_need_a_dealer():
+    with pytest.raises(ConfigError, match="generator_key, which secret shares need"):
+        replace(ROSTER, terms=SHARED)

@@ -86,7 +86,8 @@ class Outbox:
     """Sent messages by their stamp.
 
     ``noted`` is a round up to which rounds were certainly reserved, from another file than this
-    one; ``on_reserve`` is called with each reservation, once it is on the disk.
+    one; ``on_reserve`` is called with each reservation, once it is on the disk.  ``reserve`` is how
+    many rounds are reserved ahead.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -104,9 +105,11 @@ class Outbox:
         *,
         noted: int = 0,
         on_reserve: Callable[[int], None] | None = None,
+        reserve: int = RESERVE,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._on_reserve = on_reserve
+        self._ahead = reserve
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
             path.chmod(0o600)
@@ -153,7 +156,7 @@ class Outbox:
             )
         try:
             if stamp.round > self._reserved:
-                self._reserve(min(stamp.round + RESERVE, MAX_ROUND))
+                self._reserve(min(stamp.round + self._ahead, MAX_ROUND))
             self._db.execute(
                 "INSERT INTO sent (epoch, round, attempt, senders, asked, message) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -175,7 +178,9 @@ class Outbox:
             "AND epoch = ?",
             (stamp.round, stamp.attempt, stamp.epoch),
         ).fetchone()
-        return None if row is None else Sent(tuple(row[0].split("\n")), row[1], row[2])
+        if row is None:
+            return None
+        return Sent(tuple(row[0].split("\n")) if row[0] else (), row[1], row[2])
 
     def close(self) -> None:
         """Give the file back."""

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.context import Split
 from vfbandits.core.mask import MaskShare
+from vfbandits.core.shares.messages import Place
 from vfbandits.errors import (
     HandshakeError,
     LinkError,
@@ -26,6 +27,7 @@ from vfbandits.protocol.change import Change
 from vfbandits.protocol.circuit import Circuit
 from vfbandits.protocol.handshake import (
     MAX_ROUND_STEP,
+    MAX_SLOT_STEP,
     agree_on_version,
     envelope_for,
     refuse_unless_agreed,
@@ -43,6 +45,7 @@ from vfbandits.protocol.messages import (
     Commit,
     Declined,
     Hello,
+    Helped,
     Pong,
     Refused,
     ToActive,
@@ -214,14 +217,17 @@ class ActiveParticipant:
         Nothing is sent twice under a number below it.  One that is still further is refused: it
         has used its step up, while the others, which are not, are let in.
         """
-        left = MAX_ROUND_STEP - self._moved_by[sender]
+        is_shared = self.roster.terms.shares is not None
+        most = MAX_SLOT_STEP if is_shared else MAX_ROUND_STEP
+        # Slots that a participant reserved and did not use are lost with each of its restarts.
+        left = most if is_shared else most - self._moved_by[sender]
         step = min(max(0, theirs - self._next_round), left)
         self._moved_by[sender] += step
         self._next_round += step
         if theirs > self._next_round:
             raise HandshakeError(
                 f"next_round: the active participant has {self._next_round}, {sender!r} has "
-                f"{theirs}: wanted at most {MAX_ROUND_STEP} more than it had at its start.  If it "
+                f"{theirs}: wanted at most {most} more than it had at its start.  If it "
                 "has lost the file of its round, restore it"
             )
 
@@ -242,7 +248,7 @@ class ActiveParticipant:
         """Those that a new round would ask."""
         return self._rounds.askable()
 
-    def ask(
+    def ask(  # noqa: PLR0913  (what is asked for, by name)
         self,
         users: tuple[str, ...],
         arms: tuple[tuple[str, ...], ...],
@@ -251,16 +257,32 @@ class ActiveParticipant:
         *,
         trial: int = 0,
         campaigns: tuple[str, ...] = (),
+        place: Place | None = None,
+        absent: tuple[str, ...] = (),
     ) -> tuple[int, list[ActiveInstruction]]:
         """Start a round for these users; ``own`` are the active participant's plain rows.
 
-        ``trial`` and ``campaigns`` as in ``Ask``.
+        ``trial``, ``campaigns``, ``place`` and ``absent`` as in ``Ask``.  On secret shares rounds
+        are numbered by their slots, and a slot before ``next_round`` is refused.
         """
         number = self._next_round
-        ask = self._rounds.ask_for(number, users, arms, trial=trial, campaigns=campaigns)
+        if self.roster.terms.shares is not None:
+            number = self._round_of(place, trial)
+        ask = self._rounds.ask_for(
+            number, users, arms, trial=trial, campaigns=campaigns, place=place, absent=absent
+        )
         done = self._rounds.open(ask, own, deadline=now + self.patience.deadline_s)
         self._next_round = number + 1
         return number, done
+
+    def _round_of(self, place: Place | None, trial: int) -> int:
+        """The number of the round in a slot that was not used before."""
+        if place is None or trial:
+            raise WireError("on secret shares a round needs a slot, and there are no trials")
+        number = self.roster.share_terms.round_of(place)
+        if number < self._next_round:
+            raise WireError(f"slot: wanted round {self._next_round} or later, got {number}")
+        return number
 
     def hear(self, sender: str, message: ToActive, now: float) -> list[ActiveInstruction]:
         """A message of a participant that has joined."""
@@ -275,6 +297,9 @@ class ActiveParticipant:
             return self._hear_declined(seat, message, now)
         if isinstance(message, Pong):
             return seat.pong(message.number)
+        rules = self.roster.terms.shares
+        if isinstance(message, Helped) and rules is not None and sender == rules.helper:
+            return [message]
         raise WireError(f"wanted an answer of {sender!r}, got {type(message).__name__}")
 
     def _hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:

@@ -9,7 +9,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.core.pads import Stamp
 from vfbandits.core.remask import remask_part
 from vfbandits.core.secure_sum import RowsOfOne
-from vfbandits.errors import MaskError, SecureSumError, WireError
+from vfbandits.errors import ArmError, MaskError, SecureSumError, SharesError, WireError
 from vfbandits.protocol.held_share import Membership
 from vfbandits.protocol.instructions import Fetch, Keep, PassiveInstruction, Reply
 from vfbandits.protocol.messages import (
@@ -32,19 +32,30 @@ from vfbandits.protocol.rows import (
     rows_digest,
     user_parts,
 )
+from vfbandits.protocol.slots import Slots
 from vfbandits.protocol.trial import TrialMask, trial_block
 
 
 class Answers:
-    """The answers of the participant at ``place``; ``once`` are its pads, if sums are secure."""
+    """The answers of the participant at ``place``.
+
+    ``once`` are its pads, if sums are secure; ``slots`` its words, if contexts are secret-shared.
+    """
 
     def __init__(
-        self, place: Membership, share: MaskShare, *, epoch: int, once: OnceOnly | None
+        self,
+        place: Membership,
+        share: MaskShare,
+        *,
+        epoch: int,
+        once: OnceOnly | None,
+        slots: Slots | None = None,
     ) -> None:
         self.epoch = epoch
         self._place = place
         self._share = share
         self._once = once
+        self._slots = slots
         self._columns = place.roster.rows_width[place.member.name]
         self._trial_mask = TrialMask(place.member.name, place.roster)
         self._layout = place.roster.terms.layout
@@ -57,6 +68,8 @@ class Answers:
         problem = self._problem_with(ask)
         if problem is not None:
             return Reply(problem)
+        if self._slots is not None:
+            return self._slots.first_or_again(ask)
         todo = Fetch(ask) if self._once is None else self._once.first_or_again(ask)
         self._to_fetch = ask if isinstance(todo, Fetch) else None
         return todo
@@ -74,6 +87,8 @@ class Answers:
         At the places ``absent`` are rows of zeros, of which it has no features or does not answer
         about; ``users`` are the ids of those that the ask names by pseudonyms.
         """
+        if self._slots is not None:
+            return self._answer_in_slot(self._slots, ask, block, missing=len(absent))
         if ask is not self._to_fetch:
             # While they were, the same ask may have come again, or a later one been answered.
             todo = self.hear(ask)
@@ -101,6 +116,18 @@ class Answers:
             )
         except (MaskError, WireError, SecureSumError) as error:
             return [Reply(Declined(ask.round, ask.attempt, "features", str(error)))]
+
+    def _answer_in_slot(
+        self, slots: Slots, ask: Ask, block: PlainBlock, *, missing: int
+    ) -> list[PassiveInstruction]:
+        try:
+            if len(block) != ask.n_rows:
+                raise WireError(f"rows: wanted {ask.n_rows}, got {len(block)}")
+            return slots.answer(ask, block, missing=missing)
+        except (ArmError, SharesError, WireError):
+            # The error may tell how long a row is.
+            reason = "the rows do not fit the terms: a row is longer than the declared bound"
+            return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
 
     def part(
         self, message: Prepare, new: MaskShare, *, roster: str, deal: str
@@ -137,6 +164,10 @@ class Answers:
             reason = f"epoch: the ask has {ask.epoch}, {name!r} is at {self.epoch}"
             return Declined(ask.round, ask.attempt, "stale_epoch", reason)
         problem = problem_with_rows(ask, layout=self._layout, n_columns=self._columns)
+        if not problem and self._slots is not None:
+            problem = self._slots.problem_with(ask)
+        elif not problem and ask.place is not None:
+            problem = "slots are for protection 'shares'"
         problem = problem or self.problem_with_senders(ask.senders)
         return Declined(ask.round, ask.attempt, "bad_request", problem) if problem else None
 

@@ -39,6 +39,7 @@ class Wanted:
     """What the answers of all rounds must look like; columns by participant.
 
     ``n_terms`` are all passive participants, asked or not: both ends must use the same code.
+    ``shared`` are words under masks of two servers, which may be any bits.
     """
 
     epoch: int
@@ -46,6 +47,7 @@ class Wanted:
     bound: float
     secure: bool
     n_terms: int
+    shared: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +118,7 @@ class Gathering:
                 f"got {max(answer.withheld)}"
             )
         rows = np.frombuffer(answer.values, _DTYPE).reshape(n_rows, n_columns)
-        if not wanted.secure:
+        if not wanted.secure and not wanted.shared:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows
         self.withheld.update(answer.withheld)

@@ -10,8 +10,11 @@ from vfbandits.protocol.version import SPOKEN, Versions
 # participant that lost its round catches up with one hello; and one of the eight million steps that
 # there are.
 MAX_ROUND_STEP = 1 << 40
+# On secret shares each number is a slot that was dealt: a participant that comes back has reserved
+# a few that it did not use.
+MAX_SLOT_STEP = 64
 # The most telling difference first.
-ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "users", "dtype")
+ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "protection", "users", "dtype")
 OF_ONE_ROSTER = ("scaling", "dim", "roster")
 
 
@@ -42,6 +45,7 @@ def hello_of(
         next_round=next_round,
         noise=noise,
         users=roster.terms.users,
+        protection=roster.terms.protection,
     )
 
 

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.core.mask import Entropy, MaskShare, sample_mask
+from vfbandits.core.shares.dealer import ParticipantSecrets
 from vfbandits.errors import HandshakeError, IdentityError
 from vfbandits.protocol.envelope import open_share
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
@@ -15,10 +16,11 @@ from vfbandits.protocol.signed_roster import open_roster
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Secrets:
-    """What only this participant has."""
+    """What only this participant has; ``sharing`` is what the dealer gave it for secret shares."""
 
     sealing_key: X25519PrivateKey = field(repr=False)
     entropy: Entropy = field(default=os.urandom, repr=False)
+    sharing: ParticipantSecrets | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

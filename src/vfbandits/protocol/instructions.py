@@ -8,7 +8,7 @@ from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.move import Remask
 from vfbandits.core.pads import Stamp
-from vfbandits.protocol.messages import Answer, Ask, ToActive, ToPassive
+from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Helped, ToActive, ToPassive
 
 Facts: TypeAlias = dict[str, str | int | float]
 
@@ -30,6 +30,9 @@ class Close:
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
     """A round is complete: masked contexts (n_rows, dim), zeros for those that did not come.
+
+    On secret shares ``contexts`` are the active participant's own masked rows alone, and ``blocks``
+    are words under masks of both servers.
 
     ``alone`` are places of users whose rows are the active participant's alone, whoever came.
 
@@ -95,7 +98,7 @@ class Keep:
 
     stamp: Stamp
     senders: tuple[str, ...]
-    answer: Answer
+    answer: Answer | Declined
     asked: bytes = field(repr=False)
 
 
@@ -128,5 +131,7 @@ class DropShares:
     keep: int
 
 
-ActiveInstruction: TypeAlias = Send | Close | Gathered | Changed | ChangeFailed | Note
-PassiveInstruction: TypeAlias = Reply | Fetch | Keep | Resend | StoreShare | DropShares | Note
+ActiveInstruction: TypeAlias = Send | Close | Gathered | Helped | Changed | ChangeFailed | Note
+PassiveInstruction: TypeAlias = (
+    Reply | Fetch | Keep | Resend | Help | StoreShare | DropShares | Note
+)

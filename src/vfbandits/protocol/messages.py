@@ -2,9 +2,11 @@
 
 A passive participant dials the active one and keeps a stream open.  ``ToActive`` travels up it,
 ``ToPassive`` down.  No message has a field for a plain feature, a mask or a private key: values
-are masked (protection "mask") or masked and under pads ("sum").
+are masked (protection "mask"), masked and under pads ("sum"), or under masks of both servers
+("shares").
 
-Values travel as raw little-endian float64 (or uint64 under pads), rows after rows.
+Values travel as raw little-endian float64 (or uint64 under pads), rows after rows.  On secret
+shares they are words of 16 bytes, each of which counts as two columns.
 
 An ask and its answers pass in every decision, so these two are named tuples: they are as frozen
 as the others, and quicker to make.
@@ -17,6 +19,7 @@ from itertools import chain, repeat
 from typing import NamedTuple, TypeAlias
 
 from vfbandits.core.noise import VectorNoise
+from vfbandits.core.shares.messages import Place
 from vfbandits.protocol.roster import CLEAR
 from vfbandits.protocol.version import SPOKEN
 
@@ -54,6 +57,7 @@ class Hello:
     next_round: int
     noise: VectorNoise | None = None
     users: str = CLEAR
+    protection: str = "mask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,9 @@ class Ask(NamedTuple):
     ``arms`` has one tuple per user in layout "per_arm" and is empty in the others.  ``senders`` is
     empty unless sums are secure: then it names all that are asked, fixed before anyone sends.
     ``trial`` is not zero in a parity run on public test data: see trial.py.  ``campaigns`` say what
-    the rows are for: one name for all users, or one for each; nothing in a trial.
+    the rows are for: one name for all users, or one for each; nothing in a trial.  ``place`` is
+    the slot whose words cover the answer on secret shares, None elsewhere.  Those that ``absent``
+    names must not answer in that slot, ever: their masks of it are opened.
     """
 
     round: int
@@ -96,6 +102,8 @@ class Ask(NamedTuple):
     senders: tuple[str, ...] = ()
     trial: int = 0
     campaigns: tuple[str, ...] = ()
+    place: Place | None = None
+    absent: tuple[str, ...] = ()
 
     def keys(self) -> list[Key]:
         """The key of each row, in order.
@@ -182,6 +190,23 @@ class Pong:
 
 
 @dataclass(frozen=True, slots=True)
+class Help:
+    """A message of server A for the helper, on secret shares; the helper sees masked words."""
+
+    number: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Helped:
+    """The helper's answer to the message of this number; ``problem`` says why there is none."""
+
+    number: int
+    data: bytes = field(default=b"", repr=False)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
     """Get ready for another mask epoch, and send your part of the change.
 
@@ -211,8 +236,8 @@ class Abort:
     epoch: int
 
 
-ToActive: TypeAlias = Hello | Answer | Declined | Pong
-ToPassive: TypeAlias = Welcome | Refused | Ask | Ping | Prepare | Commit | Abort
+ToActive: TypeAlias = Hello | Answer | Declined | Pong | Helped
+ToPassive: TypeAlias = Welcome | Refused | Ask | Ping | Help | Prepare | Commit | Abort
 Message: TypeAlias = ToActive | ToPassive
 
 DECLINES = (
@@ -224,6 +249,7 @@ DECLINES = (
     "lost_bytes",
     "pads",
     "busy",
+    "absent",
 )
 
 

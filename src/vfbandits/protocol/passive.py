@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.noise import VectorNoise
+from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.errors import (
     ConfigError,
     EnvelopeError,
@@ -37,6 +38,7 @@ from vfbandits.protocol.messages import (
     Commit,
     Declined,
     Hello,
+    Help,
     Ping,
     Pong,
     Prepare,
@@ -48,6 +50,7 @@ from vfbandits.protocol.once import OnceOnly
 from vfbandits.protocol.pseudonyms import Pseudonyms, pseudonyms_between
 from vfbandits.protocol.roster import PSEUDONYMS, Roster
 from vfbandits.protocol.rows import is_number
+from vfbandits.protocol.slots import Slots
 from vfbandits.protocol.trial import trial_block
 from vfbandits.protocol.version import SPOKEN, Versions
 
@@ -105,6 +108,7 @@ class PassiveParticipant:
         self._place = place
         self._next_round = next_round
         self._once: OnceOnly | None = None
+        self._slots: Slots | None = None
         self._pseudonyms: Pseudonyms | None = None
         roster, key = place.roster, self._secrets.sealing_key
         if roster.terms.aggregation == "secure":
@@ -140,7 +144,8 @@ class PassiveParticipant:
     @property
     def next_round(self) -> int:
         """The first round under whose number it has certainly sent nothing yet."""
-        return self._next_round if self._once is None else self._once.next_round
+        used = self._once or self._slots
+        return self._next_round if used is None else used.next_round
 
     def hello(self) -> Hello:
         """The first message of a stream."""
@@ -157,7 +162,7 @@ class PassiveParticipant:
             noise=self._noise,
         )
 
-    def hear(self, message: ToPassive) -> list[PassiveInstruction]:
+    def hear(self, message: ToPassive) -> list[PassiveInstruction]:  # noqa: PLR0911  (each kind)
         """A message of the active participant."""
         answers = self._answers
         if isinstance(message, Ask) and answers is not None:
@@ -176,6 +181,9 @@ class PassiveParticipant:
             return self._enter(message.epoch)
         if isinstance(message, Abort):
             return self._hear_abort(message)
+        rules = self.roster.terms.shares
+        if isinstance(message, Help) and rules is not None and rules.helper == self.name:
+            return [message]
         raise WireError(f"wanted a message to a passive participant, got {type(message).__name__}")
 
     # --- rows ---------------------------------------------------------------------------------
@@ -249,9 +257,30 @@ class PassiveParticipant:
         held = self._held[epoch]
         if held.signed_roster != self._place.signed_roster:
             self._adopt(self._membership(held.signed_roster), self.next_round)
-        self._answers = Answers(self._place, held.share, epoch=epoch, once=self._once)
+        self._slots = self._slots_of(held)
+        self._answers = Answers(
+            self._place, held.share, epoch=epoch, once=self._once, slots=self._slots
+        )
         self._held = {epoch: held}
         return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
+
+    def _slots_of(self, held: HeldShare) -> Slots | None:
+        """Words of both servers that cover its rows, above its own rotation."""
+        roster = self.roster
+        if roster.terms.shares is None:
+            return None
+        secrets = self._secrets.sharing
+        if secrets is None:
+            raise HandshakeError(
+                f"protection 'shares' needs what the dealer made for {self.name!r}, got nothing"
+            )
+        sharing = SharingParticipant(
+            roster.split.names.index(self.name),
+            terms=roster.share_terms,
+            secrets=secrets,
+            rotation=held.share,
+        )
+        return Slots(self.name, sharing, next_round=self.next_round)
 
     def _hear_prepare(self, answers: Answers, message: Prepare) -> list[PassiveInstruction]:
         declined = self._problem_with(message)

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from vfbandits.core.context import Split
 from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination, refuse_for_shares
-from vfbandits.core.shares.terms import DEFAULT_ARMS, RELEASES, ShareTerms
+from vfbandits.core.shares.released import LEARNS
+from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
 from vfbandits.errors import ConfigError, SettingError
 from vfbandits.versions import upcast
 
@@ -111,6 +112,15 @@ class SharesRules:
     posterior_scale: float = 0.0
     beta: float = 0.0
 
+    @property
+    def learns(self) -> str:
+        """What the active participant learns, in words.
+
+        >>> SharesRules(helper="bank").learns
+        'the arm of a decision'
+        """
+        return LEARNS[self.release, self.reads]
+
     def __post_init__(self) -> None:
         """Refuse words that mean nothing; numbers are refused with the widths."""
         for what in ("ridge", "posterior_scale", "beta"):
@@ -120,8 +130,12 @@ class SharesRules:
                 "reads 'covariance' is not built for services: LinTS runs with release 'arm', "
                 "which draws it in parameter space"
             )
-        if self.release not in RELEASES:
-            raise ConfigError(f"release must be one of {', '.join(RELEASES)}, got {self.release!r}")
+        if (self.release, self.reads) not in LEARNS:
+            known = ", ".join(f"{release!r} with {reads!r}" for release, reads in LEARNS)
+            raise ConfigError(
+                f"release and reads must be one of {known}, got {self.release!r} with "
+                f"{self.reads!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

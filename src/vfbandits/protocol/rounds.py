@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from vfbandits.core.arrays import MaskedBlock, Matrix, PlainBlock
 from vfbandits.core.mask import MaskShare
+from vfbandits.core.shares.messages import Place
 from vfbandits.errors import SecureSumError, WireError
 from vfbandits.protocol.gathering import Gathering, Wanted
 from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
@@ -61,11 +62,13 @@ class Rounds:
         self._trial_mask = TrialMask(self.split.active, roster)
         self._dense = roster.terms.mask == "dense"
         self._secure = roster.terms.aggregation == "secure"
+        self._shared = roster.terms.shares is not None
         columns = roster.rows_width
         self._most_columns = max(columns.values())
         self._passive = self.split.passive
         n_terms = len(self._passive)
-        self._wanted = Wanted(epoch, columns, roster.terms.bound, self._secure, n_terms)
+        bound = roster.terms.bound
+        self._wanted = Wanted(epoch, columns, bound, self._secure, n_terms, self._shared)
 
     def __len__(self) -> int:
         """How many are open."""
@@ -95,6 +98,8 @@ class Rounds:
         *,
         trial: int,
         campaigns: tuple[str, ...],
+        place: Place | None = None,
+        absent: tuple[str, ...] = (),
     ) -> Ask:
         """What a round of this number would say to all that it asks; WireError if it cannot be."""
         layout = self.roster.terms.layout
@@ -107,6 +112,8 @@ class Rounds:
             self.askable() if self._secure else (),
             trial,
             campaigns,
+            place,
+            absent,
         )
         problem = problem_with_rows(ask, layout=layout, n_columns=self._most_columns)
         if problem:
@@ -123,6 +130,10 @@ class Rounds:
         masked = share.mask(own)
         asked = ask.senders if self._secure else self.askable()
         named = {name: self._named(name, ask) for name in asked}
+        if ask.absent:  # they are told, and not waited for
+            asked = tuple(name for name in asked if name not in ask.absent)
+            others = [name for name in ask.absent if name in self._seats and name not in named]
+            named |= {name: self._named(name, ask) for name in others}
         rows_of = dict.fromkeys(asked, n_rows)
         digests: dict[str, bytes] = {}
         user_rows: tuple[int, ...] = ()
@@ -135,7 +146,8 @@ class Rounds:
         gathering = Gathering(ask.round, self._wanted, asked, rows_of, digests, deadline, user_rows)
         opened = OpenRound(gathering, ask, masked)
         self._open[ask.round] = opened
-        return [Send(name, one) for name, one in named.items()] or self._settle(opened)
+        sent: list[ActiveInstruction] = [Send(name, one) for name, one in named.items()]
+        return sent if asked else [*sent, *self._settle(opened)]
 
     def _goes_by_pseudonyms(self, ask: Ask) -> bool:
         """Whether users are named by pseudonyms; the invented ones of a trial are not."""
@@ -258,7 +270,8 @@ class Rounds:
         if not self._secure:
             if gathering.failed:
                 came = tuple(name for name in came if name in gathering.came)
-            contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
+            if not self._shared:
+                contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
         elif came:
             total, notes = _sum(gathering)
             if total is None:

@@ -18,6 +18,7 @@ LARGEST_NUMBER = 1 << 63
 REAL = "rows"
 USER = "rows of one user"
 TRIAL = "trial"
+SLOT = "rows in a slot"
 CHANGE = "change of masks"
 
 
@@ -87,6 +88,14 @@ def rows_digest(ask: Ask) -> bytes:
         return ask_digest(TRIAL, ask.users, ask.arms, details=(ask.trial, *ask.campaigns))
     # Nobody is told another campaign than the others are.
     return ask_digest(REAL, ask.users, ask.arms, details=ask.campaigns)
+
+
+def slot_digest(ask: Ask) -> bytes:
+    """The digest of an ask on secret shares: what was asked for, and in which slot."""
+    place = ask.place
+    slot = () if place is None else (place.window, place.attempt, place.slot)
+    details = (*slot, "absent", *ask.absent, "campaigns", *ask.campaigns)
+    return ask_digest(SLOT, ask.users, ask.arms, details=details)
 
 
 def user_parts(ask: Ask, users: Sequence[str]) -> list[RowsOfOne]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import SettingError, WireError
-from vfbandits.protocol.messages import DECLINES, Answer, Declined, Hello, Pong, ToActive
+from vfbandits.protocol.messages import DECLINES, Answer, Declined, Hello, Helped, Pong, ToActive
 from vfbandits.protocol.roster import CLEAR
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.answer import decode_answer, encode_answer
@@ -38,8 +38,14 @@ def _encode_hello(m: Hello) -> bytes:
             next_round=m.next_round,
             noise=None if m.noise is None else _encode_noise(m.noise),
             users="" if m.users == CLEAR else m.users,
+            protection="" if m.protection == _protection_of(m.aggregation) else m.protection,
         )
     ).SerializeToString()
+
+
+def _protection_of(aggregation: str) -> str:
+    """The protection level of a hello that names none."""
+    return "sum" if aggregation == "secure" else "mask"
 
 
 def _encode_noise(m: VectorNoise) -> wire.VectorNoise:
@@ -65,6 +71,7 @@ def _hello(m: wire.Hello) -> Hello:
         next_round=count(m.next_round, "next_round"),
         noise=_noise(m.noise) if m.HasField("noise") else None,
         users=text(m.users, "users") or CLEAR,
+        protection=text(m.protection, "protection") or _protection_of(m.aggregation),
     )
 
 
@@ -93,15 +100,27 @@ def _encode_pong(m: Pong) -> bytes:
     return wire.ToActive(pong=wire.Pong(number=m.number)).SerializeToString()
 
 
+def _encode_helped(m: Helped) -> bytes:
+    helped = wire.Helped(number=m.number, data=m.data, problem=clipped(m.problem))
+    return wire.ToActive(helped=helped).SerializeToString()
+
+
+def _helped(m: wire.Helped) -> Helped:
+    problem = text(m.problem, "problem", most=MAX_REASON_LENGTH)
+    return Helped(count(m.number, "number"), m.data, problem)
+
+
 ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Hello: _encode_hello,
     Answer: encode_answer,
     Declined: _encode_declined,
     Pong: _encode_pong,
+    Helped: _encode_helped,
 }
 DECODERS: Final[dict[str | None, Callable[[wire.ToActive], ToActive]]] = {
     "hello": lambda top: _hello(top.hello),
     "answer": lambda top: decode_answer(top.answer),
     "declined": lambda top: _declined(top.declined),
     "pong": lambda top: Pong(count(top.pong.number, "number")),
+    "helped": lambda top: _helped(top.helped),
 }

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from vfbandits.core.shares.messages import Place
 from vfbandits.errors import WireError
 from vfbandits.protocol.messages import (
     MAX_ROWS,
     Abort,
     Ask,
     Commit,
+    Help,
     Ping,
     Prepare,
     Refused,
@@ -55,6 +57,11 @@ def _encode_ask(m: Ask) -> bytes:
         ask.arms_per_user.extend(map(len, m.arms))
     ask.senders.extend(m.senders)
     ask.campaigns.extend(m.campaigns)
+    if m.place is not None:
+        place = ask.place
+        place.SetInParent()  # also if all its numbers are 0
+        place.epoch, place.window, place.attempt, place.slot = m.place
+        ask.absent.extend(m.absent)
     return top.SerializeToString()
 
 
@@ -85,7 +92,15 @@ def _ask(m: wire.Ask, size: int) -> Ask:
         for name in {*campaigns}:
             campaign(name)
     by_user = (arms,) if len(shares) == 1 else tuple(_split(arms, shares))
-    return Ask(number, m.attempt, epoch, users, by_user, senders, trial, campaigns)
+    ask = Ask(number, m.attempt, epoch, users, by_user, senders, trial, campaigns)
+    return _in_slot(ask, m) if m.HasField("place") else ask
+
+
+def _in_slot(ask: Ask, m: wire.Ask) -> Ask:
+    place = m.place
+    numbers = (place.epoch, place.window, place.attempt, place.slot)
+    absent = texts(m.absent, "absent", most=MAX_MEMBERS)
+    return ask._replace(place=Place(*(count(n, "place") for n in numbers)), absent=absent)
 
 
 def _split(arms: tuple[str, ...], shares: Sequence[int]) -> Iterator[tuple[str, ...]]:
@@ -130,11 +145,16 @@ def _encode_welcome(m: Welcome) -> bytes:
     return wire.ToPassive(welcome=welcome).SerializeToString()
 
 
+def _encode_help(m: Help) -> bytes:
+    return wire.ToPassive(help=wire.Help(number=m.number, data=m.data)).SerializeToString()
+
+
 ENCODERS: Final[dict[type, Callable[..., bytes]]] = {
     Welcome: _encode_welcome,
     Refused: _encode_refused,
     Ask: AskEncoder(),
     Prepare: _encode_prepare,
+    Help: _encode_help,
     Ping: lambda m: wire.ToPassive(ping=wire.Ping(number=m.number)).SerializeToString(),
     Commit: lambda m: wire.ToPassive(commit=wire.Commit(epoch=m.epoch)).SerializeToString(),
     Abort: lambda m: wire.ToPassive(abort=wire.Abort(epoch=m.epoch)).SerializeToString(),
@@ -145,6 +165,7 @@ DECODERS: Final[dict[str | None, Callable[[wire.ToPassive, int], ToPassive]]] = 
     "ask": lambda top, size: _ask(top.ask, size),
     "ping": lambda top, _: Ping(count(top.ping.number, "number")),
     "prepare": lambda top, _: _prepare(top.prepare),
+    "help": lambda top, _: Help(count(top.help.number, "number"), top.help.data),
     "commit": lambda top, _: Commit(count(top.commit.epoch, "epoch")),
     "abort": lambda top, _: Abort(count(top.abort.epoch, "epoch")),
 }

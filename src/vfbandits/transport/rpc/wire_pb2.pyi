@@ -39,6 +39,7 @@ class ToActive(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     DECLINED_FIELD_NUMBER: _builtins.int
     PONG_FIELD_NUMBER: _builtins.int
+    HELPED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -47,6 +48,8 @@ class ToActive(_message.Message):
     def declined(self) -> Global___Declined: ...
     @_builtins.property
     def pong(self) -> Global___Pong: ...
+    @_builtins.property
+    def helped(self) -> Global___Helped: ...
     def __init__(
         self,
         *,
@@ -54,12 +57,13 @@ class ToActive(_message.Message):
         answer: Global___Answer | None = ...,
         declined: Global___Declined | None = ...,
         pong: Global___Pong | None = ...,
+        helped: Global___Helped | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "declined", b"declined", "hello", b"hello", "message", b"message", "pong", b"pong"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "declined", b"declined", "hello", b"hello", "helped", b"helped", "message", b"message", "pong", b"pong"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "declined", b"declined", "hello", b"hello", "message", b"message", "pong", b"pong"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "declined", b"declined", "hello", b"hello", "helped", b"helped", "message", b"message", "pong", b"pong"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "answer", "declined", "pong"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "answer", "declined", "pong", "helped"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -76,6 +80,7 @@ class ToPassive(_message.Message):
     PREPARE_FIELD_NUMBER: _builtins.int
     COMMIT_FIELD_NUMBER: _builtins.int
     ABORT_FIELD_NUMBER: _builtins.int
+    HELP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -90,6 +95,8 @@ class ToPassive(_message.Message):
     def commit(self) -> Global___Commit: ...
     @_builtins.property
     def abort(self) -> Global___Abort: ...
+    @_builtins.property
+    def help(self) -> Global___Help: ...
     def __init__(
         self,
         *,
@@ -100,12 +107,13 @@ class ToPassive(_message.Message):
         prepare: Global___Prepare | None = ...,
         commit: Global___Commit | None = ...,
         abort: Global___Abort | None = ...,
+        help: Global___Help | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "ask", b"ask", "commit", b"commit", "message", b"message", "ping", b"ping", "prepare", b"prepare", "refused", b"refused", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "ask", b"ask", "commit", b"commit", "help", b"help", "message", b"message", "ping", b"ping", "prepare", b"prepare", "refused", b"refused", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "ask", b"ask", "commit", b"commit", "message", b"message", "ping", b"ping", "prepare", b"prepare", "refused", b"refused", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "ask", b"ask", "commit", b"commit", "help", b"help", "message", b"message", "ping", b"ping", "prepare", b"prepare", "refused", b"refused", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "refused", "ask", "ping", "prepare", "commit", "abort"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "refused", "ask", "ping", "prepare", "commit", "abort", "help"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -131,6 +139,7 @@ class Hello(_message.Message):
     NEXT_ROUND_FIELD_NUMBER: _builtins.int
     NOISE_FIELD_NUMBER: _builtins.int
     USERS_FIELD_NUMBER: _builtins.int
+    PROTECTION_FIELD_NUMBER: _builtins.int
     lowest_protocol: _builtins.int
     highest_protocol: _builtins.int
     federation: _builtins.str
@@ -146,6 +155,8 @@ class Hello(_message.Message):
     next_round: _builtins.int
     users: _builtins.str
     """empty for "clear" """
+    protection: _builtins.str
+    """empty unless "shares" """
     @_builtins.property
     def epochs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -169,10 +180,11 @@ class Hello(_message.Message):
         next_round: _builtins.int = ...,
         noise: Global___VectorNoise | None = ...,
         users: _builtins.str = ...,
+        protection: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["noise", b"noise"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregation", b"aggregation", "dim", b"dim", "dtype", b"dtype", "epochs", b"epochs", "federation", b"federation", "highest_protocol", b"highest_protocol", "layout", b"layout", "lowest_protocol", b"lowest_protocol", "mask", b"mask", "name", b"name", "next_round", b"next_round", "noise", b"noise", "roster", b"roster", "scaling", b"scaling", "users", b"users", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregation", b"aggregation", "dim", b"dim", "dtype", b"dtype", "epochs", b"epochs", "federation", b"federation", "highest_protocol", b"highest_protocol", "layout", b"layout", "lowest_protocol", b"lowest_protocol", "mask", b"mask", "name", b"name", "next_round", b"next_round", "noise", b"noise", "protection", b"protection", "roster", b"roster", "scaling", b"scaling", "users", b"users", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -263,6 +275,8 @@ class Ask(_message.Message):
     SENDERS_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
     CAMPAIGNS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    ABSENT_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     attempt: _builtins.int
     epoch: _builtins.int
@@ -281,6 +295,12 @@ class Ask(_message.Message):
     def campaigns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """One name for all users, or one for each."""
 
+    @_builtins.property
+    def place(self) -> Global___Place:
+        """On secret shares: the slot whose words cover the answer, and who must not answer in it."""
+
+    @_builtins.property
+    def absent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -293,14 +313,44 @@ class Ask(_message.Message):
         senders: _abc.Iterable[_builtins.str] | None = ...,
         trial: _builtins.int = ...,
         campaigns: _abc.Iterable[_builtins.str] | None = ...,
+        place: Global___Place | None = ...,
+        absent: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arms", b"arms", "arms_per_user", b"arms_per_user", "attempt", b"attempt", "campaigns", b"campaigns", "epoch", b"epoch", "round", b"round", "senders", b"senders", "trial", b"trial", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absent", b"absent", "arms", b"arms", "arms_per_user", b"arms_per_user", "attempt", b"attempt", "campaigns", b"campaigns", "epoch", b"epoch", "place", b"place", "round", b"round", "senders", b"senders", "trial", b"trial", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Ask: _TypeAlias = Ask  # noqa: Y015
+
+@_typing.final
+class Place(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    window: _builtins.int
+    attempt: _builtins.int
+    slot: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        window: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        slot: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "epoch", b"epoch", "slot", b"slot", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Place: _TypeAlias = Place  # noqa: Y015
 
 @_typing.final
 class Answer(_message.Message):
@@ -414,6 +464,57 @@ class Pong(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Pong: _TypeAlias = Pong  # noqa: Y015
+
+@_typing.final
+class Help(_message.Message):
+    """Between the two servers of secret shares, on the stream of the one that helps.  What is in
+    "data" is encoded by core/shares/messages.py.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Help: _TypeAlias = Help  # noqa: Y015
+
+@_typing.final
+class Helped(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    data: _builtins.bytes
+    problem: _builtins.str
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "number", b"number", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Helped: _TypeAlias = Helped  # noqa: Y015
 
 @_typing.final
 class Prepare(_message.Message):

@@ -39,6 +39,7 @@ class Source:
     """Contexts that need no federation."""
 
     max_rows = 1_000
+    keep = None
     split = Split.of({"shop": 5, "bank": 15})
 
     def __init__(self) -> None:

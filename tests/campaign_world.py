@@ -19,6 +19,7 @@ class PlainSource:
     """Contexts drawn from the names of user and arm; ``away`` participants count as zeros."""
 
     max_rows = 1_000
+    keep = None
 
     def __init__(self):
         self.split = Split.of({"shop": 2, "bank": 3})

@@ -5,7 +5,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from vfbandits.campaign.observer import Heard, Ranked
 from vfbandits.telemetry.connection_counts import ConnectionCounts
 from vfbandits.telemetry.counters import STATUSES
-from vfbandits.telemetry.gauges import CampaignGauges, ParticipantGauges, Readings
+from vfbandits.telemetry.gauges import (
+    CampaignGauges,
+    ParticipantGauges,
+    Readings,
+    SharesGauges,
+)
 from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.passive_metrics import PassiveMetrics, PassiveReading
 
@@ -39,6 +44,20 @@ BANK = ParticipantGauges(
     norm_ratio=1.2,
     mean_shift=0.1,
     variance_shift=0.3,
+)
+
+
+SHARES = SharesGauges(
+    helper="bank",
+    learns="the arm of a decision",
+    away="",
+    released=90,
+    alone=10,
+    queued=3,
+    windows=64,
+    decisions=1024,
+    lasts_s=7200.0,
+    is_low=False,
 )
 
 
@@ -89,6 +108,7 @@ def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
         lambda: True,
         lambda: {"http": 1},
         counts,
+        lambda: SHARES,
     )
     return Metrics(readings, release="1.2.3")
 

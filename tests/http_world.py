@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import httpx2
 from fork_server import Popen
@@ -30,6 +31,7 @@ class HttpWorld:
         widths=None,
         own="",
         popen=Popen,
+        model="",
     ):
         widths = widths or WIDTHS
         self.widths = widths
@@ -47,6 +49,8 @@ class HttpWorld:
         home = folder / "federation"
         home.mkdir()
         plan = Plan(widths, terms, features, tables=served, patience=PATIENCE)
+        if model:
+            plan = replace(plan, model=model)
         self.local = LocalFederation(home, plan, port=free_port(), popen=popen)
         if top:  # keys that stand before the first table
             config = self.local.config("shop")

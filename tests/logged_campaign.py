@@ -23,6 +23,7 @@ class KnownSource:
     """Contexts that belong to a user; ``turn`` is the mask in force."""
 
     max_rows = 1_000
+    keep = None
 
     def __init__(self, layout, seed):
         rng = np.random.default_rng(seed)

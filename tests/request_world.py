@@ -31,6 +31,7 @@ class RequestSource:
     """Contexts of the active participant alone, from the bytes of each query."""
 
     max_rows = 1_000
+    keep = None
 
     def __init__(self, layout, dim, arm_dim):
         self.layout, self.dim, self.arm_dim = layout, dim, arm_dim

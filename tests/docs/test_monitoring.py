@@ -104,7 +104,10 @@ def test_the_dashboard_shows_every_metric():
 
 def test_the_dashboard_has_its_rows_and_every_panel_its_place():
     titles = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
-    assert titles == ["Traffic", "Rewards", "Participants", "Journal", "Model", "Process", "Access"]
+    assert titles == [
+        *("Traffic", "Rewards", "Participants", "Journal", "Model", "Process", "Access"),
+        "Secret shares",
+    ]
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
     taken = set()

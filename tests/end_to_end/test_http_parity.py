@@ -39,6 +39,7 @@ class SeesAll:
     """Everybody's plain features, in one place."""
 
     max_rows = 1_000
+    keep = None
 
     def __init__(self, world, terms):
         self.town, self.split = world.town, Split.of(WIDTHS)

@@ -46,7 +46,7 @@ def make_roster(
             raise ConfigError(f"a federation has one mask generator, got {item.claim.name!r} too")
         else:
             generator_key = item.claim.generator_key
-    if terms.mask == "dense" and not generator_key:
+    if (terms.mask == "dense" or terms.shares is not None) and not generator_key:
         raise ConfigError(
             "dense masks need a mask generator among the members, got none; it makes its keys "
             "with: vfb pki request --role generator"

@@ -16,7 +16,7 @@ def status_table(document: Mapping[str, object]) -> Table:
         title=f"{document.get('federation')}: roster number {roster.get('number')} "
         f"({str(roster.get('digest'))[:12]}…), mask epoch {document.get('epoch')}\n"
         f"{terms.get('mask')} masks, {terms.get('aggregation')} sums, layout "
-        f"{terms.get('layout')}, {terms.get('dim')} features",
+        f"{terms.get('layout')}, {terms.get('dim')} features, protection {terms.get('protection')}",
         title_justify="left",
         caption="\n".join(_summaries(document, counts)),
         caption_justify="left",
@@ -50,7 +50,27 @@ def _summaries(document: Mapping[str, object], counts: Mapping[str, object]) -> 
         words = ("decisions", "rewards", "waiting_for_reward")
         decisions, rewards, waiting = (_count(facts, word) for word in words)
         lines.append(f"  {name}: {decisions} decisions, {rewards} rewards, {waiting} pending")
-    return [*lines, *_noises(document)]
+    return [*lines, *_shares(document), *_noises(document)]
+
+
+def _shares(document: Mapping[str, object]) -> list[str]:
+    """What is released on secret shares, and for how long the dealt words last."""
+    shares = _part(document, "shares")
+    if not shares:
+        return []
+    lasts = shares.get("lasts_s")
+    pace = f", about {_duration(lasts)}" if isinstance(lasts, int | float) else ""
+    low = " [red](low: vfb masks deal makes more)[/]" if shares.get("is_low") else ""
+    lines = [
+        f"secret shares with {shares.get('helper')}: the active participant learns "
+        f"{shares.get('learns')}",
+        f"{_count(shares, 'released')} decisions by both servers, {_count(shares, 'alone')} on own "
+        f"features alone, {_count(shares, 'queued')} rewards queued",
+        f"dealt words are left for {_count(shares, 'decisions')} decisions in "
+        f"{_count(shares, 'windows')} windows{pace}{low}",
+    ]
+    away = shares.get("away")
+    return [*lines, f"[red]without the helper: {away}[/]"] if away else lines
 
 
 def _noises(document: Mapping[str, object]) -> list[str]:

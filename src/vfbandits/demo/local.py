@@ -12,6 +12,7 @@ from vfbandits.admin.federation_files import make_roster, write_roster
 from vfbandits.admin.kit import ROSTER
 from vfbandits.demo.processes import Processes
 from vfbandits.errors import ConfigError
+from vfbandits.participant.dealing import deal_windows
 from vfbandits.pki import Identity, approve, create_authority, create_request
 from vfbandits.pki.authority import Authority
 from vfbandits.pki.documents import Approved
@@ -26,7 +27,7 @@ from vfbandits.serving.masks import envelope_name
 class Plan:
     """What a local federation is made of; the first of ``widths`` is the active participant.
 
-    ``tables`` are added to its file, such as [http].
+    ``tables`` are added to its file, such as [http]; ``windows`` are dealt for secret shares.
     """
 
     widths: Mapping[str, int]
@@ -38,6 +39,7 @@ class Plan:
     journal: bool = True
     insecure: bool = False
     tables: str = ""
+    windows: int = 16
 
 
 class LocalFederation(Processes):
@@ -64,7 +66,7 @@ class LocalFederation(Processes):
         names = [*plan.widths, "app", "operator"]
         roles = [ACTIVE, *[PASSIVE] * (len(plan.widths) - 1), APPLICATION, OPERATOR]
         self.approved = [self._admit(n, r) for n, r in zip(names, roles, strict=True)]
-        if plan.terms.mask == "dense":
+        if plan.terms.mask == "dense" or plan.terms.shares is not None:
             self.approved.append(self._admit("generator", GENERATOR))
             names.append("generator")
         self.roster = make_roster(self.approved, plan.terms, federation=plan.federation)
@@ -73,6 +75,8 @@ class LocalFederation(Processes):
         self.write_configs(names)
         if plan.terms.mask == "dense":
             self.store_envelopes(self.deal(self.roster, 1), 1)
+        if plan.terms.shares is not None:
+            self.deal_shares(plan.windows)
 
     def _admit(self, name: str, role: str) -> Approved:
         home = self.folder / name / "identity"
@@ -129,6 +133,20 @@ class LocalFederation(Processes):
         if signing_key is None:
             raise ConfigError("the generator has no signing key")
         return MaskGenerator(signing_key).deal(roster, epoch)
+
+    def deal_shares(self, windows: int) -> None:
+        """Deal so many windows of secret shares, and the secrets the first time.
+
+        Files are copied to where their owners look for them, as an operator would.
+        """
+        out = self.folder / "generator" / "dealt"
+        key_dir = self.folder / "generator" / "identity"
+        deal_windows(self.roster, key_dir=key_dir, epoch=1, out=out, windows=windows)
+        for name in self.roster.split.names:
+            home = self.folder / name / "dealt"
+            home.mkdir(exist_ok=True, mode=0o700)
+            for path in out.glob(f"{name}.epoch-*"):
+                path.replace(home / path.name)
 
     def store_envelopes(self, envelopes: Mapping[str, bytes], epoch: int) -> None:
         """Put sealed shares where the active participant looks for them."""

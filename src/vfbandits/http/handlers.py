@@ -53,7 +53,8 @@ class Handlers:
 
     One that does not ``decide`` sends those who rank and reward to others.  ``names`` says how
     features by name become numbers.  ``problems`` are the reasons for which no traffic should come;
-    those of the campaigns unless they are given.
+    those of the campaigns unless they are given.  ``warnings`` are what an operator should look at
+    while traffic may come.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Handlers:
         decides: bool = True,
         names: FeatureNames | None = None,
         problems: Callable[[], list[str]] | None = None,
+        warnings: Callable[[], list[str]] = list,
     ) -> None:
+        self._warnings = warnings
         self._problems = campaigns.problems if problems is None else problems
         self._logged_problems: list[str] = []
         self._campaigns = campaigns
@@ -178,12 +181,16 @@ class Handlers:
             self._logged_problems = problems
             for reason in problems:
                 _log.warning("http_not_ready", reason=reason)
+        may_read = self._may_read(request)
         if not problems:
-            return _json(schemas.Health("ok"))
-        caller = request.scope.get(CALLER)
-        if not isinstance(caller, Caller) or not caller.may("read"):
+            return _json(schemas.Health("ok", self._warnings() if may_read else []))
+        if not may_read:
             problems = sorted({_public_reason(reason) for reason in problems})
         return _json(schemas.Health("unavailable", problems), status=503)
+
+    def _may_read(self, request: BufferedRequest) -> bool:
+        caller = request.scope.get(CALLER)
+        return isinstance(caller, Caller) and caller.may("read")
 
     def _charge(self, request: BufferedRequest, n_requests: int) -> None:
         """A batch counts as many requests as it holds; one was counted when it came in."""
@@ -206,6 +213,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
     mask: str
     aggregation: str
+    protection: str
     participants: list[schemas.ParticipantView]
 
     def of(self, campaign: Served) -> schemas.ModelResponse:
@@ -223,9 +231,10 @@ class ModelFacts(msgspec.Struct, frozen=True):
             version=model.n_learnt,
             decisions=bandit.n_decisions,
             waiting=campaign.n_waiting,
-            norm=bandit.estimate_norm(),
+            norm=campaign.model_norm,
             log_position=model.position,
             participants=self.participants,
+            protection=self.protection,
         )
 
 

@@ -89,6 +89,7 @@ class HttpFront:
             limits=self._limits,
             decides=process.kind != "trainer",
             names=process.names,
+            warnings=partial(_warnings, process),
         )
         pages = dashboard_routes(dashboard, require=require)
         facade = self._personalizer(handlers, process)
@@ -125,6 +126,7 @@ class HttpFront:
             lambda: not campaigns.problems(),
             self._failures,
             self._counts,
+            process.shares,
         )
 
 
@@ -156,7 +158,7 @@ async def _dashboard_of(process: Process) -> Observatory:
         campaigns.names,
         participants=process.participants,
         waiting=lambda name: campaigns[name].n_waiting,
-        norm=lambda name: campaigns[name].model.bandit.estimate_norm(),
+        norm=lambda name: campaigns[name].model_norm,
         facts=partial(_facts, process),
         guardrail=lambda name: guardrail_of(campaigns[name], campaigns[name].settings),
         link_changes=process.link_changes,
@@ -182,12 +184,32 @@ def _facts(process: Process, name: str) -> Facts:
         mode=campaign.settings.mode,
         mask_epoch=campaign.model.epoch,
         roster=roster.number,
-        protection=roster.terms.protection,
+        protection=_protection(process),
         model_version=campaign.model.n_learnt,
         settings_version=campaign.config_version,
         journal_position=campaign.model.position,
         journal_lag_s=process.campaigns.lag_s(name),
     )
+
+
+def _protection(process: Process) -> str:
+    """The level, and under "shares" what is released and what is left of the dealt words."""
+    level, shares = process.roster().terms.protection, process.shares()
+    if shares is None:
+        return level
+    lasts = "" if shares.lasts_s is None else f", about {shares.lasts_s / 3600:,.1f} h"
+    words = [
+        f"{level} with {shares.helper}",
+        f"the active participant learns {shares.learns}",
+        f"words for {shares.decisions:,} decisions{lasts}",
+        *(["without the helper now"] if shares.away else []),
+    ]
+    return "; ".join(words)
+
+
+def _warnings(process: Process) -> list[str]:
+    shares = process.shares()
+    return [] if shares is None else shares.problems()
 
 
 def _model_facts(process: Process) -> ModelFacts:
@@ -199,7 +221,7 @@ def _model_facts(process: Process) -> ModelFacts:
         )
         for name, facts in process.participants().items()
     ]
-    return ModelFacts(terms.mask, terms.aggregation, views)
+    return ModelFacts(terms.mask, terms.aggregation, terms.protection, views)
 
 
 def _gauges(campaign: Leader | Replica, *, lag_s: float) -> CampaignGauges:
@@ -221,7 +243,7 @@ def _gauges(campaign: Leader | Replica, *, lag_s: float) -> CampaignGauges:
         committed_events=events,
         journal_lag_s=lag_s,
         model_version=model.n_learnt,
-        model_norm=bandit.estimate_norm(),
+        model_norm=campaign.model_norm,
         model_repairs=bandit.n_repairs,
         model_arms=bandit.n_arms,
         model_arms_dropped=bandit.n_arms_dropped,

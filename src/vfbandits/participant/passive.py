@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, repeat
 from operator import and_
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,11 @@ from vfbandits.errors import (
     AccessRecordError,
     ConfigError,
     FeatureError,
+    JournalError,
     LinkError,
+    SharesError,
     VFBanditsError,
+    WireError,
 )
 from vfbandits.features.base import Key, Lookup
 from vfbandits.features.open import Features
@@ -45,7 +48,7 @@ from vfbandits.protocol.instructions import (
     Resend,
     StoreShare,
 )
-from vfbandits.protocol.messages import Answer, Ask, Declined, Message
+from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Helped, Message
 from vfbandits.protocol.passive import HeldShare, PassiveParticipant
 from vfbandits.settings.services import Backoff
 from vfbandits.telemetry.log import Logger, note
@@ -60,6 +63,18 @@ NO_SHARE = "the mask share of the epoch in force is not in the state folder"
 NO_FEATURES = "the feature store failed: features_failed in the log has the reason"
 
 T = TypeVar("T")
+
+
+class HelpingServer(Protocol):
+    """Server B of secret shares, as bytes in and out."""
+
+    async def answer(self, data: bytes) -> bytes:
+        """The answer to a message of server A's, once it is durable that it was given."""
+        ...
+
+    async def close(self) -> None:
+        """Give its files back."""
+        ...
 
 
 class PassiveService:
@@ -78,7 +93,9 @@ class PassiveService:
         backoff: Backoff,
         lock: StateLock | None = None,
         check: DiscreteCheck | None = None,
+        helper: HelpingServer | None = None,
     ) -> None:
+        self._helper = helper
         self._lock = lock
         self._check = check
         self._role = role
@@ -142,6 +159,8 @@ class PassiveService:
         await self._dialer.close()
         if self._outbox is not None:
             self._outbox.close()
+        if self._helper is not None:
+            await self._helper.close()
         self._gate.close()
         if self._lock is not None:
             self._lock.release()
@@ -200,6 +219,8 @@ class PassiveService:
             if isinstance(todo, Fetch):
                 for then in await self._fetch(todo.ask):
                     self._carry_out(then, replies)
+            elif isinstance(todo, Help):
+                replies.append(await self._help(todo))
             else:
                 self._carry_out(todo, replies)
         if self._role.is_welcome:
@@ -320,6 +341,16 @@ class PassiveService:
             self._check = None
         return self._features.block(keys)
 
+    async def _help(self, message: Help) -> Helped:
+        """The answer of server B, or why there is none."""
+        if self._helper is None:
+            return Helped(message.number, problem="this participant does not help")
+        try:
+            return Helped(message.number, await self._helper.answer(message.data))
+        except (SharesError, WireError, JournalError) as error:
+            note(self._log, "help_refused", {"reason": str(error)})
+            return Helped(message.number, problem=str(error))
+
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""
         number, attempt = todo.ask.round, todo.ask.attempt
@@ -331,13 +362,13 @@ class PassiveService:
             reason = "the bytes that were sent under this stamp are for another ask"
             return Declined(number, attempt, "pads", reason)
         message = decode_to_active(found.message)
-        if not isinstance(message, Answer):
+        if not isinstance(message, (Answer, Declined)):
             raise ConfigError("the outbox holds something that is not an answer")
         return message
 
     def _needed_outbox(self) -> Outbox:
         if self._outbox is None:
-            raise ConfigError("secure sums need an outbox")
+            raise ConfigError("secure sums and secret shares need an outbox")
         return self._outbox
 
 

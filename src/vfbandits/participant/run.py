@@ -5,20 +5,27 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from vfbandits.core.noise import KeyedNoise, describe_noise
+from vfbandits.core.shares.dealer import ParticipantSecrets
+from vfbandits.core.shares.warm_up import warm_up_shares
 from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.features.open import Features, open_features, refuse_other_features
 from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.journal.shares.secrets import read_secrets
+from vfbandits.journal.shares.store import Dealt
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import open_gate
 from vfbandits.participant.access.record import FOLDER as ACCESS_FOLDER
 from vfbandits.participant.noise import FOLDER as NOISE_FOLDER
 from vfbandits.participant.noise import open_noise, refuse_unless_bounded
-from vfbandits.participant.outbox import OUTBOX, Outbox
-from vfbandits.participant.passive import PassiveService
+from vfbandits.participant.outbox import OUTBOX, RESERVE, Outbox
+from vfbandits.participant.passive import HelpingServer, PassiveService
+from vfbandits.participant.share_helper import FILE as HELPER_FILE
+from vfbandits.participant.share_helper import DurableHelper
 from vfbandits.participant.state_lock import LOCK, StateLock
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
+from vfbandits.protocol.dealt import terms_digest
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.signed_roster import open_roster
@@ -30,6 +37,10 @@ from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.transport.event_loop import signalled
 from vfbandits.transport.rpc.client import RpcDialer
+
+EPOCH = 1  # masks do not change under protection "shares" yet
+# On secret shares a round is a slot, and those that are reserved are lost at a restart.
+RESERVED_SLOTS = 8
 
 
 class Front(Protocol):
@@ -74,12 +85,20 @@ def _passive_of(
     features = open_features(settings.features, consent=settings.access.consent, noise=noise)
     refuse_other_features(features, member)
     check = _check_columns(settings, features, log)
-    outbox = _open_outbox(settings, held, lock) if roster.terms.aggregation == "secure" else None
+    is_shared = roster.terms.shares is not None
+    outbox = None
+    if is_shared or roster.terms.aggregation == "secure":
+        reserve = RESERVED_SLOTS if is_shared else RESERVE
+        outbox = _open_outbox(settings, held, lock, reserve=reserve)
+    sharing, helper = open_sharing(settings, identity, roster) if is_shared else (None, None)
+    if roster.terms.shares is not None:
+        rules = roster.terms.shares
+        log.info("shares_agreed", helper=rules.helper, active_learns=rules.learns)
     role = PassiveParticipant(
         settings.name,
         signed,
         authority_key(identity),
-        Secrets(sealing_key_of(identity)),
+        Secrets(sealing_key_of(identity), sharing=sharing),
         held=held,
         next_round=outbox.next_round if outbox else 1,
         noise=None if noise is None else noise.terms,
@@ -102,7 +121,28 @@ def _passive_of(
         backoff=settings.backoff,
         lock=lock,
         check=check,
+        helper=helper,
     )
+
+
+def open_sharing(
+    settings: PassiveSettings, identity: Identity, roster: Roster
+) -> tuple[ParticipantSecrets, HelpingServer | None]:
+    """What the dealer gave this participant, and server B if this is the helper."""
+    warm_up_shares()
+    key = sealing_key_of(identity)
+    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
+    if secrets.participant is None:
+        raise ConfigError(f"{settings.dealt} must have the secrets of a participant, got none")
+    if secrets.server is None:
+        return secrets.participant, None
+    helper = DurableHelper(
+        settings.state / HELPER_FILE,
+        roster.share_terms,
+        secrets.server,
+        dealt=Dealt(EPOCH, secrets.deal, terms_digest(roster)),
+    )
+    return secrets.participant, helper
 
 
 def _noise_of(
@@ -133,12 +173,14 @@ def _check_columns(
     return None
 
 
-def _open_outbox(place: ParticipantConfig, held: Collection[int], lock: StateLock) -> Outbox:
+def _open_outbox(
+    place: ParticipantConfig, held: Collection[int], lock: StateLock, *, reserve: int
+) -> Outbox:
     """The outbox is made at the first start, before the first share comes, and never again."""
     path, noted = place.state / OUTBOX, lock.noted()
     if not path.is_file() and (held or noted):
         raise ConfigError(missing_outbox(path))
-    return Outbox(path, noted=noted, on_reserve=lock.note)
+    return Outbox(path, noted=noted, on_reserve=lock.note, reserve=reserve)
 
 
 def missing_outbox(path: Path) -> str:

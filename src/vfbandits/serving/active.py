@@ -6,9 +6,11 @@ decisions wait for their contexts, and the model learns.
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -20,7 +22,14 @@ from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.core.noise import describe_noise
 from vfbandits.core.policy.registry import describe as describe_policy
-from vfbandits.errors import IdentityError, LinkError, VFBanditsError, WireError
+from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.errors import (
+    IdentityError,
+    LinkError,
+    SettingError,
+    VFBanditsError,
+    WireError,
+)
 from vfbandits.features.open import Features
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import (
@@ -47,21 +56,25 @@ from vfbandits.protocol.instructions import (
     Note,
     Send,
 )
-from vfbandits.protocol.messages import Answer, Ask, Hello, Message, Refused
+from vfbandits.protocol.messages import Answer, Ask, Hello, Help, Helped, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.masks import Changes
 from vfbandits.serving.peer_tally import PeerTally
 from vfbandits.serving.presence import Presence
 from vfbandits.serving.rounds import Rounds
 from vfbandits.serving.served import Answered
+from vfbandits.serving.shares import ServerA, SharedRounds
 from vfbandits.serving.trials import Trials
 from vfbandits.settings.model import ModelSettings
+from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, note
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 
 HELLO_S = 5.0
+HELP_S = 2.0
 GRACE_S = 5.0
 TIMER_SLACK_S = 0.001
 ROUNDS_AHEAD = 1 << 16
@@ -89,9 +102,12 @@ class ActiveService:
         self.role = role
         self.supervisor = Supervisor(log)
         self._ticking: Supervised | None = None
+        self._learning: Supervised | None = None
         self.counts: Counter[str] = Counter()
         self._tallies: defaultdict[str, PeerTally] = defaultdict(PeerTally)
         self.rounds = Rounds(role, features, self._carry_out)
+        self.shared: SharedRounds | None = None
+        self.helper = HelperLink(self._post_help, timeout_s=max(HELP_S, role.patience.deadline_s))
         self.leaders: dict[str, Leader] = {}
         self._trials = Trials(model_settings, self.rounds, role)
         self._model_settings = model_settings
@@ -108,6 +124,12 @@ class ActiveService:
         self.presence = Presence(role.split.names[1:])
         self._rounds_kept = role.next_round
 
+    def share_contexts(self, server: ServerA, own: SharingParticipant) -> None:
+        """Decide on secret shares, as server A."""
+        self.shared = SharedRounds(
+            self.role, self.rounds, server, own, self._carry_out, log=self._log
+        )
+
     # --- life ---------------------------------------------------------------------------------
 
     async def start(self, listener: Listener) -> int:
@@ -115,6 +137,8 @@ class ActiveService:
         self._listener = listener
         port = await listener.start(self.serve_link)
         self._ticking = self.supervisor.start("federation", self._tick_for_ever)
+        if self.shared is not None:
+            self._learning = self.supervisor.start("shares", self.shared.learn_for_ever)
         roster = self.role.roster
         self._log.info(
             "grpc_listening",
@@ -132,18 +156,27 @@ class ActiveService:
         """Take no new decisions, finish those under way, then close everything."""
         self._is_stopping = True
         try:
-            await asyncio.wait_for(self.rounds.batches.quiet(), GRACE_S)
+            await asyncio.wait_for(self._quiet(), GRACE_S)
         except TimeoutError:
             self._log.warning("shutdown_timed_out", seconds=GRACE_S)
         if self._listener is not None:
             await self._listener.stop(grace_s=0.5)
-        if self._ticking is not None:
-            await self._ticking.stop()
-        for task in list(self._tasks):
-            task.cancel()
+        for task in (self._ticking, self._learning):
+            if task is not None:
+                await task.stop()
+        for one in list(self._tasks):
+            one.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.shared is not None:
+            await self.shared.close()
         decisions = sum(leader.durable.n_decisions for leader in self.leaders.values())
         self._log.info("process_stopped", decisions=decisions)
+
+    async def _quiet(self) -> None:
+        """Wait until no decision is under way."""
+        await self.rounds.batches.quiet()
+        if self.shared is not None:
+            await self.shared.quiet()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -222,7 +255,9 @@ class ActiveService:
             if isinstance(todo, Send):
                 self._send(todo)
             elif isinstance(todo, Gathered):
-                self.rounds.deliver(todo)
+                (self.shared or self.rounds).deliver(todo)
+            elif isinstance(todo, Helped):
+                self.helper.deliver(todo)
             elif isinstance(todo, Note):
                 self._note(todo)
             elif isinstance(todo, Close):
@@ -244,6 +279,8 @@ class ActiveService:
         are the reservations of passive participants, and they say where they are.
         """
         self._rounds_kept = self.role.next_round + ROUNDS_AHEAD
+        if self.shared is not None:
+            return  # rounds are slots, and server A keeps which of them were used
         try:
             self._changes.store_round(self._rounds_kept)
         except OSError as error:
@@ -261,15 +298,30 @@ class ActiveService:
             # Too much waits for it: it has stopped reading, and must not hold up the others.
             self._spawn(link.close())
 
+    def _post_help(self, message: Help) -> bool:
+        rules = self.role.roster.terms.shares
+        link = None if rules is None else self._links.get(rules.helper)
+        return link is not None and link.post(message)
+
     def _note(self, todo: Note) -> None:
         self.counts[todo.event] += 1
         peer = todo.facts.get("participant")
         if isinstance(peer, str):
             self._tallies[peer].events[todo.event] += 1
             self.presence.noted(peer, todo.event)
+            self._note_helper(peer, todo.event)
         if todo.event == "share_in_use":
             self._changes.store_seats(self.role)
         note(self._log, todo.event, todo.facts)
+
+    def _note_helper(self, peer: str, event: str) -> None:
+        rules = self.role.roster.terms.shares
+        if rules is None or peer != rules.helper:
+            return
+        if event == "participant_left":
+            self.helper.lose()
+        elif event == "participant_joined" and self.shared is not None:
+            self.shared.helper_joined()
 
     def _set_timer(self) -> None:
         """One timer, for the first deadline; whoever comes later has a later one."""
@@ -302,6 +354,11 @@ class ActiveService:
             )
         started = time.perf_counter()
         query = query_of(request)
+        if request.trial and self.shared is not None:
+            raise SettingError(
+                "protection 'shares' has no parity runs on a live federation: nobody knows the "
+                "noise of a decision"
+            )
         leader = self._leader_of(request.trial)
         if request.trial and request.decision_id:  # a run is made once: see ``admin.parity``
             leader.model.bandit.pending.new_name(request.decision_id)
@@ -315,6 +372,10 @@ class ActiveService:
     async def gather(self, peer: Peer, request: GatherRequest) -> GatherReplies:
         """The masked contexts of decisions that are made in a ranker, which is one of us."""
         self._allow(peer, MAY_GATHER)
+        if self.shared is not None:
+            raise SettingError(
+                "protection 'shares' has no rankers: slots are a sequence that one process owns"
+            )
         if self._is_stopping:
             raise LinkError("the active participant is stopping; ask again in a moment")
         outcomes = [_gatherable(one) for one in request.requests]
@@ -391,7 +452,12 @@ class ActiveService:
             **self._describe_models(),
             "participants": self.participants(),
             "link_changes": self.presence.changes(),
+            **({} if self.shared is None else {"shares": asdict(self.shared.describe())}),
         }
+
+    def describe_shares(self) -> SharesGauges | None:
+        """The helper and the dealt words; None at other protection levels."""
+        return None if self.shared is None else self.shared.describe()
 
     def _describe_models(self) -> dict[str, object]:
         """Counts of all campaigns, whichever way their requests come in."""
@@ -436,6 +502,11 @@ class ActiveService:
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
         """Move to another mask epoch, and perhaps another roster (operators)."""
         self._allow(peer, MAY_CHANGE)
+        if self.shared is not None:
+            raise SettingError(
+                "protection 'shares' has no live change of masks or members yet: words are dealt "
+                "for one set of participants"
+            )
         # An operator that hangs up must not leave a change behind that nobody finishes.
         changing = asyncio.get_running_loop().create_task(self._change_masks(request, peer.name))
         self._tasks.add(changing)
@@ -503,14 +574,19 @@ def _reply(result: Answered, query: Query, *, seconds: float) -> DecideReply:
         answer.event_id,
         answer.arm,
         index,
-        ranking[index].probability,
-        np.array([one.score for one in ranking]).tobytes(),
-        np.array([one.estimate for one in ranking]).tobytes(),
+        _number(ranking[index].probability),
+        np.array([_number(one.score) for one in ranking]).tobytes(),
+        np.array([_number(one.estimate) for one in ranking]).tobytes(),
         tuple(answer.contributors),
         answer.epoch,
         result.bytes_received,
         seconds,
     )
+
+
+def _number(value: float | None) -> float:
+    """NaN for what nobody knows."""
+    return math.nan if value is None else value
 
 
 def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:

@@ -23,28 +23,38 @@ from typing import Literal, Protocol, TypeAlias
 
 from vfbandits.campaign.events import LEADERSHIP, Administered
 from vfbandits.campaign.settings import DEFAULT
+from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.core.shares.slots import SlotLearner
 from vfbandits.errors import ConfigError, FeatureError, JournalError
 from vfbandits.features.named import FeatureNames
 from vfbandits.features.open import open_features, open_names
 from vfbandits.files import write_whole
+from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.journal.shares.secrets import read_secrets
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.dealt import DealOpener
 from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import ACTIVE, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.serving.active import ActiveService
 from vfbandits.serving.campaigns import Campaigns, catch_up
 from vfbandits.serving.consumer import Consumer
+from vfbandits.serving.deal_stock import DealStock
 from vfbandits.serving.durable import DurableBandit
+from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.journals import CampaignJournals
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.leader_link import LeaderLink
 from vfbandits.serving.masks import Changes, load_envelopes, load_round, load_seats
 from vfbandits.serving.replica import Replica, Replicas, Shape, Sources
 from vfbandits.serving.replica_journal import ReplicaJournal
+from vfbandits.serving.share_server import FILE as SHARES_FILE
+from vfbandits.serving.share_server import DurableActive
+from vfbandits.serving.shares import ServerA
 from vfbandits.serving.standby import STANDING_BY, Standby
 from vfbandits.serving.tail import Tail
 from vfbandits.serving.traced import TracedLeader
@@ -53,6 +63,7 @@ from vfbandits.settings.address import describe_url
 from vfbandits.settings.http import HttpSettings
 from vfbandits.settings.role import Role
 from vfbandits.settings.services import ActiveSettings, ParticipantConfig
+from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.telemetry.tracer import Tracer
@@ -87,6 +98,8 @@ class Process:
         Of the requests.
     names
         How features by name become the active participant's block.
+    shares
+        What is left of the dealt words, and whether the helper is there, under protection "shares".
     """
 
     kind: Kind
@@ -96,6 +109,7 @@ class Process:
     link_changes: Callable[[], list[tuple[float, str, str]]]
     tracer: Tracer | None = None
     names: FeatureNames = field(default_factory=FeatureNames)
+    shares: Callable[[], SharesGauges | None] = lambda: None
 
 
 Serve: TypeAlias = Callable[[], Awaitable[int | None]]
@@ -179,6 +193,8 @@ async def run_process(
     """
     journals = CampaignJournals(settings)
     _refuse_role(settings, journals, role)
+    if role is not Role.BOTH:
+        _refuse_for_shares(settings, role)
     log = logger_for(settings.name, settings.role)
     if role is not Role.BOTH:
         log = log.bind(process=role.value)
@@ -216,6 +232,16 @@ def _refuse_role(settings: ActiveSettings, journals: CampaignJournals, role: Rol
         )
     if settings.http is not None:
         settings.http.refuse_unless_safe()
+
+
+def _refuse_for_shares(settings: ActiveSettings, role: Role) -> None:
+    authority = authority_key(Identity.load(settings.identity, settings.name))
+    roster = open_roster(read_file(settings.roster, "the signed roster"), authority)
+    if roster.terms.shares is not None:
+        raise ConfigError(
+            f"role {role.value}: protection 'shares' runs in one process of role both, since slots "
+            "are a sequence that one process owns"
+        )
 
 
 async def _run_both(base: _Base, on_ready: OnReady) -> None:
@@ -299,6 +325,7 @@ class Leading:
             service.presence.changes,
             self.tracer,
             self.names,
+            service.describe_shares,
         )
         await warm_up_all([leader.model.bandit for leader in self.campaigns], base.log)
         serve = await base.front.prepare(process)
@@ -347,6 +374,28 @@ async def _take_over(base: _Base, *, kind: Kind) -> Leading:
 
 
 @dataclass(slots=True)
+class JournalQueue:
+    """The journal of the one campaign on secret shares, and the queue of its rewards."""
+
+    durable: DurableBandit
+
+    @property
+    def slots(self) -> SlotLearner:
+        """The queue, of the model that is in force."""
+        slots = self.durable.model.bandit.slots
+        if slots is None:
+            raise ConfigError(
+                "the journal must be one on secret shares, got that of a plain model: start a new "
+                "journal for another protection level"
+            )
+        return slots
+
+    async def flush(self) -> None:
+        """Wait until all that was said so far is durable."""
+        await self.durable.flush()
+
+
+@dataclass(slots=True)
 class Active:
     """An active participant: its role as a service, and the journal of the default campaign."""
 
@@ -386,6 +435,12 @@ def build_active(
     service = ActiveService(role, settings.model, changes, features=features, log=log)
     if supervisor is not None:
         service.supervisor = supervisor
+    if role.roster.terms.shares is not None:
+        try:
+            service.share_contexts(*open_server_a(settings, identity, role, service.helper))
+        except BaseException:
+            journal.close()
+            raise
     return Active(service, durable, journals, names)
 
 
@@ -418,11 +473,35 @@ def _role_of(
         epoch=epoch,
         patience=settings.patience,
         has_share=() if seats is None or seats.epoch != epoch else seats.names,
-        first_round=load_round(state),
+        first_round=1 if roster.terms.shares is not None else load_round(state),
         sealing_key=sealing_key_of(identity),
     )
     role.envelopes = envelopes
     return role, changes
+
+
+def open_server_a(
+    settings: ActiveSettings, identity: Identity, role: ActiveParticipant, helper: HelperLink
+) -> tuple[ServerA, SharingParticipant]:
+    """Server A with its dealt words, and what shares the own block."""
+    roster, epoch = role.roster, role.epoch
+    if not settings.journal:
+        raise ConfigError("protection 'shares' needs journal = true, got false")
+    key = sealing_key_of(identity)
+    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=key)
+    if secrets.server is None or secrets.participant is None:
+        raise ConfigError(f"{settings.dealt} must have the secrets of server A, got none")
+    opener = DealOpener(roster, epoch, settings.name, key)
+    cursor = settings.state / f"stock.epoch-{epoch}.json"
+    stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
+    at_rest = None if settings.journal_key is None else read_key(settings.journal_key)
+    server = DurableActive(
+        settings.state / SHARES_FILE, secrets.server, stock=stock, ask=helper.answer, key=at_rest
+    )
+    own = SharingParticipant(
+        0, terms=roster.share_terms, secrets=secrets.participant, rotation=role.share
+    )
+    return server, own
 
 
 def _by_file(settings: ActiveSettings) -> str:
@@ -435,6 +514,12 @@ async def open_campaigns(
 ) -> Campaigns:
     """All campaigns, the default first, at the same mask epoch."""
     service, first, journals = active.service, active.durable, active.journals
+    if service.shared is not None and len(settings.campaigns) > 1:
+        names = ", ".join(plan.name for plan in settings.campaigns)
+        raise ConfigError(
+            f"protection 'shares' has one campaign, {DEFAULT!r}: words are dealt for one model; "
+            f"got {names}"
+        )
     leaders, consumers = [], []
     async with AsyncExitStack() as opened:
         opened.push_async_callback(first.close)
@@ -453,13 +538,18 @@ async def open_campaigns(
                 )
                 await catch_up(durable, first)
                 _tell_of_loss(log, plan.name, durable)
+            elif service.shared is not None:
+                service.shared.attach(JournalQueue(durable))
             rules = plan.settings
             if settings.http is None:  # no application was told of a wait
                 rules = replace(rules, reward_wait_s=None)
+            source = service.shared or service.rounds
             if tracer is None:
-                leader = Leader(plan.name, durable, service.rounds, rules)
+                leader = Leader(plan.name, durable, source, rules)
             else:
-                leader = TracedLeader(plan.name, durable, service.rounds, rules, tracer=tracer)
+                leader = TracedLeader(plan.name, durable, source, rules, tracer=tracer)
+            if service.shared is not None:
+                leader.observe([service.shared])
             leader.arm_expiry_s, leader.log = plan.model.arm_expiry_s, log
             leader.retain_s = plan.retain_s
             await leader.note_file(plan.described, by=_by_file(settings))

@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -50,6 +50,9 @@ class Arrivals(Protocol):
         ...
 
 
+Keep: TypeAlias = Callable[[Ranking | None], Awaitable[None]]
+
+
 class ContextSource(Protocol):
     """Where the masked contexts of decisions come from."""
 
@@ -64,6 +67,14 @@ class ContextSource(Protocol):
 
     async def contexts(self, queries: Sequence[Query], *, campaign: str) -> Sequence[Contexts]:
         """The contexts of these, in their order; the masks stay until they are released."""
+        ...
+
+    @property
+    def keep(self) -> "Keep | None":
+        """Called with a decision that was worked out, before it is in the journal.
+
+        None for one that failed.  A source that keeps nothing has none.
+        """
         ...
 
     def release(self) -> None:
@@ -141,7 +152,7 @@ class Leader(Served):
                 return [error]
         else:
             try:
-                ranked = self._decide(batch, contexts, started)
+                ranked = await self._decide(batch, contexts, started)
                 return await self._make_durable(ranked, started)
             finally:
                 self._source.release()
@@ -152,18 +163,22 @@ class Leader(Served):
     async def _contexts(self, batch: Sequence[Named]) -> Sequence[Contexts]:
         return await self._source.contexts([query for _, query in batch], campaign=self.name)
 
-    def _decide(
+    async def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
     ) -> list[Ranking | Exception]:
         """Decide one after the other; where one fails, its error."""
-        campaign, now = self.campaign, self._clock()
+        campaign, now, keep = self.campaign, self._clock(), self._source.keep
         ranked: list[Ranking | Exception] = []
         for (event_id, query), its_contexts in zip(batch, contexts, strict=True):
             try:
                 ranking = campaign.rank(query, its_contexts, event_id=event_id, now=now)
             except Exception as error:  # noqa: BLE001  (nothing has changed: it fails alone)
                 ranked.append(error)
+                if keep is not None:
+                    await keep(None)
                 continue
+            if keep is not None:
+                await keep(ranking)
             ranking.event.seconds = round(time.perf_counter() - started, 6)
             try:
                 self.durable.append(ranking.event)

@@ -44,6 +44,8 @@ class Rounds:
         )
         self._carry_out = carry_out
 
+    keep = None  # what is learnt from later stands in the journal
+
     @staticmethod
     def row_bytes(role: ActiveParticipant) -> int:
         """Bytes of the widest row that a participant sends."""
@@ -62,7 +64,7 @@ class Rounds:
         """The contexts of these, in their order; all of one trial or campaign."""
         trial = queries[0].trial
         arm_features = [arm_features_of(query, self._terms) for query in queries]
-        own = self._own_rows(queries)
+        own = self.own_rows(queries)
         if not trial:
             self.drift.look_at_own(own)
         gathered = await self.batches.gather(
@@ -122,7 +124,8 @@ class Rounds:
         alone = await asyncio.gather(*(self._gather_batch([one], campaign) for one in queries))
         return [outcome for (outcome,) in alone]
 
-    def _own_rows(self, queries: Sequence[Query]) -> PlainBlock:
+    def own_rows(self, queries: Sequence[Query]) -> PlainBlock:
+        """The active participant's plain rows, looked up or from the requests."""
         keys = [self._keys(query) for query in queries]
         if self._features is not None and not any(one.own or one.trial for one in queries):
             rows = self._features.block([*chain.from_iterable(keys)]).values

@@ -79,6 +79,12 @@ class Served(ABC):
         return self.model.bandit.layout.layout
 
     @property
+    def model_norm(self) -> float | None:
+        """Length of theta; None on secret shares, where nobody knows it."""
+        bandit = self.model.bandit
+        return bandit.estimate_norm() if bandit.slots is None else None
+
+    @property
     def n_waiting(self) -> int:
         """Events that wait for a reward, in memory or not."""
         return self.model.n_pending

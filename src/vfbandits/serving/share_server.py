@@ -8,7 +8,7 @@ without asking again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
@@ -193,6 +193,12 @@ class DurableActive:
             until = place.window, self._reserved
             await self._commit.flush()
             self._durable_to = max(self._durable_to, until)
+
+    async def fill_absent(
+        self, place: Place, numbers: Sequence[int], *, n_arms: int
+    ) -> list[Contribution]:
+        """Blocks of zeros for participants that never answer in a slot of ``decision``."""
+        return await self._run(self._server.fill_absent(place, numbers, n_arms=n_arms))
 
     async def decide(self, place: Place, blocks: list[Contribution]) -> Opened:
         """The arm with the best score, in a slot of ``decision``."""
@@ -449,6 +455,10 @@ class Slot:
     def __init__(self, server: DurableActive, place: Place) -> None:
         self._server = server
         self.place = place
+
+    async def fill_absent(self, numbers: Sequence[int], *, n_arms: int) -> list[Contribution]:
+        """Blocks of zeros for participants that never answer in this slot."""
+        return await self._server.fill_absent(self.place, numbers, n_arms=n_arms)
 
     async def decide(self, blocks: list[Contribution]) -> Opened:
         """The arm with the best score for blocks that the participants have sent for this slot."""

@@ -47,11 +47,11 @@ class TracedLeader(Leader):
             span.set(contributors=len(contexts[0].contributors))
             return contexts
 
-    def _decide(
+    async def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
     ) -> list[Ranking | Exception]:
         with self._tracer.span("decide", model_version=self.model.n_learnt):
-            return super()._decide(batch, contexts, started)
+            return await super()._decide(batch, contexts, started)
 
     async def _flush(self) -> None:
         with self._tracer.span("log"):

@@ -6,6 +6,8 @@ from msgspec import Meta
 
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import MAX_ARMS
+from vfbandits.core.policy import Policy
+from vfbandits.core.shares.slots import SlotLearner
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.roster import Roster
 from vfbandits.settings.policy import PolicySettings
@@ -57,8 +59,9 @@ class ModelSettings(PolicySettings, frozen=True, kw_only=True):
                 "arm_expiry_days goes with layout 'disjoint', where arms have models of their own, "
                 f"got layout {terms.layout!r}"
             )
-        return Bandit(
-            self.policy,
+        policy = self._policy_for(roster)
+        bandit = Bandit(
+            policy,
             dim=roster.split.dim,
             layout=terms.layout,
             arm_dim=terms.arm_dim or None,
@@ -70,3 +73,22 @@ class ModelSettings(PolicySettings, frozen=True, kw_only=True):
             max_arms=self.max_arms,
             max_open=self.max_pending,
         )
+        if terms.shares is not None:
+            bandit.learn_with(SlotLearner(roster.share_terms))
+        return bandit
+
+    def _policy_for(self, roster: Roster) -> Policy:
+        """The policy, as it runs at the roster's protection level."""
+        rules = roster.terms.shares
+        if rules is None:
+            return self.policy
+        for name, pinned, ours in (
+            ("ridge", rules.ridge, self.ridge),
+            ("discount", 1.0, self.discount),
+        ):
+            if pinned != ours:
+                raise ConfigError(
+                    f"{name} under [model] must be {pinned:g} under protection 'shares', as the "
+                    f"roster's terms say, got {ours:g}"
+                )
+        return SlotLearner(roster.share_terms).plan(self.policy).policy

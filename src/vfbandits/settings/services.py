@@ -68,6 +68,8 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
         Feature store; without it features come with each request.
     envelopes
         Folder of the envelopes that ``vfb masks deal`` wrote.
+    dealt
+        Folder of the secrets and windows that ``vfb masks deal`` wrote (protection shares).
     journal
         Whether decisions and rewards survive a restart.
     journal_target
@@ -88,6 +90,7 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     patience: Patience = msgspec.field(default_factory=Patience)
     features: FeatureSettings | None = None
     envelopes: Path | None = None
+    dealt: Path = msgspec.field(default_factory=lambda: Path("dealt"))
     journal: bool = True
     journal_target: Secret = msgspec.field(default_factory=Secret)
     journal_key: Path | None = None
@@ -188,12 +191,15 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
         A port for probes and Prometheus; without it none is opened.
     noise
         Noise on each vector before it is masked; without it there is none.
+    dealt
+        Folder of the secrets that ``vfb masks deal`` wrote (protection shares).
     reconnect
         Back-off between connection attempts.
     """
 
     role: Literal["passive"]
     features: FeatureSettings
+    dealt: Path = msgspec.field(default_factory=lambda: Path("dealt"))
     access: AccessSettings = AccessSettings()
     status: StatusSettings | None = None
     noise: NoiseSettings | None = None

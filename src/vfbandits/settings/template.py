@@ -25,11 +25,34 @@ def config_text(
     if member.role == ACTIVE:
         if roster.terms.mask == "dense":
             parts.append(_line('envelopes = "envelopes"', "written by vfb masks deal"))
+        parts += _dealt(roster)
         features = _commented(_features(member, roster) + _NAMES)
-        parts += [_ACTIVE, _http(http), _OWN_FEATURES, features]
+        parts += [_ACTIVE.format(model=_model(roster)), _http(http), _OWN_FEATURES, features]
     if member.role == PASSIVE:
-        parts += [_PASSIVE, _features(member, roster)]
+        parts += [*_dealt(roster), _PASSIVE, _features(member, roster)]
     return "".join(parts)
+
+
+def _dealt(roster: Roster) -> list[str]:
+    """Where dealt words are looked for, under protection "shares"."""
+    if roster.terms.shares is None:
+        return []
+    return [_line('dealt = "dealt"', "secrets and windows, written by vfb masks deal")]
+
+
+def _model(roster: Roster) -> str:
+    """The policy, for which words were dealt under protection "shares"."""
+    rules = roster.terms.shares
+    if rules is None:
+        policy = _line(
+            'policy = "linucb"', "or lints, lingreedy, inverse_gap; its parameters follow"
+        )
+        return f"{policy}beta = 0.5\nridge = 1.0\n"
+    names = {"noise": "lints", "means": "lingreedy", "widths": "linucb"}
+    policy = _line(f'policy = "{names[rules.reads]}"', "a term of the roster, as what follows is")
+    scale = f"posterior_scale = {rules.posterior_scale}\n" if rules.reads == "noise" else ""
+    beta = f"beta = {rules.beta}\n" if rules.reads == "widths" else ""
+    return f"{policy}{scale}{beta}ridge = {rules.ridge}\n"
 
 
 def generator_text(name: str, roster: Roster, *, address: str, roster_file: str) -> str:
@@ -150,10 +173,7 @@ journal = true                   # decisions and rewards survive a restart
 # journal_key = "journal.key"    # encryption at rest; create it with vfb journal keygen
 
 [model]
-policy = "linucb"                # or lints, lingreedy, inverse_gap; its parameters follow
-beta = 0.5
-ridge = 1.0
-# discount = 1.0                 # below 1, old rewards lose weight
+{model}# discount = 1.0                 # below 1, old rewards lose weight
 # floor = 0.0                    # fraction of decisions made at random
 # seed = 0                       # seed of the policy's random draws
 # max_pending = 100000           # pending decisions in memory; others stay in the journal

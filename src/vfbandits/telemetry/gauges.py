@@ -34,7 +34,7 @@ class CampaignGauges:
     journal_lag_s
         How far this process is behind what other processes wrote; 0 where there is no other.
     model_version, model_norm
-        How many rewards the model has learnt, and the length of theta.
+        How many rewards the model has learnt, and the length of theta; None if nobody knows it.
     model_repairs
         How often numbers were too large for float64 and the model was put right.
     model_arms, model_arms_dropped
@@ -52,7 +52,7 @@ class CampaignGauges:
     max_pending: int
     log_position: int
     model_version: int
-    model_norm: float
+    model_norm: float | None
     model_repairs: int
     model_arms: int
     model_arms_dropped: int
@@ -108,6 +108,54 @@ class ParticipantGauges:
 
 
 @dataclass(frozen=True, slots=True)
+class SharesGauges:
+    """Decisions and dealt words of an active participant on secret shares.
+
+    Attributes
+    ----------
+    helper, learns
+        The other server, and what the active participant learns, in words.
+    away
+        Why decisions are made on the active participant's own features alone; empty if they are
+        not.
+    released, alone
+        Decisions since the process began: by both servers, and on own features alone.
+    queued
+        Rewards in the journal that the servers have not learnt yet.
+    windows, decisions, lasts_s
+        What is left of the dealt words, and for how long at the pace of the last windows; None
+        before there is a pace.
+    is_low
+        Whether more should be dealt.
+    """
+
+    helper: str
+    learns: str
+    away: str
+    released: int
+    alone: int
+    queued: int
+    windows: int
+    decisions: int
+    lasts_s: float | None
+    is_low: bool
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the helper is missing."""
+        return bool(self.away)
+
+    def problems(self) -> list[str]:
+        """What an operator should look at; decisions go on."""
+        found = []
+        if self.away:
+            found.append(f"decisions use the active participant's own features alone: {self.away}")
+        if self.is_low:
+            found.append(f"dealt words are left for {self.decisions} decisions")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """Where to read; each is called once for a scrape, in the thread that scrapes.
 
@@ -120,6 +168,7 @@ class Readings:
     is_ready: Callable[[], bool]
     task_failures: Callable[[], Mapping[str, int]] = dict
     connections: ConnectionCounts | None = None
+    shares: Callable[[], SharesGauges | None] = lambda: None
 
 
 # Name, what it says, and the attribute that it is read from; "_total" makes it a counter.
@@ -246,6 +295,9 @@ class Gauges(Collector):
             yield family(name, says, _read(campaigns, attribute), label="campaign")
         for name, says, attribute in OF_PARTICIPANTS:
             yield family(name, says, _read(participants, attribute), label="participant")
+        shares = self._readings.shares()
+        if shares is not None:
+            yield from _shares(shares)
         if self._readings.connections is not None:
             yield from _connections(self._readings.connections)
 
@@ -263,6 +315,23 @@ def of_process(
         label="task",
     )
     yield family("vfb_build_info", "Always 1.", {release: 1}, label="version")
+
+
+def _shares(shares: SharesGauges) -> Iterator[Metric]:
+    yield family(
+        "vfb_shares_decisions_total",
+        "Decisions under protection shares, by both servers or on own features alone.",
+        {"released": shares.released, "alone": shares.alone},
+        label="outcome",
+    )
+    for name, says, value in (
+        ("vfb_shares_helper_away", "1 while decisions go on without the helper.", shares.is_away),
+        ("vfb_shares_rewards_queued", "Rewards that wait for the helper.", shares.queued),
+        ("vfb_shares_windows_left", "Dealt windows that are left.", shares.windows),
+        ("vfb_shares_decisions_left", "Decisions that they are for.", shares.decisions),
+        ("vfb_shares_lasts_seconds", "How long they last at the present pace.", shares.lasts_s),
+    ):
+        yield family(name, says, {"": value})
 
 
 def _connections(counts: ConnectionCounts) -> Iterator[Metric]:

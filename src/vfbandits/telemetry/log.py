@@ -21,6 +21,7 @@ WARNINGS = frozenset(
         "circuit_opened",
         "features_failed",
         "handshake_refused",
+        "help_refused",
         "identity_refused",
         "link_lost",
         "link_refused",
@@ -30,6 +31,7 @@ WARNINGS = frozenset(
         "round_save_failed",
         "secure_sum_incomplete",
         "secure_sum_refused",
+        "shares_away",
     }
 )
 # Events that may come with every round or attempt: one line of each in a while, then their number.

@@ -11,6 +11,7 @@ from vfbandits.admin.preflight.noise import check_noise
 from vfbandits.admin.preflight.report import Report
 from vfbandits.admin.preflight.roster import check_own_entry, check_roster
 from vfbandits.admin.preflight.state import (
+    check_dealt,
     check_envelopes,
     check_journal,
     check_lock,
@@ -57,6 +58,7 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
     if isinstance(settings, ActiveSettings):
         if roster is not None:
             check_envelopes(report, settings, roster)
+            check_dealt(report, settings, roster)
         check_journal(report, settings)
         check_own_share(report, settings)
         if settings.http is not None:
@@ -65,6 +67,7 @@ def preflight(config: Path, *, now: datetime | None = None, timeout_s: float = W
     if isinstance(settings, PassiveSettings):
         check_noise(report, settings, roster)
         if roster is not None:
+            check_dealt(report, settings, roster)
             check_outbox(report, settings, roster)
         if settings.status is not None:
             check_status(report, settings.status, now)

@@ -17,6 +17,7 @@ from vfbandits.journal.base import JournalReader
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.journal.open import open_reader, place_of
+from vfbandits.journal.shares.secrets import read_secrets
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
 from vfbandits.journal.witness import Head, lock_path, noted_in
@@ -29,7 +30,7 @@ from vfbandits.protocol.roster import Roster
 from vfbandits.serving.build import FIRST_EPOCH, missing_share
 from vfbandits.serving.journals import witness_of
 from vfbandits.serving.masks import load_envelopes, load_seats
-from vfbandits.settings.services import ActiveSettings, ParticipantConfig
+from vfbandits.settings.services import ActiveSettings, ParticipantConfig, PassiveSettings
 
 
 def check_state(report: Report, place: ParticipantConfig) -> None:
@@ -129,6 +130,23 @@ def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) ->
         report.ok("envelopes", f"deal {deal[:12]}…, one for each participant")
 
 
+def check_dealt(report: Report, settings: ActiveSettings | PassiveSettings, roster: Roster) -> None:
+    """On secret shares, the secrets of the first epoch, and windows for server A."""
+    if roster.terms.shares is None:
+        return
+    advice = f"The mask generator creates it: vfb masks deal --epoch {FIRST_EPOCH}"
+    with report.blaming("dealt", advice):
+        key = read_sealing_key(sealing_key_path(settings.identity, settings.name))
+        secrets = read_secrets(settings.dealt, settings.name, roster, epoch=FIRST_EPOCH, key=key)
+        windows = len([*settings.dealt.glob(f"{settings.name}.epoch-{FIRST_EPOCH}.window-*")])
+        is_active = settings.name == roster.active.name
+        if is_active and not windows:
+            report.problem("dealt", f"wanted windows of words in {settings.dealt}, got none")
+            return
+        stock = f", {windows} windows" if is_active else ""
+        report.ok("dealt", f"secrets of deal {secrets.deal[:12]}…{stock}")
+
+
 def check_journal(report: Report, settings: ActiveSettings) -> None:
     """The log of events is ours, and nobody writes to it."""
     path = settings.state / "journal.db"
@@ -178,9 +196,9 @@ def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: 
 
 
 def check_outbox(report: Report, place: ParticipantConfig, roster: Roster) -> None:
-    """With secure sums, the file of what was sent under pads."""
+    """With secure sums and secret shares, the file of what was sent under words used once."""
     path = place.state / OUTBOX
-    if roster.terms.aggregation != "secure":
+    if roster.terms.aggregation != "secure" and roster.terms.shares is None:
         return
     if not path.exists():
         head = noted_in(place.state / LOCK)

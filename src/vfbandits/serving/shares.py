@@ -1,0 +1,444 @@
+"""Decisions on secret shares: slots are used one after the other, rewards learnt in between.
+
+A decision takes a slot, gathers words of all participants, and has the arm released by messages
+with the helper.  What the campaign then shows is told to the helper under a mask, before the
+decision is written to the journal: a decision in the journal names a slot whose context both
+servers have.  Rewards are learnt in the order of the journal, once they are durable there.
+
+Without the helper, or without words, a decision is made on the active participant's own features.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+import numpy as np
+
+from vfbandits.campaign.machine import Ranking
+from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.campaign.query import Contexts, Query
+from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.core.shares.active import Event, Opened
+from vfbandits.core.shares.messages import Contribution, Place
+from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.core.shares.slots import (
+    ALONE,
+    SlotLearner,
+    lone_rows,
+    released_rows,
+)
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import (
+    ArmError,
+    ContextError,
+    JournalError,
+    LinkError,
+    SettingError,
+    SharesError,
+    WireError,
+)
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.instructions import ActiveInstruction, Gathered
+from vfbandits.protocol.slots import from_rows
+from vfbandits.serving.deal_stock import StockLeft
+from vfbandits.serving.rounds import Rounds, missing_of
+from vfbandits.telemetry.gauges import SharesGauges
+from vfbandits.telemetry.log import Logger, note
+
+MAX_ASKS: Final = 3
+RETRY_S: Final = 1.0
+WAIT_S: Final = 2.0
+BATCH_SIZE: Final = 32
+FAILURES: Final = (LinkError, SharesError, JournalError)
+
+_Result = TypeVar("_Result")
+
+
+class SlotOfA(Protocol):
+    """One slot, for one decision."""
+
+    @property
+    def place(self) -> Place:
+        """Where it is among those that were dealt."""
+        ...
+
+    async def fill_absent(self, numbers: Sequence[int], *, n_arms: int) -> list[Contribution]:
+        """Blocks of zeros for participants that never answer in this slot."""
+        ...
+
+    async def decide(self, blocks: list[Contribution]) -> Opened:
+        """The best arm for blocks that the participants have sent for this slot."""
+        ...
+
+    async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
+        """Keep the context of the arm that is shown, durably."""
+        ...
+
+
+class ServerA(Protocol):
+    """Server A with its dealt windows and what survives of both."""
+
+    @property
+    def terms(self) -> ShareTerms:
+        """What was dealt for."""
+        ...
+
+    def decision(self) -> AbstractAsyncContextManager[SlotOfA]:
+        """A slot that was not used before; it is used up when this ends."""
+        ...
+
+    def status(self, ref: str) -> str:
+        """Where a reward of this reference is: it "waits", was "learnt", or is "unknown"."""
+        ...
+
+    async def learn(self, ref: str, value: float) -> bool:
+        """Learn a reward once, durably; False if it was learnt before."""
+        ...
+
+    def left(self) -> StockLeft:
+        """What is left of the dealt words."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for what is under way, and give its files back."""
+        ...
+
+
+class Learning(Protocol):
+    """The journal and the queue behind it, of the one campaign."""
+
+    @property
+    def slots(self) -> SlotLearner:
+        """The queue of rewards."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until all that was said so far is durable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision whose arm is known and which was not picked yet; ``ends`` gives its slot back."""
+
+    slot: SlotOfA
+    opened: Opened
+    ends: AsyncExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Why decisions are made without the helper now."""
+
+    reason: str
+    until: float
+
+
+class SharedRounds:
+    """Contexts of decisions on secret shares; one slot is in use at a time."""
+
+    max_rows = 1
+
+    def __init__(
+        self,
+        role: ActiveParticipant,
+        rounds: Rounds,
+        server: ServerA,
+        own: SharingParticipant,
+        carry_out: Callable[[list[ActiveInstruction]], None],
+        *,
+        log: Logger,
+    ) -> None:
+        self._role = role
+        self._rounds = rounds
+        self._server = server
+        self._own = own
+        self._carry_out = carry_out
+        self._log = log
+        self._lock = asyncio.Lock()
+        self._decision: Decision | None = None
+        self._gathering: dict[int, asyncio.Future[Gathered]] = {}
+        self._away: Away | None = None
+        self._wake = asyncio.Event()
+        self.learning: Learning | None = None
+        self.n_released = 0
+        self.n_alone = 0
+
+    # --- contexts -------------------------------------------------------------------------------
+
+    def n_rows(self, query: Query) -> int:
+        """A slot is one decision's."""
+        del query
+        return 1
+
+    async def contexts(self, queries: Sequence[Query], *, campaign: str) -> list[Contexts]:
+        """The released arm of one query, or its own rows alone; ``keep`` must follow."""
+        (query,) = queries
+        own = self._own_rows(query)
+        masked = self._role.share.mask(own)
+        split = self._role.split
+        try:
+            contexts = await self._released(query, own, masked, campaign)
+        except FAILURES as error:
+            self._note_away(error)
+            self.n_alone += 1
+            missing = missing_of(split, (split.active,))
+            return [Contexts(lone_rows(masked), (split.active,), missing)]
+        self._away = None
+        self.n_released += 1
+        return [contexts]
+
+    def _own_rows(self, query: Query) -> PlainBlock:
+        if query.trial:
+            raise SettingError(
+                "protection 'shares' has no trials: nobody knows the noise of a decision"
+            )
+        rows = self._rounds.own_rows([query])
+        if len(rows) > self._server.terms.max_arms:
+            raise ArmError(
+                f"a decision on secret shares has at most max_arms={self._server.terms.max_arms} "
+                f"arms, got {len(rows)}"
+            )
+        try:
+            self._own.check(rows)
+        except SharesError as error:
+            raise ContextError(f"features of {self._role.split.active!r}: {error}") from error
+        self._rounds.drift.look_at_own(rows)
+        return rows
+
+    async def _released(
+        self, query: Query, own: PlainBlock, masked: Matrix, campaign: str
+    ) -> Contexts:
+        """The arm, with the lock held until ``keep``."""
+        self._refuse_while_away()
+        try:
+            await asyncio.wait_for(self._lock.acquire(), WAIT_S)
+        except TimeoutError:
+            raise LinkError("earlier decisions and rewards are still with the helper") from None
+        async with AsyncExitStack() as ends:
+            ends.callback(self._lock.release)
+            self._refuse_while_away()  # the one before has found out
+            await self._learn_queued()
+            slot, blocks, gathered = await self._gather(query, own, campaign, ends)
+            opened = await _readable(slot.decide(blocks))
+            self._decision = Decision(slot, opened, ends.pop_all())
+        rows = released_rows(opened.event, opened.arm, masked, opened.statistics)
+        names = gathered.contributors
+        missing = missing_of(self._role.split, names)
+        return Contexts(rows, names, missing, bytes_received=gathered.bytes_received)
+
+    async def _gather(
+        self, query: Query, own: PlainBlock, campaign: str, ends: AsyncExitStack
+    ) -> tuple[SlotOfA, list[Contribution], Gathered]:
+        """Words of all participants; those that are late are absent from the slot after it."""
+        role, names = self._role, self._role.split.names
+        present = role.askable()
+        absent = tuple(name for name in names[1:] if name not in present)
+        for _ in range(MAX_ASKS):
+            # A slot is given back before the next is taken, which may have to end its window.
+            async with AsyncExitStack() as taken:
+                slot = await taken.enter_async_context(self._next_slot())
+                gathered = await self._ask(query, own, campaign, slot.place, absent)
+                late = missing_of(role.split, gathered.contributors)
+                if set(late) <= set(absent):
+                    ends.push_async_callback(taken.pop_all().aclose)
+                    break
+                absent = late
+        else:
+            raise LinkError(f"participants were late in {MAX_ASKS} slots: {', '.join(absent)}")
+        place, n_arms = slot.place, len(own)
+        blocks = [self._own.share(place, own)]
+        for name, rows in gathered.blocks.items():
+            words = from_rows(rows.tobytes(), n_rows=n_arms)
+            blocks.append(Contribution(place, participant=names.index(name), contexts=words))
+        if absent:
+            numbers = [names.index(name) for name in absent]
+            blocks += await _readable(slot.fill_absent(numbers, n_arms=n_arms))
+        blocks.sort(key=lambda block: block.participant)
+        return slot, blocks, gathered
+
+    @asynccontextmanager
+    async def _next_slot(self) -> AsyncIterator[SlotOfA]:
+        """A slot that no participant has used; those that one has are thrown away."""
+        while True:
+            async with self._server.decision() as slot:
+                if self._server.terms.round_of(slot.place) >= self._role.next_round:
+                    yield slot
+                    return
+
+    async def _ask(
+        self,
+        query: Query,
+        own: PlainBlock,
+        campaign: str,
+        place: Place,
+        absent: tuple[str, ...],
+    ) -> Gathered:
+        number, todo = self._role.ask(
+            (query.user,),
+            (query.arms,),
+            own,
+            time.monotonic(),
+            campaigns=(campaign,),
+            place=place,
+            absent=absent,
+        )
+        gathered: asyncio.Future[Gathered] = asyncio.get_running_loop().create_future()
+        self._gathering[number] = gathered
+        self._carry_out(todo)
+        try:
+            return await gathered
+        finally:
+            del self._gathering[number]
+
+    def deliver(self, gathered: Gathered) -> None:
+        """A round is complete."""
+        waiting = self._gathering.get(gathered.round)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(gathered)
+
+    async def keep(self, ranking: Ranking | None) -> None:
+        """Have the servers keep the context of the arm that is shown.
+
+        Where they cannot, the decision stands and its reward teaches the own features only.
+        """
+        decision, self._decision = self._decision, None
+        if decision is None:
+            return
+        async with decision.ends:
+            if ranking is None:
+                return
+            event, opened = ranking.event, decision.opened
+            try:
+                picked = decision.slot.pick(opened, event.index, ref=reference(opened.event))
+                await _readable(picked)
+            except FAILURES as error:
+                self._note_away(error)
+                event.x = np.array((*ALONE, *event.x[2:]), dtype=np.float64)
+
+    def release(self) -> None:
+        """Masks do not change under protection "shares"; ``keep`` has given the slot back."""
+
+    async def quiet(self) -> None:
+        """Wait until no slot is in use."""
+        async with self._lock:
+            pass
+
+    async def close(self) -> None:
+        """Give the files of server A back."""
+        await self._server.close()
+
+    def describe(self) -> SharesGauges:
+        """The helper, the rewards that wait for it, and what is left of the dealt words."""
+        rules, left = self._role.roster.terms.shares, self._server.left()
+        return SharesGauges(
+            helper="" if rules is None else rules.helper,
+            learns="" if rules is None else rules.learns,
+            away=self.away,
+            released=self.n_released,
+            alone=self.n_alone,
+            queued=0 if self.learning is None else len(self.learning.slots.queue),
+            windows=left.windows,
+            decisions=left.decisions,
+            lasts_s=left.lasts_s,
+            is_low=left.is_low,
+        )
+
+    # --- the helper comes and goes ----------------------------------------------------------------
+
+    @property
+    def away(self) -> str:
+        """Why decisions are made on own features alone; empty if they are not."""
+        if self._away is not None:
+            return self._away.reason
+        rules = self._role.roster.terms.shares
+        is_there = rules is None or rules.helper in self._role.seats
+        return "" if is_there else "the helper is not connected"
+
+    def helper_joined(self) -> None:
+        """The helper has a stream again."""
+        self._away = None
+        self._wake.set()
+
+    def _refuse_while_away(self) -> None:
+        rules = self._role.roster.terms.shares
+        if rules is None or rules.helper not in self._role.seats:
+            raise LinkError("the helper is not connected")
+        if self._away is not None and time.monotonic() < self._away.until:
+            raise LinkError(self._away.reason)
+
+    def _note_away(self, error: Exception) -> None:
+        if self._away is None or self._away.reason != str(error):
+            note(self._log, "shares_away", {"reason": str(error)})
+        self._away = Away(str(error), time.monotonic() + RETRY_S)
+
+    # --- rewards ----------------------------------------------------------------------------------
+
+    async def learn_for_ever(self) -> None:
+        """Learn queued rewards whenever there are some and the helper is there."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), RETRY_S)
+            self._wake.clear()
+            if self.learning is None or not self.learning.slots.queue:
+                continue
+            try:
+                self._refuse_while_away()
+                async with self._lock:
+                    await self._learn_queued()
+                self._away = None
+                if self.learning.slots.queue:  # decisions have their turn in between
+                    self._wake.set()
+            except FAILURES as error:
+                self._note_away(error)
+
+    def attach(self, learning: Learning) -> None:
+        """Learn the rewards of this journal that were not learnt before the restart."""
+        learning.slots.leave_out(lambda one: self._server.status(reference(one.event)) != "waits")
+        self.learning = learning
+        self._wake.set()
+
+    async def _learn_queued(self) -> None:
+        """Learn some rewards that are durable in the journal, in its order; the lock is held."""
+        learning = self.learning
+        if learning is None or not learning.slots.queue:
+            return
+        ready = [*islice(learning.slots.queue, BATCH_SIZE)]
+        await learning.flush()
+        for number, event, value in ready:
+            # One that was learnt before a restart, or is too old to be waited for, is done.
+            if self._server.status(reference(event)) == "waits":
+                await _readable(self._server.learn(reference(event), value))
+            learning.slots.learnt_to(number)
+
+    # --- an observer of the campaign --------------------------------------------------------------
+
+    def ranked(self, seen: Sequence[Ranked]) -> None:
+        """Nothing to do."""
+
+    def heard(self, seen: Heard) -> None:
+        """A reward is in the journal."""
+        self._wake.set()
+
+    def configured(self, seen: Reconfigured) -> None:
+        """Nothing to do."""
+
+    def guarded(self, seen: Guarded) -> None:
+        """Nothing to do."""
+
+
+async def _readable(answered: Awaitable[_Result]) -> _Result:
+    """What an exchange with the helper leads to; bytes that are no answer are its fault."""
+    try:
+        return await answered
+    except WireError as error:
+        raise SharesError(f"the helper's answer cannot be read: {error}") from error
+
+
+def reference(event: Event) -> str:
+    """By what server A knows a decision: its slot, which stands in the journal."""
+    return f"{event[0]}/{event[1]}"

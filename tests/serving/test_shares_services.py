@@ -1,0 +1,295 @@
+"""Services on secret shares decide and learn as a plain bandit would."""
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from live_world import LiveWorld
+from scipy.linalg import block_diag
+from served_federation import ServedFederation
+from shares_world import GivenDraws
+
+from vfbandits import LinGreedy, LinTS, LinUCB
+from vfbandits.core.pads import Stamp
+from vfbandits.core.ring import add, decode
+from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.slots import event_of
+from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.protocol.application import RewardRequest
+from vfbandits.protocol.messages import Declined
+from vfbandits.protocol.roster import SharesRules, Terms
+from vfbandits.transport.rpc.codec import decode_to_active
+
+WIDTHS = {"shop": 2, "bank": 3, "news": 2}
+PASSIVE = ("bank", "news")
+SCALE = 0.3
+RULES = SharesRules(helper="bank", max_arms=4, window=4, decisions=6, posterior_scale=SCALE)
+TERMS = Terms(bound=4.0, shares=RULES)
+MODEL = f'policy = "lints"\nposterior_scale = {SCALE}\nseed = 7\n'
+
+
+class SharedFederation(ServedFederation):
+    """Services on secret shares in this process."""
+
+    def __init__(self, tmp_path, *, terms=TERMS, kind="memory", model=MODEL):
+        world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
+        plan = world.federation
+        world.federation = lambda: plan(model=model, patience="deadline_s = 5.0\n")
+        super().__init__(world, kind)
+
+
+@pytest.fixture
+def federation(tmp_path, monkeypatch):
+    return SharedFederation(tmp_path)
+
+
+def run(federation, scenario):
+    """Play a scenario, and end all services whatever becomes of it."""
+
+    async def played():
+        try:
+            return await scenario()
+        finally:
+            await federation.close()
+
+    return asyncio.run(played())
+
+
+async def until(holds):
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  (conditions in several services)
+            await asyncio.sleep(0.01)
+
+
+async def connected(federation, *names):
+    await until(lambda: set(names) <= set(federation.active.role.askable()))
+
+
+def twin_of(federation):
+    """A central bandit whose normals are set before each decision."""
+    twin = federation.world.central(LinTS(SCALE, space="parameter"))
+    twin.draw_from(GivenDraws())
+    return twin
+
+
+def decide_as(federation, twin, user, reply):
+    """What the twin decides with the noise that both servers drew."""
+    pending = federation.active.leaders["default"].model.pending[reply.decision_id]
+    event = event_of(pending.observation.x)
+    helper, _ = federation.passive["bank"]
+    servers = (federation.active.shared._server._server, helper._helper._helper)  # noqa: SLF001
+    halves = [server.half_noise(event) for server in servers]
+    shares = [federation.active.role.share]
+    shares += [ShareFiles(federation.state(name) / "shares").load()[1].share for name in PASSIVE]
+    rotation = block_diag(*[share.columns for share in shares])
+    twin.draws.normals = decode(add(*halves)) / SCALE @ rotation
+    world = federation.world
+    return twin.decide(world.context(user, reply.contributors), arms=world.arms)
+
+
+async def play(federation, twin, n, *, start=0):
+    world = federation.world
+    for place in range(start, start + n):
+        user = world.users[place % len(world.users)]
+        reply = await federation.active.choose(world.request(user))
+        decision = decide_as(federation, twin, user, reply)
+        assert (reply.arm, place) == (decision.arm, place)
+        value = world.reward(user, reply.index)
+        await federation.active.learn(RewardRequest(reply.decision_id, value))
+        twin.reward(decision, value)
+
+
+def n_learnt(federation):
+    """How many rewards the two servers have learnt."""
+    with sqlite3.connect(federation.state("shop") / "shares.db") as db:
+        return db.execute("SELECT count(*) FROM learnt").fetchone()[0]
+
+
+def test_decisions_and_rewards_equal_those_of_a_plain_bandit(federation):
+    async def scenario():
+        await federation.start_active()
+        await federation.start("bank", "news")
+        await connected(federation, "bank", "news")
+        twin = twin_of(federation)
+        await play(federation, twin, 20)
+        return federation.active.shared
+
+    shared = run(federation, scenario)
+    assert (shared.n_released, shared.n_alone) == (20, 0)
+
+
+def test_over_grpc_and_tls_with_http_journal_and_restart_each_reward_is_learnt_once(
+    tmp_path, monkeypatch
+):
+    federation = SharedFederation(tmp_path, kind="grpc")
+
+    async def scenario():
+        twin = twin_of(federation)
+        await federation.start_active()
+        await federation.start("bank", "news")
+        for start in (0, 9):
+            await connected(federation, "bank", "news")
+            await play(federation, twin, 9, start=start)
+            await federation.stop_active()
+            await federation.start_active()
+        await until(lambda: not federation.active.shared.learning.slots.queue)
+        assert n_learnt(federation) == 18
+
+    run(federation, scenario)
+
+
+def test_rewards_that_come_while_the_helper_is_away_are_learnt_when_it_is_back(federation):
+    async def scenario():
+        world, twin = federation.world, twin_of(federation)
+        await federation.start_active()
+        await federation.start("bank", "news")
+        await connected(federation, "bank", "news")
+        await play(federation, twin, 3)
+        replies, decisions = [], []
+        for user in world.users[:2]:
+            replies.append(await federation.active.choose(world.request(user)))
+            decisions.append(decide_as(federation, twin, user, replies[-1]))
+        await federation.stop("bank")
+        await until(lambda: "bank" not in federation.active.role.askable())
+        lone = await federation.active.choose(world.request(world.users[3]))
+        assert lone.contributors == ("shop",)
+        for reply, decision in zip(replies, decisions, strict=True):
+            await federation.active.learn(RewardRequest(reply.decision_id, 0.5))
+            twin.reward(decision, 0.5)
+        await federation.active.learn(RewardRequest(lone.decision_id, 1.0))
+        shared = federation.active.shared
+        assert "helper" in shared.away
+        assert len(shared.learning.slots.queue) == 2
+        await federation.start("bank")
+        await connected(federation, "bank", "news")
+        await play(federation, twin, 9, start=5)
+        assert shared.away == ""
+        assert shared.n_alone == 1
+
+    run(federation, scenario)
+
+
+def test_a_late_participant_is_absent_from_a_fresh_slot_and_refuses_it_for_ever(
+    tmp_path, monkeypatch
+):
+    federation = SharedFederation(tmp_path)
+    served = federation.files.config("shop")
+    text = served.read_text().replace("deadline_s = 5.0", "deadline_s = 0.4")
+    served.write_text(text)
+
+    async def scenario():
+        world, twin = federation.world, twin_of(federation)
+        await federation.start_active()
+        await federation.start("bank", "news")
+        await connected(federation, "bank", "news")
+        await play(federation, twin, 2)
+        service, _ = federation.passive["news"]
+        held, fetch = asyncio.Event(), service._fetch  # noqa: SLF001
+        asks = []
+
+        async def slow(ask):
+            asks.append(ask)
+            if len(asks) == 1:
+                await held.wait()
+            return await fetch(ask)
+
+        monkeypatch.setattr(service, "_fetch", slow)
+        user = world.users[4]
+        reply = await federation.active.choose(world.request(user))
+        assert reply.contributors == ("shop", "bank")
+        decision = decide_as(federation, twin, user, reply)
+        assert decision.arm == reply.arm
+        await federation.active.learn(RewardRequest(reply.decision_id, 0.25))
+        twin.reward(decision, 0.25)
+        held.set()
+        await connected(federation, "bank", "news")
+        # Its late answer is of a slot whose masks stay closed; of the next one it sends nothing.
+        late, opened = asks[0].place, asks[0].round + 1
+        outbox = service._outbox  # noqa: SLF001
+        await until(lambda: outbox.find(Stamp(1, opened)) is not None)
+        kept = decode_to_active(outbox.find(Stamp(1, opened)).message)
+        assert isinstance(kept, Declined)
+        assert kept.code == "absent"
+        again = asks[0]._replace(
+            round=opened, place=Place(1, late.window, late.attempt, late.slot + 1)
+        )
+        (resend,) = service._role.hear(again)  # noqa: SLF001
+        assert isinstance(service._again(resend), Declined)  # noqa: SLF001
+        await play(federation, twin, 6, start=3)
+
+    run(federation, scenario)
+
+
+def test_a_participant_that_is_late_in_the_last_slot_of_a_window_is_absent_from_the_next_window(
+    tmp_path, monkeypatch
+):
+    federation = SharedFederation(tmp_path)
+    served = federation.files.config("shop")
+    served.write_text(served.read_text().replace("deadline_s = 5.0", "deadline_s = 0.4"))
+
+    async def scenario():
+        world = federation.world
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        for user in world.users[: RULES.decisions - 1]:
+            reply = await federation.active.choose(world.request(user))
+            assert reply.contributors == tuple(WIDTHS)
+        service, _ = federation.passive["news"]
+        held, fetch = asyncio.Event(), service._fetch  # noqa: SLF001
+
+        async def slow(ask):
+            await held.wait()
+            return await fetch(ask)
+
+        monkeypatch.setattr(service, "_fetch", slow)
+        async with asyncio.timeout(20):
+            reply = await federation.active.choose(world.request(world.users[0]))
+        assert reply.contributors == ("shop", "bank")
+        pending = federation.active.leaders["default"].model.pending[reply.decision_id]
+        assert event_of(pending.observation.x) == (1, 0)
+        held.set()
+
+    run(federation, scenario)
+
+
+PLAIN = {
+    ("arm", "means"): (LinGreedy(), 'policy = "lingreedy"\n'),
+    ("arm", "widths"): (LinUCB(beta=0.5), 'policy = "linucb"\nbeta = 0.5\n'),
+    ("statistics", "widths"): (LinUCB(beta=0.5), 'policy = "linucb"\nbeta = 0.5\n'),
+}
+
+
+@pytest.mark.parametrize(("release", "reads"), PLAIN)
+def test_policies_without_noise_decide_as_a_plain_bandit_over_a_restart(tmp_path, release, reads):
+    policy, model = PLAIN[release, reads]
+    beta = 0.5 if (release, reads) == ("arm", "widths") else 0.0
+    rules = replace(RULES, posterior_scale=0.0, release=release, reads=reads, beta=beta)
+    terms = replace(TERMS, shares=rules)
+    federation = SharedFederation(tmp_path, terms=terms, model=f"{model}seed = 7\n")
+
+    async def scenario():
+        world, twin = federation.world, federation.world.central(policy)
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        for start in (0, 7):
+            await connected(federation, *PASSIVE)
+            for place in range(start, start + 7):
+                user = world.users[place % len(world.users)]
+                reply = await federation.active.choose(world.request(user))
+                decision = twin.decide(world.context(user, reply.contributors), arms=world.arms)
+                assert (reply.arm, reply.contributors) == (decision.arm, tuple(WIDTHS))
+                scores = np.frombuffer(reply.scores)
+                if release == "statistics":
+                    assert np.abs(scores - decision.scores).max() < 1e-9
+                else:
+                    assert np.isnan(scores).all()
+                await federation.active.learn(RewardRequest(reply.decision_id, 0.5))
+                twin.reward(decision, 0.5)
+            if not start:
+                await federation.stop_active()
+                await federation.start_active()
+
+    run(federation, scenario)

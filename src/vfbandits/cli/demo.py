@@ -3,12 +3,13 @@
 import json
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, MaskName
+from vfbandits.cli.choices import AggregationName, MaskName, ProtectionName
 from vfbandits.cli.failure import terminated_as_interrupted
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import OUTPUT
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
     from vfbandits.demo.local import LocalFederation
     from vfbandits.demo.rehearsal import Rehearsal, Tally, Town
+    from vfbandits.protocol.roster import Terms
     from vfbandits.transport.rpc.application import ApplicationClient
 
 WIDTHS = {"shop": 10, "bank": 10, "news": 10, "post": 10, "gym": 10}
 N_USERS = 400
 N_ARMS = 10
 CONNECT_S = 30.0
+HELPER = "bank"
+POSTERIOR_SCALE = 0.1
+SPARE_WINDOWS = 20
 HTTP = """\
 [http]
 address = "127.0.0.1:{port}"
@@ -36,13 +41,23 @@ reward_wait_s = 60.0
 """
 
 
-def demo(
+def demo(  # noqa: PLR0913  (one argument for each flag)
     *,
     rounds: Annotated[int, typer.Option(help="Number of decisions.", min=1)] = 2_000,
-    mask: Annotated[MaskName, typer.Option(help="Mask family.")] = MaskName.dense,
+    mask: Annotated[
+        MaskName | None,
+        typer.Option(help="Mask family.", show_default="dense, blockwise for shares"),
+    ] = None,
     aggregation: Annotated[
         AggregationName | None,
         typer.Option(help="secure needs dense masks.", show_default="secure for dense masks"),
+    ] = None,
+    protection: Annotated[
+        ProtectionName | None,
+        typer.Option(
+            help="shares (experimental): LinTS on secret shares, with bank as the helper.",
+            show_default="what --aggregation says",
+        ),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the federation running until Ctrl-C.")
@@ -58,6 +73,9 @@ def demo(
     Five processes communicate over mutual TLS, each with its own certificate; for dense masks a
     mask generator deals the shares first.  Each decision is compared with that of a central bandit
     that sees all features.  The exit code is 1 if any decision differs.
+
+    With protection shares the central bandit needs the noise that the two servers drew.  Its halves
+    are in files of this machine, and are put together once the two servers have stopped.
     """
     import asyncio
 
@@ -68,21 +86,23 @@ def demo(
         raise SettingError("--json and --keep exclude each other, got both")
     output = Output(as_json=as_json)
     require_extras("rpc", "experiments", *(["http"] if keep else []), to="the demo")
-    if aggregation is None:
-        aggregation = AggregationName.secure if mask is MaskName.dense else AggregationName.plain
+    terms = _terms(mask, aggregation, protection)
+    n_rounds = 200 if quick else rounds
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
         started = time.monotonic()
         port, page = free_ports(2)
         federation, rehearsal = _build(
-            Path(folder), mask.value, aggregation.value, port, page if keep else None
+            Path(folder), terms, port, page if keep else None, n_rounds=n_rounds
         )
         with terminated_as_interrupted(), federation:
             typer.echo(f"5 processes ready after {time.monotonic() - started:.1f} s", err=True)
-            tally = asyncio.run(_drive(federation, rehearsal, 200 if quick else rounds))
+            tally = asyncio.run(_drive(federation, rehearsal, n_rounds))
+            if terms.shares is not None:
+                _compare_shares(federation, rehearsal, keep=keep)
             written = _write(tally, out)
             output.show(
-                as_object(tally, mask.value, aggregation.value, written),
-                lambda: [as_table(tally, mask.value, aggregation.value)],
+                as_object(tally, terms, written),
+                lambda: [as_table(tally, terms)],
             )
             output.say(f"wrote {written[0]} and {written[1]}")
             if keep:
@@ -90,22 +110,64 @@ def demo(
     raise typer.Exit(0 if tally.equal == tally.total else 1)
 
 
+def _terms(
+    mask: MaskName | None, aggregation: AggregationName | None, protection: ProtectionName | None
+) -> "Terms":
+    from vfbandits.protocol.roster import PSEUDONYMS, SharesRules, Terms
+
+    if protection is ProtectionName.shares:
+        if mask is MaskName.dense or aggregation is AggregationName.secure:
+            raise SettingError(
+                "--protection shares has blockwise masks and plain aggregation, got "
+                f"--mask {mask} --aggregation {aggregation}"
+            )
+        rules = SharesRules(helper=HELPER, max_arms=N_ARMS, posterior_scale=POSTERIOR_SCALE)
+        return Terms("blockwise", "plain", bound=1.0, users=PSEUDONYMS, shares=rules)
+    mask = mask or MaskName.dense
+    is_sum = protection is ProtectionName.sum
+    if aggregation is None:
+        is_secure = is_sum or (protection is None and mask is MaskName.dense)
+        aggregation = AggregationName.secure if is_secure else AggregationName.plain
+    terms = Terms(mask.value, aggregation.value, users=PSEUDONYMS)
+    if protection is not None and terms.protection != protection.value:
+        raise SettingError(
+            f"--aggregation {aggregation.value} is protection {terms.protection!r}, got "
+            f"--protection {protection.value}"
+        )
+    return terms
+
+
+def _compare_shares(federation: "LocalFederation", rehearsal: "Rehearsal", *, keep: bool) -> None:
+    """Put the halves of the noise together, for which both servers must not run."""
+    from vfbandits.demo.shared_noise import read_noises
+
+    servers = (HELPER, next(iter(WIDTHS)))
+    for name in servers:
+        federation.stop(name)
+    rehearsal.compare(read_noises(federation))
+    if keep:
+        federation.start(*reversed(servers))
+
+
 def _build(
-    folder: Path, mask: str, aggregation: str, port: int, page: int | None
+    folder: Path, terms: "Terms", port: int, page: int | None, *, n_rounds: int
 ) -> "tuple[LocalFederation, Rehearsal]":
     from vfbandits.demo.local import LocalFederation, Plan
     from vfbandits.demo.rehearsal import Rehearsal, Town
-    from vfbandits.protocol.roster import PSEUDONYMS, Terms
     from vfbandits.settings.model import ModelSettings
 
-    terms = Terms(mask, aggregation, users=PSEUDONYMS)
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
     tables = "" if page is None else HTTP.format(port=page)
     plan = Plan(WIDTHS, terms, features, federation="demo", tables=tables)
     model = ModelSettings(beta=0.5, seed=0)
+    if terms.shares is not None:
+        model = ModelSettings(policy_name="lints", posterior_scale=POSTERIOR_SCALE, seed=0)
+        text = f'policy = "lints"\nposterior_scale = {POSTERIOR_SCALE}\nseed = 0\n'
+        windows = n_rounds // terms.shares.decisions + SPARE_WINDOWS
+        plan = replace(plan, model=text, windows=windows)
     federation = LocalFederation(folder, plan, port=port)
-    return federation, Rehearsal(town, model, seed=1)
+    return federation, Rehearsal(town, model, seed=1, is_shared=terms.shares is not None)
 
 
 async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
@@ -151,13 +213,12 @@ async def _wait_for_all(client: "ApplicationClient") -> None:
     raise LinkError(f"not all participants connected within {CONNECT_S:g} s")
 
 
-def as_object(
-    tally: "Tally", mask: str, aggregation: str, written: list[Path]
-) -> dict[str, object]:
+def as_object(tally: "Tally", terms: "Terms", written: list[Path]) -> dict[str, object]:
     """What came of it, as ``--json`` prints it."""
     return {
-        "mask": mask,
-        "aggregation": aggregation,
+        "mask": terms.mask,
+        "aggregation": terms.aggregation,
+        "protection": terms.protection,
         "dim": sum(WIDTHS.values()),
         "participants": len(WIDTHS),
         "arms": N_ARMS,
@@ -174,7 +235,7 @@ def as_object(
     }
 
 
-def as_table(tally: "Tally", mask: str, aggregation: str) -> "Table":
+def as_table(tally: "Tally", terms: "Terms") -> "Table":
     """What came of it, for the terminal."""
     from rich.table import Table
 
@@ -182,7 +243,7 @@ def as_table(tally: "Tally", mask: str, aggregation: str) -> "Table":
     table = Table(
         "",
         "federation of 5 processes",
-        title=f"{mask} masks, {aggregation} aggregation, mutual TLS on loopback, "
+        title=f"{_level(terms)}, mutual TLS on loopback, "
         f"{sum(WIDTHS.values())} features of {len(WIDTHS)} participants, {N_ARMS} arms",
         title_justify="left",
     )
@@ -190,7 +251,8 @@ def as_table(tally: "Tally", mask: str, aggregation: str) -> "Table":
     table.add_row(
         "decisions equal to the central bandit", f"[{colour}]{tally.equal} of {tally.total}[/]"
     )
-    table.add_row("largest score difference", f"{tally.largest_difference:.1e}")
+    if terms.shares is None:
+        table.add_row("largest score difference", f"{tally.largest_difference:.1e}")
     table.add_row("decisions without some participant", str(tally.incomplete))
     table.add_row("cumulative regret", f"{federation:.1f}")
     table.add_row("… of the active participant alone", f"{alone:.1f}")
@@ -200,6 +262,12 @@ def as_table(tally: "Tally", mask: str, aggregation: str) -> "Table":
     )
     table.add_row("bytes of masked rows per decision", f"{tally.bytes_received // tally.total}")
     return table
+
+
+def _level(terms: "Terms") -> str:
+    if terms.shares is None:
+        return f"{terms.mask} masks, {terms.aggregation} aggregation"
+    return f"secret shares with {terms.shares.helper}; shop learns {terms.shares.learns}"
 
 
 def _write(tally: "Tally", out: Path) -> list[Path]:
@@ -252,10 +320,15 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
 def commands_to_type(federation: "LocalFederation") -> list[str]:
     """Commands for another terminal, to look at a federation and to change it."""
     operator, folder = federation.config("operator"), federation.folder
-    lines = [
-        f"vfb federation status --config {operator}",
-        f"vfb parity --config {federation.config('app')}",
-    ]
+    lines = [f"vfb federation status --config {operator}"]
+    if federation.plan.terms.shares is not None:
+        return [
+            *lines,
+            f"vfb masks deal --roster {operator.parent / 'roster.signed'} --authority "
+            f"{federation.authority.certificate_path} --key-dir {folder / 'generator/identity'} "
+            f"--epoch 1 --windows 64 --out {folder / federation.roster.active.name / 'dealt'}",
+        ]
+    lines.append(f"vfb parity --config {federation.config('app')}")
     rotate = f"vfb masks rotate --config {operator}"
     if federation.plan.terms.mask == "dense":
         lines.append(

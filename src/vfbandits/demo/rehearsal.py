@@ -6,14 +6,15 @@ own columns as a file; only the rehearsal knows them all.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from vfbandits.campaign.draws import EventDraws
-from vfbandits.core.arrays import Matrix
+from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.bandit import Bandit
+from vfbandits.core.policy import LinTS
 from vfbandits.protocol.application import DecideRequest, RewardRequest
 from vfbandits.settings.model import ModelSettings
 from vfbandits.transport.rpc.application import ApplicationClient
@@ -100,16 +101,53 @@ class Tally:
         return float(np.quantile(self.seconds, share)) if self.seconds else 0.0
 
 
-class Rehearsal:
-    """Plays rounds against a running federation."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A round on secret shares, to be compared when its noise is known."""
 
-    def __init__(self, town: Town, model: ModelSettings, *, seed: int) -> None:
+    decision_id: str
+    user: int
+    contributors: tuple[str, ...]
+    arm: str
+    value: float
+
+
+class ServersDraws:
+    """The normals that the two servers of secret shares drew for a decision."""
+
+    normals: Vector = np.zeros(0)
+
+    def standard_normal(self, size: int | tuple[int, ...], /) -> Matrix:
+        """Those of this decision."""
+        del size
+        return self.normals
+
+    def random(self) -> float:
+        """Nothing else is drawn."""
+        return 0.5
+
+
+class Rehearsal:
+    """Plays rounds against a running federation.
+
+    On secret shares nobody knows the noise of a decision while the federation runs: rounds are
+    compared afterwards, by ``compare``.
+    """
+
+    def __init__(
+        self, town: Town, model: ModelSettings, *, seed: int, is_shared: bool = False
+    ) -> None:
         self.town = town
         self.tally = Tally()
         dim = sum(town.widths.values())
-        self._central = Bandit(model.policy, dim=dim, ridge=model.ridge, seed=model.seed)
+        policy = model.policy
+        if is_shared and isinstance(policy, LinTS):
+            policy = replace(policy, space="parameter")
+        self._central = Bandit(policy, dim=dim, ridge=model.ridge, seed=model.seed)
         self._draws = EventDraws(self._central.seed)
         self._draws.lend_to(self._central)
+        self._is_shared = is_shared
+        self._played: list[Played] = []
         self._active, width = next(iter(town.widths.items()))
         self._alone = Bandit(model.policy, dim=width, ridge=model.ridge, seed=model.seed)
         self._rng = np.random.default_rng(seed)
@@ -130,21 +168,39 @@ class Rehearsal:
         request = DecideRequest(town.users[user], town.arms)
         reply = await client.decide(request, timeout_s=TIMEOUT_S)
         tally.seconds.append(time.perf_counter() - started)
-        self._draws.seed(reply.decision_id)
-        decision = self._central.decide(town.contexts(user, reply.contributors), arms=town.arms)
         tally.total += 1
-        tally.equal += decision.arm == reply.arm
         tally.incomplete += len(reply.contributors) < len(town.widths)
         tally.bytes_received += reply.bytes_received
-        scores = np.frombuffer(reply.scores, dtype="<f8")
-        difference = float(np.abs(scores - decision.scores).max())
-        tally.largest_difference = max(tally.largest_difference, difference)
         value = float(town.expected[user, reply.index]) + noise
         await client.reward(RewardRequest(reply.decision_id, value), timeout_s=TIMEOUT_S)
-        self._central.reward(decision, value)
+        played = Played(reply.decision_id, user, reply.contributors, reply.arm, value)
+        if self._is_shared:
+            self._played.append(played)
+        else:
+            self._draws.seed(reply.decision_id)
+            scores = self._compare(played)
+            difference = float(np.abs(np.frombuffer(reply.scores, dtype="<f8") - scores).max())
+            tally.largest_difference = max(tally.largest_difference, difference)
         best = float(town.expected[user].max())
         tally.add_regret("federation", best - float(town.expected[user, reply.index]))
         self._play_alone(user, best, noise)
+
+    def _compare(self, played: Played) -> Vector:
+        """What the central bandit would have done; returns its scores."""
+        contexts = self.town.contexts(played.user, played.contributors)
+        decision = self._central.decide(contexts, arms=self.town.arms)
+        self.tally.equal += decision.arm == played.arm
+        self._central.reward(decision, played.value)
+        return decision.scores
+
+    def compare(self, noises: Mapping[str, Vector]) -> None:
+        """Compare rounds on secret shares with those of a central bandit with the same noise."""
+        draws = ServersDraws()
+        self._central.draw_from(draws)
+        for played in self._played:
+            draws.normals = noises[played.decision_id]
+            self._compare(played)
+        self._played.clear()
 
     def _play_alone(self, user: int, best: float, noise: float) -> None:
         """The active participant without the others, on the same users."""

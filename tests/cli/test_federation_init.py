@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
 from vfbandits.pki import Identity, approve, create_authority, create_request, load_roster
-from vfbandits.protocol.roster import Terms
+from vfbandits.protocol.roster import SharesRules, Terms
 from vfbandits.settings.services import load_active, load_client, load_passive
 
 MEMBERS = [
@@ -246,3 +246,51 @@ def test_an_operator_is_not_made_where_something_else_is_wrong(ca):
 def test_no_active_participant_is_refused(ca):
     path = ca.parent / "bank" / "bank.member.json"
     refused(init(ca, "--member", path), "a roster has one active participant, named first")
+
+
+def test_secret_shares_are_terms_of_the_roster_and_the_file_has_the_model_that_they_fit(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    done = init(ca, "--protection", "shares", "--helper", "bank", "--max-arms", 8)
+    assert done.exit_code == 0, done.output
+    terms = roster_of(ca, "shop").terms
+    assert terms.protection == "shares"
+    assert (terms.bound, terms.shares) == (
+        1.0,
+        SharesRules(helper="bank", max_arms=8, posterior_scale=0.1),
+    )
+    assert "vfb masks deal" in done.output
+    settings = load_active(ca.parent / "out" / "shop" / "shop.toml")
+    assert settings.model.build(roster_of(ca, "shop")).slots.terms.max_arms == 8
+    assert settings.dealt.name == "dealt"
+
+
+def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    done = init(
+        ca, "--protection", "shares", "--helper", "bank", "--policy", "linucb", "--beta", 0.3
+    )
+    assert done.exit_code == 0, done.output
+    rules = roster_of(ca, "shop").terms.shares
+    assert (rules.reads, rules.beta, rules.posterior_scale) == ("widths", 0.3, 0.0)
+    load_active(ca.parent / "out" / "shop" / "shop.toml").model.build(roster_of(ca, "shop"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--helper", "bank"], "--helper goes with --protection shares"),
+        (["--max-arms", "4"], "--max-arms goes with --protection shares"),
+        (["--protection", "shares"], "needs --helper, a passive participant"),
+        (["--protection", "shares", "--helper", "shop"], "would hold both shares"),
+        (["--protection", "shares", "--helper", "nobody"], "one of bank, news, got 'nobody'"),
+        (["--protection", "shares", "--helper", "bank", "--layout", "disjoint"], "'per_arm'"),
+        (["--protection", "shares", "--helper", "bank", "--bound", "64"], "must be at most 16"),
+        (["--protection", "sum"], "--aggregation plain is protection 'mask'"),
+    ],
+)
+def test_terms_of_secret_shares_that_do_not_go_together_are_refused(ca, flags, reason):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    done = init(ca, *flags)
+    assert done.exit_code != 0
+    assert reason in " ".join(f"{done.output}{done.exception}".split())
+    assert not (ca.parent / "out").exists()

@@ -79,3 +79,11 @@ class PlotFormat(StrEnum):
     png = "png"
     svg = "svg"
     none = "none"
+
+
+class SharedPolicyName(StrEnum):
+    """Policies for which words of secret shares can be dealt."""
+
+    lints = "lints"
+    lingreedy = "lingreedy"
+    linucb = "linucb"

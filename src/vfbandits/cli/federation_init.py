@@ -1,12 +1,21 @@
 """``vfb federation init``: from approved members to a folder for each of them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vfbandits.cli.choices import AggregationName, LayoutName, MaskName, UsersName
+from vfbandits.cli.choices import (
+    AggregationName,
+    LayoutName,
+    MaskName,
+    ProtectionName,
+    ReleaseName,
+    SharedPolicyName,
+    UsersName,
+)
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING
 from vfbandits.cli.passphrase import PassphraseVariable, passphrase_in
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from vfbandits.pki.authority import Authority
-    from vfbandits.protocol.roster import Roster, Terms
+    from vfbandits.protocol.roster import Roster, SharesRules, Terms
 
 AuthorityFolder = Annotated[
     Path, typer.Option("--authority", metavar="DIR", help="The organiser's folder (vfb pki init).")
@@ -59,9 +68,79 @@ def init(  # noqa: PLR0913  (one argument for each flag)
             help="secure needs dense masks and 3 participants.", rich_help_panel=FEDERATION
         ),
     ] = AggregationName.plain,
+    protection: Annotated[
+        ProtectionName | None,
+        typer.Option(
+            help="shares (experimental): secret shares between the active participant and "
+            "--helper; needs a mask generator among the members.",
+            show_default="what --aggregation says",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    helper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Protection shares: the passive participant that is the second server.",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    max_arms: Annotated[
+        int | None,
+        typer.Option(
+            help="Protection shares: maximum number of arms in a decision.",
+            show_default="16",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    release: Annotated[
+        ReleaseName | None,
+        typer.Option(
+            help="Protection shares: what the active participant learns of a decision.",
+            show_default="arm",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    policy: Annotated[
+        SharedPolicyName | None,
+        typer.Option(
+            help="Protection shares: the policy for which words are dealt.",
+            show_default="lints",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    posterior_scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Protection shares: posterior_scale of lints.",
+            show_default="0.1",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="Protection shares: beta of linucb.",
+            show_default="0.5",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="Protection shares: ridge, for which words are dealt.",
+            show_default="1",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
     bound: Annotated[
-        float, typer.Option(help="Upper limit for masked values.", rich_help_panel=FEDERATION)
-    ] = 64.0,
+        float | None,
+        typer.Option(
+            help="Upper limit for masked values; with shares, for the norm of a row.",
+            show_default="64, or 1 with shares",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
     users: Annotated[
         UsersName,
         typer.Option(
@@ -121,9 +200,26 @@ def init(  # noqa: PLR0913  (one argument for each flag)
 
     for place in filter(None, (address, listen)):
         split_address(place)
+    given = {
+        "helper": helper,
+        "release": None if release is None else release.value,
+        "policy": None if policy is None else policy.value,
+        "posterior_scale": posterior_scale,
+        "beta": beta,
+        "max_arms": max_arms,
+        "ridge": ridge,
+    }
+    shares = _shares(protection, {key: value for key, value in given.items() if value is not None})
+    if bound is None:
+        bound = 64.0 if shares is None else 1.0
     terms = Terms(
-        mask.value, aggregation.value, layout.value, arm_dim, intercept, bound, users.value
+        mask.value, aggregation.value, layout.value, arm_dim, intercept, bound, users.value, shares
     )
+    if protection is not None and terms.protection != protection.value:
+        raise ConfigError(
+            f"--aggregation {aggregation.value} is protection {terms.protection!r}, got "
+            f"--protection {protection.value}"
+        )
     organiser = Authority.load(authority, passphrase=passphrase_in(passphrase_env))
     if federation not in (None, organiser.federation):
         raise ConfigError(
@@ -153,6 +249,33 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         output.say(line)
 
 
+def _shares(
+    protection: ProtectionName | None, given: dict[str, str | float]
+) -> "SharesRules | None":
+    """The rules of protection "shares"; its flags are refused without it."""
+    from vfbandits.core.policy.registry import make_policy
+    from vfbandits.core.shares.released import plan
+    from vfbandits.protocol.roster import SharesRules
+
+    if protection is not ProtectionName.shares:
+        for key in given:
+            raise ConfigError(f"--{key.replace('_', '-')} goes with --protection shares")
+        return None
+    if "helper" not in given:
+        raise ConfigError("--protection shares needs --helper, a passive participant, got none")
+    name = str(given.pop("policy", "lints"))
+    parameters: dict[str, object] = {
+        key: given.pop(key) for key in ("posterior_scale", "beta") if key in given
+    }
+    planned = plan(make_policy(name, parameters), str(given.get("release", "arm")))
+    return SharesRules(
+        reads=planned.reads,
+        posterior_scale=planned.posterior_scale,
+        beta=planned.beta,
+        **given,  # type: ignore[arg-type]  # by name
+    )
+
+
 def _title(roster: "Roster") -> str:
     terms = roster.terms
     return (
@@ -178,6 +301,7 @@ def _document(roster: "Roster", members: list[dict[str, object]]) -> dict[str, o
         "users": terms.users,
         "dim": roster.split.dim,
         "protection": terms.protection,
+        **({} if terms.shares is None else {"shares": asdict(terms.shares)}),
         "members": members,
     }
 
@@ -230,6 +354,12 @@ def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
         lines.append(
             f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
             f"--key-dir … --epoch 1 --out envelopes, by the generator; send envelopes to {active}"
+        )
+    if roster.terms.shares is not None:
+        lines.append(
+            f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
+            "--key-dir … --epoch 1 --windows 64 --out dealt, by the generator; send each file to "
+            "the member that it names, into its folder dealt"
         )
     return [
         *lines,

@@ -94,7 +94,7 @@ class RequestWorld:
         if self.personalizer is None:
             return build_app(handlers, parts)
         dim, arm_dim = self.bandit["dim"], self.bandit["arm_dim"]
-        terms = SimpleNamespace(layout=self.layout, arm_dim=arm_dim, bound=64.0)
+        terms = SimpleNamespace(layout=self.layout, arm_dim=arm_dim, bound=64.0, shares=None)
         roster = SimpleNamespace(terms=terms, split=Split.of({"shop": dim, "bank": 1}))
         facade = build_personalizer(
             self.personalizer, find_campaign=handlers.campaign, names=self.names, roster=roster

@@ -152,6 +152,7 @@ asks = st.builds(
     st.sampled_from([BOTH, BOTH[::-1]]),
     st.sampled_from([0, 7, 8]),
     st.sampled_from([(), ("spring",), ("spring", "autumn")]),
+    st.none(),  # a slot is for secret shares
 )
 
 

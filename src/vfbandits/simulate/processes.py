@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.sharedctypes import Synchronized
+from typing import Any
 
 from vfbandits.core.settings import whole
 from vfbandits.errors import VFBanditsError
@@ -54,14 +55,15 @@ class ProcessEngine:
             min(self.processes, len(tasks)),
             mp_context=context,
             initializer=_begin,
-            initargs=(steps,),
+            # Not with each task: one that fills the pipe of tasks makes the pool hang when its
+            # processes are terminated (some releases of Python 3.11).
+            initargs=(steps, function),
         )
         is_done = False
         try:
             with _interrupts_put_off():
                 futures: dict[Future[Result], int] = {
-                    pool.submit(in_one_thread, function, task): position
-                    for position, task in enumerate(tasks)
+                    pool.submit(_carry_out, task): position for position, task in enumerate(tasks)
                 }
             pending = set(futures)
             while pending:
@@ -86,8 +88,12 @@ class ProcessEngine:
                 pool.shutdown(cancel_futures=True)
 
 
-def _begin(steps: "Synchronized[int]") -> None:
+_given: list[Callable[[Any], Any]] = []  # the function of this process of a pool
+
+
+def _begin(steps: "Synchronized[int]", function: Callable[[Task], Result]) -> None:
     """What a process of the pool does first."""
+    _given.append(function)
 
     def count(number: int) -> None:
         with steps.get_lock():
@@ -95,6 +101,10 @@ def _begin(steps: "Synchronized[int]") -> None:
 
     count_into(count)
     _end_with_parent()
+
+
+def _carry_out(task: object) -> Any:  # noqa: ANN401  (whatever the function makes)
+    return in_one_thread(_given[0], task)
 
 
 def _end_with_parent() -> None:

@@ -140,6 +140,27 @@ def test_over_grpc_and_tls_with_http_journal_and_restart_each_reward_is_learnt_o
     run(federation, scenario)
 
 
+def test_after_a_restart_participants_are_let_in_however_many_slots_were_used(
+    federation, monkeypatch
+):
+    monkeypatch.setattr("vfbandits.protocol.active.MAX_SLOT_STEP", 0)
+
+    async def scenario():
+        twin = twin_of(federation)
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        await play(federation, twin, 9)
+        used = federation.active.role.next_round
+        await federation.stop_active()
+        await federation.start_active()
+        assert federation.active.role.next_round >= used
+        await connected(federation, *PASSIVE)
+        await play(federation, twin, 3, start=9)
+
+    run(federation, scenario)
+
+
 def test_rewards_that_come_while_the_helper_is_away_are_learnt_when_it_is_back(federation):
     async def scenario():
         world, twin = federation.world, twin_of(federation)

@@ -173,6 +173,10 @@ class ActiveParticipant:
         """The number that the next round will have."""
         return self._next_round
 
+    def resume_at(self, first_round: int) -> None:
+        """Use no number below this one; rounds on secret shares have the numbers of slots."""
+        self._next_round = max(self._next_round, first_round)
+
     # --- participants come and go -------------------------------------------------------------
 
     def join(self, sender: str, hello: Hello, now: float) -> list[ActiveInstruction]:

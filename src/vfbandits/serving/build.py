@@ -498,6 +498,7 @@ def open_server_a(
     server = DurableActive(
         settings.state / SHARES_FILE, secrets.server, stock=stock, ask=helper.answer, key=at_rest
     )
+    role.resume_at(server.next_round)
     own = SharingParticipant(
         0, terms=roster.share_terms, secrets=secrets.participant, rotation=role.share
     )

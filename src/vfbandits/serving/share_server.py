@@ -130,6 +130,12 @@ class DurableActive:
         """The number of the window that is open, or must be dealt."""
         return self._server.window
 
+    @property
+    def next_round(self) -> int:
+        """The number of the first slot that was certainly not used."""
+        place = Place(self._stock.dealt.epoch, self._server.window, 0, self._reserved)
+        return self.terms.round_of(place)
+
     def held(self) -> Held | HeldCovariance:
         """A's side of the state: for tests, which put both sides together."""
         return self._server.held()

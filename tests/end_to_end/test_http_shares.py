@@ -1,6 +1,7 @@
 """HTTP on secret shares: what nobody knows is null, and what cannot be is refused with a reason."""
 
 import json
+import time
 
 import pytest
 from http_world import HttpWorld
@@ -62,7 +63,9 @@ def test_the_model_health_and_metrics_name_the_level_and_the_dealt_words(world, 
         ("POST", "/v1/events/two/retract", {}, "cannot take a reward back"),
         ("PATCH", "/v1/config", {"policy": {"name": "linucb"}}, "a policy with reads noise"),
         ("PATCH", "/v1/config", {"policy": LINTS}, "posterior_scale 0.1"),
-        ("PATCH", "/v1/config", {"log_contexts": "all"}, "log_contexts must be off"),
+        ("PATCH", "/v1/config", {"default_reward": 17.0}, "from reward_min -16 to reward_max 16"),
+        ("PATCH", "/v1/config", {"reward_max": 20.0}, "reward_max must be at most 16 in size"),
+        ("PATCH", "/v1/config", {"log_contexts": "all"}, "log_contexts must be 'chosen'"),
     ],
 )
 def test_what_cannot_be_on_secret_shares_is_refused(world, client, method, path, body, reason):
@@ -78,8 +81,24 @@ def test_rewards_and_arms_beyond_the_terms_are_refused(world, client):
     world.rank(client, event_id="three")
     refused = client.post("/v1/events/three/reward", json={"value": 17.0})
     assert refused.status_code == 422
-    assert "at most 16 in size, got 17" in refused.text
+    assert "from -16 to 16 (reward_min, reward_max), got 17" in refused.text
     arms = [f"arm-{number}" for number in range(6)]
     refused = client.post("/v1/rank", json={"user": "user-0", "arms": arms})
     assert refused.status_code == 422
     assert "at most max_arms=5 arms, got 6" in refused.text
+
+
+def test_a_sum_of_rewards_beyond_the_terms_is_learnt_as_the_bound(world, client):
+    client.patch("/v1/config", json={"aggregation": "sum", "reward_wait_s": 0.5})
+    try:
+        world.rank(client, event_id="four")
+        for name in ("first", "second"):
+            client.post("/v1/events/four/reward", json={"value": 10.0, "reward_id": name})
+        until = time.monotonic() + 30.0
+        while client.get("/v1/events/four").json()["status"] in ("waiting", "counted"):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        event = client.get("/v1/events/four").json()
+        assert (event["status"], event["reward"]) == ("learnt", 16.0)
+    finally:
+        client.patch("/v1/config", json={"aggregation": "earliest", "reward_wait_s": 600.0})

@@ -49,6 +49,7 @@ from vfbandits.core.pending import Pending
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.policy.linucb import LinUCB
 from vfbandits.core.reward import Observation
+from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.errors import (
     ConflictError,
     RewardError,
@@ -499,7 +500,7 @@ class Campaign:
 
     def configure(self, changes: dict[str, object], *, now: float) -> Configured | None:
         """Change settings; None if they are so already."""
-        settings = self.settings.changed(changes)
+        settings = self._fitted(self.settings.changed(changes))
         self._policy_for(settings)
         return None if settings == self.settings else Configured(settings.pack(), now)
 
@@ -530,9 +531,16 @@ class Campaign:
         """Go by the settings that the journal has come to."""
         packed, bandit = self.model.settings, self.model.bandit
         settings = CampaignSettings.unpack(packed) if packed else self.first_settings
+        settings = self._fitted(settings)
         self.settings = settings
         bandit.policy, bandit.floor = self._policy_for(settings), settings.floor
         self._is_random = settings.floor > 0.0 or not isinstance(settings.policy, LinUCB)
+
+    def _fitted(self, settings: CampaignSettings) -> CampaignSettings:
+        """The same settings; on secret shares rewards have the bounds of fixed point."""
+        if self.model.bandit.slots is None:
+            return settings
+        return settings.bounded(MAX_REWARD, why="under protection 'shares'")
 
     def _policy_for(self, settings: CampaignSettings) -> Policy:
         """The policy as the bandit runs it; refuses what cannot be on secret shares."""
@@ -541,8 +549,8 @@ class Campaign:
             return settings.policy
         if settings.logged_fraction:
             raise SettingError(
-                "log_contexts must be off under protection 'shares': nobody has the contexts, got "
-                f"{settings.logged_fraction:g}"
+                "log_contexts must be 'chosen' under protection 'shares': nobody has the contexts, "
+                f"got {settings.log_contexts!r}"
             )
         return slots.plan(settings.policy).policy
 

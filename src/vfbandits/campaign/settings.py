@@ -189,6 +189,25 @@ class CampaignSettings:
         """A sum of rewards, or the bound that it exceeds."""
         return min(max(value, self.reward_min), self.reward_max)
 
+    def bounded(self, most: float, *, why: str) -> "CampaignSettings":
+        """The same with rewards of at most ``most`` in size; default bounds become that.
+
+        >>> from vfbandits import LinUCB
+        >>> CampaignSettings(LinUCB(), reward_min=0.0).bounded(16.0, why="here").reward_max
+        16.0
+        >>> CampaignSettings(LinUCB(), reward_max=20.0).bounded(16.0, why="here")
+        Traceback (most recent call last):
+            ...
+        vfbandits.errors.SettingError: reward_max must be at most 16 in size here, got 20
+        """
+        bounds = {"reward_min": self.reward_min, "reward_max": self.reward_max}
+        for name, value in bounds.items():
+            if abs(value) == REWARD_BOUND:
+                bounds[name] = math.copysign(most, value)
+            elif not abs(value) <= most:
+                raise SettingError(f"{name} must be at most {most:g} in size {why}, got {value:g}")
+        return replace(self, reward_min=bounds["reward_min"], reward_max=bounds["reward_max"])
+
     def changed(self, changes: dict[str, object]) -> "CampaignSettings":
         """These settings with some others; of the policy, its parameters."""
         known = [f.name for f in fields(self) if f.init]

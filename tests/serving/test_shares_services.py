@@ -1,6 +1,7 @@
 """Services on secret shares decide and learn as a plain bandit would."""
 
 import asyncio
+import shutil
 import sqlite3
 from dataclasses import replace
 
@@ -157,6 +158,37 @@ def test_after_a_restart_participants_are_let_in_however_many_slots_were_used(
         assert federation.active.role.next_round >= used
         await connected(federation, *PASSIVE)
         await play(federation, twin, 3, start=9)
+
+    run(federation, scenario)
+
+
+def test_an_older_copy_of_the_active_participant_decides_alone_though_it_missed_no_reward(
+    federation, tmp_path
+):
+    state, backup = federation.state("shop"), tmp_path / "backup"
+
+    async def decided():
+        reply = await federation.active.choose(federation.world.request(federation.world.users[0]))
+        return reply.contributors
+
+    async def restarted():
+        await federation.start_active()
+        await connected(federation, *PASSIVE)
+
+    async def scenario():
+        await federation.start(*PASSIVE)
+        await restarted()
+        assert await decided() == tuple(WIDTHS)
+        await federation.stop_active()
+        shutil.copytree(state, backup)
+        await restarted()
+        assert await decided() == tuple(WIDTHS)
+        await federation.stop_active()
+        shutil.rmtree(state)
+        shutil.copytree(backup, state)
+        await restarted()
+        assert await decided() == ("shop",)
+        assert "server A runs on an older copy of its disk" in federation.active.shared.away
 
     run(federation, scenario)
 

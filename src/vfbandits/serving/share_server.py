@@ -179,6 +179,8 @@ class DurableActive:
         while True:
             async with self._serial:
                 await self._settle()
+                if self._must_greet:  # slots that are reserved first would hide an older copy
+                    await self._greet()
                 if self._server.is_used_up:
                     await self._close_window()
                 await self._begin_window()

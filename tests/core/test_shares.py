@@ -547,6 +547,7 @@ def test_no_role_shows_a_secret():
         ({"max_arms": 0}, "max_arms must be"),
         ({"window": 0}, "window must be"),
         ({"bound": -1.0}, "bound must be a positive number"),
+        ({"ridge": 0.0}, "ridge must be a positive number, got 0.0"),
         ({"bound": 30.0}, "must be at most 16 on secret shares, got 60"),
         ({"posterior_scale": 3.0}, "must be at most 4 on secret shares, got 6"),
         ({"posterior_scale": 65.0, "bound": 1e-3}, "at most 64 on secret shares, got 65"),

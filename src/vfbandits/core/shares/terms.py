@@ -114,8 +114,9 @@ class ShareTerms:
                 f"secret shares, got {self.max_arms}: each decision needs dealt words for every "
                 + ("pair of arms" if needs_pairs else "arm")
             )
-        if not 0.0 < self.bound < math.inf:
-            raise SettingError(f"bound must be a positive number, got {self.bound!r}")
+        for name in ("bound", "ridge"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise SettingError(f"{name} must be a positive number, got {getattr(self, name)!r}")
         if not self.max_length <= MAX_LENGTH:
             raise SettingError(
                 "bound·√(participants/ridge) must be at most "

@@ -262,6 +262,8 @@ def test_secret_shares_are_terms_of_the_roster_and_the_file_has_the_model_that_t
     settings = load_active(ca.parent / "out" / "shop" / "shop.toml")
     assert settings.model.build(roster_of(ca, "shop")).slots.terms.max_arms == 8
     assert settings.dealt.name == "dealt"
+    passive = (ca.parent / "out" / "bank" / "bank.toml").read_text()
+    assert "\nclip_norm = 1.0 " in passive  # longer rows are refused
 
 
 def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
@@ -285,6 +287,10 @@ def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
         (["--protection", "shares", "--helper", "nobody"], "one of bank, news, got 'nobody'"),
         (["--protection", "shares", "--helper", "bank", "--layout", "disjoint"], "'per_arm'"),
         (["--protection", "shares", "--helper", "bank", "--bound", "64"], "must be at most 16"),
+        (
+            ["--protection", "shares", "--helper", "bank", "--ridge", "0"],
+            "ridge must be a positive",
+        ),
         (["--protection", "sum"], "--aggregation plain is protection 'mask'"),
     ],
 )

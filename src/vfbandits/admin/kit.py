@@ -38,6 +38,7 @@ from vfbandits.settings.decode import decode
 from vfbandits.settings.features import FeatureSettings
 from vfbandits.settings.template import (
     FEATURES_FILE,
+    clipped,
     config_text,
     generator_text,
     with_features,
@@ -119,7 +120,7 @@ class Kit:
         if has_features and member is not None:
             text = read_file(table, "[features]").decode()
             _refuse_other_features(text, folder, member)
-            config = with_features(config, text)
+            config = with_features(config, clipped(text, self.roster))
         files = {folder / place: data for place, data in self.files.items()}
         target = folder / f"{name}.toml"
         files[target] = config.encode()

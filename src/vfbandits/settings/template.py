@@ -93,7 +93,15 @@ def _features(member: Member, roster: Roster) -> str:
         lines.append(_line('scaling = "scaling.json"', f"of digest {member.scaling[:16]}…"))
     else:
         lines.append(_line("columns = []", f"names of the {member.width} columns"))
-    return "".join([*lines, _CLIP])
+    return clipped("".join([*lines, _CLIP]), roster)
+
+
+def clipped(features: str, roster: Roster) -> str:
+    """The table [features] with rows no longer than the roster allows on secret shares."""
+    if roster.terms.shares is None:
+        return features
+    limit = _line(f"clip_norm = {roster.terms.bound}", "longer rows are refused: the bound")
+    return features.replace(_CLIP, limit)
 
 
 def features_text(*, path: str, key: Sequence[str], scaling: str, digest: str) -> str:

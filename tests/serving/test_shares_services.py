@@ -193,6 +193,42 @@ def test_an_older_copy_of_the_active_participant_decides_alone_though_it_missed_
     run(federation, scenario)
 
 
+def test_an_older_copy_of_the_helper_gets_no_message_of_a_slot(federation, tmp_path):
+    state, backup = federation.state("bank"), tmp_path / "backup"
+
+    async def decided():
+        user = federation.world.users[0]
+        return (await federation.active.choose(federation.world.request(user))).contributors
+
+    async def gone():
+        await federation.stop("bank")
+        await until(lambda: "bank" not in federation.active.role.askable())
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        assert await decided() == tuple(WIDTHS)
+        await gone()
+        shutil.copytree(state, backup)
+        await federation.start("bank")
+        await connected(federation, *PASSIVE)
+        assert await decided() == tuple(WIDTHS)
+        await gone()
+        shutil.rmtree(state)
+        shutil.copytree(backup, state)
+        await federation.start("bank")
+        await connected(federation, *PASSIVE)
+        helper, _ = federation.passive["bank"]
+        log = helper._helper._log  # noqa: SLF001
+        answered = log.last_position
+        assert await decided() == ("shop",)
+        assert "the helper runs on an older copy of its disk" in federation.active.shared.away
+        assert log.last_position == answered
+
+    run(federation, scenario)
+
+
 def test_rewards_that_come_while_the_helper_is_away_are_learnt_when_it_is_back(federation):
     async def scenario():
         world, twin = federation.world, twin_of(federation)

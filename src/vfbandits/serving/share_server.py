@@ -162,6 +162,10 @@ class DurableActive:
             if self._must_greet:
                 await self._greet()
 
+    def meet(self) -> None:
+        """The helper has come back: compare notes before anything is sent."""
+        self._must_greet = True
+
     async def close(self) -> None:
         """Wait for what is under way, and let the next process in."""
         await self._commit.close()

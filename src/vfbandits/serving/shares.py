@@ -103,6 +103,10 @@ class ServerA(Protocol):
         """What is left of the dealt words."""
         ...
 
+    def meet(self) -> None:
+        """The helper has come back: compare notes before anything is sent."""
+        ...
+
     async def close(self) -> None:
         """Wait for what is under way, and give its files back."""
         ...
@@ -361,6 +365,7 @@ class SharedRounds:
 
     def helper_joined(self) -> None:
         """The helper has a stream again."""
+        self._server.meet()
         self._away = None
         self._wake.set()
 

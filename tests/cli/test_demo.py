@@ -10,11 +10,18 @@ from live_commands import works
 from live_world import LiveWorld
 from typer.testing import CliRunner
 
-from vfbandits.cli.demo import commands_to_type
+from vfbandits.cli.demo import commands_to_type, progress_note
 from vfbandits.cli.main import app
+from vfbandits.demo.rehearsal import Tally
 from vfbandits.protocol.roster import SharesRules, Terms
 
 WIDTHS = {"shop": 2, "bank": 2, "news": 2}
+
+
+def test_progress_counts_equal_decisions_only_while_they_are_compared():
+    tally = Tally(total=3, equal=3, seconds=[0.001, 0.002, 0.003])
+    assert progress_note(tally, is_compared=True) == "3 equal to central, p50 2.0 ms"
+    assert progress_note(tally, is_compared=False) == "p50 2.0 ms"
 
 
 @pytest.fixture(params=["blockwise", "dense"])

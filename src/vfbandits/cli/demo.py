@@ -184,18 +184,25 @@ async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: 
     )
     try:
         await _wait_for_all(client)
+        is_compared = federation.roster.terms.shares is None  # shares are, once all has stopped
         with progress("decisions", total=rounds) as tell:
             await rehearsal.play(
-                client, rounds, on_round=lambda tally: tell(tally.total, note=_facts(tally))
+                client,
+                rounds,
+                on_round=lambda tally: tell(
+                    tally.total, note=progress_note(tally, is_compared=is_compared)
+                ),
             )
     finally:
         await client.close()
     return rehearsal.tally
 
 
-def _facts(tally: "Tally") -> str:
+def progress_note(tally: "Tally", *, is_compared: bool) -> str:
+    """What is known so far."""
     last = sorted(tally.seconds[-100:])
-    return f"{tally.equal} equal to central, p50 {1e3 * last[len(last) // 2]:.1f} ms"
+    equal = f"{tally.equal} equal to central, " if is_compared else ""
+    return f"{equal}p50 {1e3 * last[len(last) // 2]:.1f} ms"
 
 
 async def _wait_for_all(client: "ApplicationClient") -> None:

@@ -291,6 +291,19 @@ def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
             ["--protection", "shares", "--helper", "bank", "--ridge", "0"],
             "ridge must be a positive",
         ),
+        (
+            [
+                "--protection",
+                "shares",
+                "--helper",
+                "bank",
+                "--policy",
+                "lingreedy",
+                "--posterior-scale",
+                "1",
+            ],
+            "--posterior-scale goes with --policy lints, got --policy lingreedy",
+        ),
         (["--protection", "sum"], "--aggregation plain is protection 'mask'"),
     ],
 )

@@ -264,9 +264,12 @@ def _shares(
     if "helper" not in given:
         raise ConfigError("--protection shares needs --helper, a passive participant, got none")
     name = str(given.pop("policy", "lints"))
-    parameters: dict[str, object] = {
-        key: given.pop(key) for key in ("posterior_scale", "beta") if key in given
-    }
+    owners = {"posterior_scale": "lints", "beta": "linucb"}
+    parameters: dict[str, object] = {key: given.pop(key) for key in owners if key in given}
+    for key in parameters:
+        if owners[key] != name:
+            flag = f"--{key.replace('_', '-')}"
+            raise ConfigError(f"{flag} goes with --policy {owners[key]}, got --policy {name}")
     planned = plan(make_policy(name, parameters), str(given.get("release", "arm")))
     return SharesRules(
         reads=planned.reads,

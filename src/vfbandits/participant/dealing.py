@@ -65,7 +65,7 @@ def deal_windows(
 ) -> DealtWindows:
     """Deal so many more windows of an epoch into ``out``, and its secrets if they are not yet.
 
-    ``on_step`` is told how many windows are done.
+    ``on_step`` is called with the number of windows that are done.
     """
     terms_digest(roster)  # refuses other protection levels
     signing_key = find_generator(key_dir, roster).signing_key

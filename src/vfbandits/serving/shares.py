@@ -1,7 +1,7 @@
 """Decisions on secret shares: slots are used one after the other, rewards learnt in between.
 
 A decision takes a slot, gathers words of all participants, and has the arm released by messages
-with the helper.  What the campaign then shows is told to the helper under a mask, before the
+with the helper.  The arm that the campaign shows is sent to the helper under a mask before the
 decision is written to the journal: a decision in the journal names a slot whose context both
 servers have.  Rewards are learnt in the order of the journal, once they are durable there.
 

@@ -556,5 +556,7 @@ def read_message(data: bytes) -> Message:
     """
     kinds = {kind.KIND: kind for kind in Message.__subclasses__()}
     if not data or data[0] not in kinds:
-        raise WireError("wanted the bytes of a message of secret shares, got others")
+        raise WireError(
+            f"wanted a message of secret shares, got {len(data)} bytes of an unknown kind"
+        )
     return kinds[data[0]].from_bytes(data)

@@ -27,5 +27,6 @@ def read_secrets(
     rules = roster.terms.shares
     is_server = name == roster.active.name or (rules is not None and name == rules.helper)
     if secrets.participant is None or is_server != (secrets.server is not None):
-        raise ConfigError(f"{path} must have the secrets of {name!r} in its role, got others")
+        wanted = "a server and a participant" if is_server else "a participant"
+        raise ConfigError(f"{path} must have the secrets of {name!r} as {wanted}, got other roles")
     return secrets

@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def bars_of(journeys: Mapping[str, Journey]) -> list[Bar]:
-    """What issue 12 asks of a rank request."""
+    """Aims for a rank request, not limits (docs/decisions.md)."""
     rank = journeys[RANK]
     return [
         Bar(f"{RANK}: files", "≤", MAX_FILES, rank.files),

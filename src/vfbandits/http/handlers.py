@@ -80,10 +80,11 @@ class Handlers:
     async def rank(self, request: BufferedRequest) -> Response:
         """POST /v1/rank."""
         campaign = self._campaign(request, "rank")
+        layout = campaign.layout
         body = request.json()
         asked = _rank(body)
         refuse_repeated_keys(body, texts_of_rank(asked), count_again=count_rank)
-        query = query_of(asked, layout=campaign.layout, names=self._names)
+        query = query_of(asked, layout=layout, names=self._names)
         answer = await campaign.rank(query)
         return Response(answer, media_type=JSON)
 

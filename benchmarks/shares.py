@@ -86,6 +86,7 @@ class TimedShares(LocalShares):
         if self.active.needs_deal:
             clock.run("dealer", self._ensure_deal)
         place = self.active.next_place()
+        ready = self._run(self.active.prepare(place))
         shared = clock.run(
             "participants",
             lambda: [
@@ -95,7 +96,7 @@ class TimedShares(LocalShares):
         )
         for message in shared:
             self._record("participant", "active", message)
-        opened = self._run(self.active.decide(place, shared))
+        opened = self._run(self.active.decide(ready, shared))
         arm = opened.arm
         if opened.statistics is not None:
             arm = int(opened.statistics.means.argmax())
@@ -260,8 +261,9 @@ def _counter(sizes: Counter[str], trips: Counter[str]) -> Callable[[str, str, Me
         name = type(message).__name__
         what = names.get(name, "decision")
         sizes[what] += message.size_bytes
-        # Nobody waits for the answer to the last message of either.
-        trips[what] += receiver == "helper" and name not in ("Pick", "Settle")
+        # Nobody waits for the answer to the last message of either, and Ask is sent while
+        # participants are asked.
+        trips[what] += receiver == "helper" and name not in ("Ask", "Pick", "Settle")
 
     return count
 

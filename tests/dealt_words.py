@@ -56,8 +56,10 @@ class DealtFolder:
     def __init__(self, folder, *, windows=8, **rules):
         self.folder = folder
         kept = folder / "rules.json"  # for the next process that opens this folder
-        rules = json.loads(kept.read_text()) if kept.exists() else rules
-        kept.write_text(json.dumps(rules))
+        if kept.exists():
+            rules = json.loads(kept.read_text())
+        else:
+            kept.write_text(json.dumps(rules))
         self.roster = shares_roster(**rules)
         self.terms = self.roster.share_terms
         if not (folder / "pmg").exists():

@@ -90,7 +90,7 @@ async def decide(active, participants, ref):
     """One decision, from the slot to the pick of the released arm."""
     async with active.decision() as slot:
         blocks = shared_blocks(participants, slot.place, active.terms)
-        opened = await slot.decide(blocks)
+        opened = await slot.decide(await slot.prepare(), blocks)
         return await slot.pick(opened, opened.arm, ref=ref)
 
 

@@ -117,7 +117,7 @@ class Campaign:
             with self.refs.open("a") as file:
                 file.write(f"{ref}\n")
             blocks = shared_blocks(self.participants, slot.place, self.active.terms)
-            opened = await slot.decide(blocks)
+            opened = await slot.decide(await slot.prepare(), blocks)
             await slot.pick(opened, opened.arm, ref=ref)
             return ref
 

@@ -62,6 +62,12 @@ def local_shares(terms, *, seed=0, rotate=False, on_message=None):
     return LocalShares(terms, rotations=rotations, entropy=rng.bytes, on_message=on_message)
 
 
+def decision_of(active, blocks):
+    """The whole exchange of server A with the helper for a decision in its next slot."""
+    ready = yield from active.prepare(active.next_place())
+    return (yield from active.decide(ready, blocks))
+
+
 def unit_rows(rng, n_arms, dim):
     X = rng.standard_normal((n_arms, dim))
     return X / np.linalg.norm(X, axis=1, keepdims=True)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from shares_world import (
     Recorder,
     covariance_terms,
+    decision_of,
     local_shares,
     plain_twin,
     small_terms,
@@ -247,13 +248,17 @@ def test_the_helper_refuses_steps_without_a_beginning_and_what_it_does_not_know(
         local.helper.answer(fold)
     with pytest.raises(SharesError, match="does not answer a Picked"):
         local.helper.answer(messages.Picked(elsewhere))
-    wrong = replace(by_kind[messages.Ask], place=elsewhere, contexts=ring.zeros(4, 6))
+    wrong = replace(by_kind[messages.Sample], place=elsewhere, contexts=ring.zeros(4, 6))
     with pytest.raises(SharesError, match="wanted contexts of 1 to 4 arms and 5 features"):
         local.helper.answer(wrong)
     local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
     compare = replace(by_kind[messages.Compare], place=Place(0, 0, 0, 1))
     fresh = local_shares(local.terms)
     fresh.helper.answer(recorder.view("helper")[0])
+    for kind in (messages.Compare, messages.Results, messages.Pick):
+        with pytest.raises(SharesError, match="no contexts came in slot 0"):
+            fresh.helper.answer(by_kind[kind])
+    fresh.helper.answer(recorder.view("helper")[1])
     with pytest.raises(SharesError, match="as many live positions as arms, got 3"):
         fresh.helper.answer(
             replace(compare, place=Place(0, 0, 0, 0), live=np.array([1, 1, 1, 0], np.uint8))
@@ -286,10 +291,11 @@ def test_the_helper_refuses_messages_that_no_active_server_would_send():
     ask, *_ = recorder.view("helper")
     by_kind = {type(m): m for m in recorder.view("helper")}
     helper = local_shares(local.terms).helper
-    with pytest.raises(SharesError, match="wanted contexts of 1 to 4 arms"):
-        helper.answer(replace(ask, contexts=np.zeros(2, np.uint64)))
     helper.answer(ask)
-    helper.answer(by_kind[messages.Sample])
+    sample = by_kind[messages.Sample]
+    with pytest.raises(SharesError, match="wanted contexts of 1 to 4 arms"):
+        helper.answer(replace(sample, contexts=np.zeros(2, np.uint64)))
+    helper.answer(sample)
     with pytest.raises(SharesError, match="nothing was compared in slot 0"):
         helper.answer(messages.Results(ask.place, np.zeros(0, np.uint8)))
     compare = by_kind[messages.Compare]
@@ -348,7 +354,7 @@ def test_scores_beyond_what_is_compared_are_noticed_where_no_arm_is_left():
     fresh = local_shares(local.terms)
     fresh.active.take(fresh.dealer.deal())
     blocks = recorder.view("active", "participant")
-    exchange = fresh.active.decide(fresh.active.next_place(), blocks)
+    exchange = decision_of(fresh.active, blocks)
     next(exchange)
     for _ in range(3):
         exchange.send(next(answers))
@@ -422,7 +428,7 @@ def test_look_ups_of_too_many_bits_are_refused_by_both_servers():
     compared = fresh.helper.answer(compare)
     fresh.active.take(fresh.dealer.deal())
     blocks = recorder.view("active", "participant")
-    exchange = fresh.active.decide(fresh.active.next_place(), blocks)
+    exchange = decision_of(fresh.active, blocks)
     next(exchange)
     for reply in recorder.view("active", "helper")[:2]:
         exchange.send(reply)
@@ -444,8 +450,7 @@ def test_the_active_server_refuses_answers_of_another_size():
 
     def exchanges_of(fresh):
         fresh.active.take(fresh.dealer.deal())
-        place = fresh.active.next_place()
-        opened = yield from fresh.active.decide(place, blocks)
+        opened = yield from decision_of(fresh.active, blocks)
         event = yield from fresh.active.pick(opened, 0)
         yield from fresh.active.learn(event, 0.5)
 
@@ -465,10 +470,10 @@ def test_the_active_server_refuses_answers_of_another_size():
 def test_a_missing_or_foreign_block_is_refused():
     local, recorder, _, _ = one_decision()
     blocks = recorder.view("active", "participant")
-    place = local.active.next_place()
+    ready = local._run(local.active.prepare(local.active.next_place()))  # noqa: SLF001
     for wrong in (blocks[:1], blocks[::-1], blocks):
         with pytest.raises(SharesError, match="slot 1 needs a block of each participant"):
-            next(local.active.decide(place, wrong))
+            next(local.active.decide(ready, wrong))
 
 
 def test_a_participant_shares_one_block_in_a_slot():

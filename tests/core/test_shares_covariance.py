@@ -11,6 +11,7 @@ from shares_world import (
     COVARIANCE_FORMS,
     Recorder,
     covariance_terms,
+    decision_of,
     local_shares,
     plain_twin,
     small_terms,
@@ -159,7 +160,7 @@ def test_the_active_server_refuses_answers_of_another_size(reads, release):
 
     def exchanges_of(fresh):
         fresh.active.take(fresh.dealer.deal())
-        opened = yield from fresh.active.decide(fresh.active.next_place(), blocks)
+        opened = yield from decision_of(fresh.active, blocks)
         event = yield from fresh.active.pick(opened, 1)
         yield from fresh.active.learn(event, 0.5)
 
@@ -188,7 +189,7 @@ def test_messages_out_of_turn_or_of_the_other_form_are_refused():
             fresh.answer(message)
     with pytest.raises(SharesError, match="folded after 2 rewards, got 0"):
         fresh.answer(replace(by_kind[c.Shrink], place=place))
-    ask = m.Ask(place, 0, ring.zeros(2, 5), ring.zeros(5))
+    ask = m.Ask(place, 0, ring.zeros(5))
     with pytest.raises(SharesError, match="Ask message is of another form of the state"):
         fresh.answer(ask)
     with pytest.raises(SharesError, match="Score message is of another form of the state"):

@@ -129,6 +129,7 @@ def test_blocks_of_absent_participants_count_as_zeros():
             local._close_window()  # noqa: SLF001
         local._ensure_deal()  # noqa: SLF001
         place = local.active.next_place()
+        ready = local._run(local.active.prepare(place))  # noqa: SLF001
         shared = [
             one.share(place, block)
             for one, block in zip(local.participants, blocks, strict=True)
@@ -137,7 +138,7 @@ def test_blocks_of_absent_participants_count_as_zeros():
         if absent:
             shared += local._run(local.active.fill_absent(place, absent, n_arms=4))  # noqa: SLF001
         shared.sort(key=lambda block: block.participant)
-        opened = local._run(local.active.decide(place, shared))  # noqa: SLF001
+        opened = local._run(local.active.decide(ready, shared))  # noqa: SLF001
         twin = whole.decide(zeroed)
         assert opened.arm == twin.arm
         for one, other in ((local, opened), (whole, twin)):

@@ -110,8 +110,12 @@ BLINDED_BY_HELPER = {
     "Shrunk": {"inverse": "rho_inverse", "theta": "rho_theta"},
 }
 BLINDED_BY_ACTIVE = {
-    "Ask": {"contexts": "contexts", "noise": "mask_noise"},
-    "Sample": {"projections": "rho_projections", "direction": "rho_direction"},
+    "Ask": {"noise": "mask_noise"},
+    "Sample": {
+        "contexts": "contexts",
+        "projections": "rho_projections",
+        "direction": "rho_direction",
+    },
     "Compare": {"numbers": "mask_ranks"},
     "Pick": {"choice": "mask_choice"},
     "Recall": {"context": "mask_context"},

@@ -138,7 +138,7 @@ def test_a_lost_message_loses_a_decision_at_most_and_no_reward(world, at, after)
                 try:
                     async with active.decision() as slot:
                         blocks = shared_blocks(participants, slot.place, world.terms)
-                        opened = await slot.decide(blocks)
+                        opened = await slot.decide(await slot.prepare(), blocks)
                         event = await slot.pick(opened, opened.arm, ref=f"e{k}")
                     x = np.hstack(rows_of(slot.place, world.terms))[opened.arm]
                     waiting[f"e{k}"] = event, x
@@ -572,7 +572,7 @@ def test_decisions_and_rewards_may_run_side_by_side(world):
                     ref = f"{k}-{n}"
                     async with active.decision() as slot:
                         blocks = shared_blocks(participants, slot.place, world.terms)
-                        opened = await slot.decide(blocks)
+                        opened = await slot.decide(await slot.prepare(), blocks)
                         event = await slot.pick(opened, opened.arm, ref=ref)
                     x = np.hstack(rows_of(slot.place, world.terms))[opened.arm]
                     if n % 3:

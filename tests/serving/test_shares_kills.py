@@ -205,7 +205,8 @@ class Uninterrupted:
 
     def decide(self, place):
         blocks = shared_blocks(self.participants, place, self.world.terms)
-        opened = self.carry_out(self.active.decide(place, blocks))
+        ready = self.carry_out(self.active.prepare(place))
+        opened = None if ready is None else self.carry_out(self.active.decide(ready, blocks))
         if opened is not None:
             self.carry_out(self.active.pick(opened, opened.arm))
 

@@ -121,6 +121,26 @@ def test_decisions_and_rewards_equal_those_of_a_plain_bandit(federation):
     assert (shared.n_released, shared.n_alone) == (20, 0)
 
 
+def test_noise_is_exchanged_while_participants_are_asked(federation, monkeypatch):
+    async def scenario():
+        await federation.start_active()
+        await federation.start("bank", "news")
+        await connected(federation, "bank", "news")
+        shared = federation.active.shared
+        helper, _ = federation.passive["bank"]
+        ask = shared._ask  # noqa: SLF001
+
+        async def ask_later(*args):
+            await until(lambda: helper._helper._helper.next_slot == 1)  # noqa: SLF001
+            return await ask(*args)
+
+        monkeypatch.setattr(shared, "_ask", ask_later)
+        await play(federation, twin_of(federation), 1)
+        return shared
+
+    assert run(federation, scenario).n_released == 1
+
+
 def test_over_grpc_and_tls_with_http_journal_and_restart_each_reward_is_learnt_once(
     tmp_path, monkeypatch
 ):

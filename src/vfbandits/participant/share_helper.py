@@ -15,7 +15,7 @@ from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import read_message
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import ShareTerms
-from vfbandits.errors import JournalError, SharesError
+from vfbandits.errors import JournalError, SharesError, WireError
 from vfbandits.journal.commit import GroupCommit
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.shares.helper_log import Answered, Event, HelperLog, Started, WindowFolded
@@ -173,7 +173,7 @@ class DurableHelper:
             else:
                 try:
                     reply = self._helper.answer(read_message(request)).to_bytes()
-                except SharesError as error:
+                except (SharesError, WireError) as error:
                     raise self._other(position) from error
                 before = head or Receipt(position - 1)
                 head = before.then(request, reply)

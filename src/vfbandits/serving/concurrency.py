@@ -250,6 +250,26 @@ class SharedLock:
             yield
 
 
+async def both(
+    one: Coroutine[object, object, Q], other: Coroutine[object, object, A]
+) -> tuple[Q, A]:
+    """Two results that are worked on together; the first error ends the work on the other.
+
+    >>> async def word(text):
+    ...     return text
+    >>> asyncio.run(both(word("one"), word("two")))
+    ('one', 'two')
+    """
+    first, second = asyncio.ensure_future(one), asyncio.ensure_future(other)
+    try:
+        return await asyncio.gather(first, second)
+    except BaseException:
+        for task in (first, second):
+            task.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        raise
+
+
 def portions(
     items: Sequence[T], sizes: Sequence[int], *, most: int, at_once: int
 ) -> Iterator[list[T]]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened
+from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened, Prepared
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
 from vfbandits.core.shares.helper import MAX_OPEN
@@ -212,10 +212,16 @@ class DurableActive:
         """Blocks of zeros for participants that never answer in a slot of ``decision``."""
         return await self._run(self._server.fill_absent(place, numbers, n_arms=n_arms))
 
-    async def decide(self, place: Place, blocks: list[Contribution]) -> Opened:
-        """The arm with the best score, in a slot of ``decision``."""
-        exchange = self._server.decide(place, blocks)
+    async def prepare(self, place: Place) -> Prepared:
+        """Exchange what a decision needs before its contexts, in a slot of ``decision``."""
         # The first message says how many rewards the window has: none may be learnt meanwhile.
+        async with self._rows.shared():
+            return await self._run(self._server.prepare(place))
+
+    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
+        """The arm with the best score, in a slot of ``decision``."""
+        exchange = self._server.decide(ready, blocks)
+        # As above: without noise this message is the first.
         async with self._rows.shared():
             message = next(exchange)
             reply = await self._send(message)
@@ -472,9 +478,13 @@ class Slot:
         """Blocks of zeros for participants that never answer in this slot."""
         return await self._server.fill_absent(self.place, numbers, n_arms=n_arms)
 
-    async def decide(self, blocks: list[Contribution]) -> Opened:
+    async def prepare(self) -> Prepared:
+        """Exchange what a decision needs before its contexts; participants may be asked beside."""
+        return await self._server.prepare(self.place)
+
+    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
         """The arm with the best score for blocks that the participants have sent for this slot."""
-        return await self._server.decide(self.place, blocks)
+        return await self._server.decide(ready, blocks)
 
     async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
         """Keep the context of the arm that is shown, under the campaign's reference."""

@@ -22,7 +22,7 @@ from vfbandits.campaign.machine import Ranking
 from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.core.arrays import Matrix, PlainBlock
-from vfbandits.core.shares.active import Event, Opened
+from vfbandits.core.shares.active import Event, Opened, Prepared
 from vfbandits.core.shares.messages import Contribution, Place
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.slots import (
@@ -44,6 +44,7 @@ from vfbandits.errors import (
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.instructions import ActiveInstruction, Gathered
 from vfbandits.protocol.slots import from_rows
+from vfbandits.serving.concurrency import both
 from vfbandits.serving.deal_stock import StockLeft
 from vfbandits.serving.rounds import Rounds, missing_of
 from vfbandits.telemetry.gauges import SharesGauges
@@ -70,7 +71,11 @@ class SlotOfA(Protocol):
         """Blocks of zeros for participants that never answer in this slot."""
         ...
 
-    async def decide(self, blocks: list[Contribution]) -> Opened:
+    async def prepare(self) -> Prepared:
+        """Exchange what does not depend on the participants' blocks, while they are asked."""
+        ...
+
+    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
         """The best arm for blocks that the participants have sent for this slot."""
         ...
 
@@ -227,8 +232,8 @@ class SharedRounds:
             ends.callback(self._lock.release)
             self._refuse_while_away()  # the one before has found out
             await self._learn_queued()
-            slot, blocks, gathered = await self._gather(query, own, campaign, ends)
-            opened = await _readable(slot.decide(blocks))
+            slot, ready, blocks, gathered = await self._gather(query, own, campaign, ends)
+            opened = await _readable(slot.decide(ready, blocks))
             self._decision = Decision(slot, opened, ends.pop_all())
         rows = released_rows(opened.event, opened.arm, masked, opened.statistics)
         names = gathered.contributors
@@ -237,7 +242,7 @@ class SharedRounds:
 
     async def _gather(
         self, query: Query, own: PlainBlock, campaign: str, ends: AsyncExitStack
-    ) -> tuple[SlotOfA, list[Contribution], Gathered]:
+    ) -> tuple[SlotOfA, Prepared, list[Contribution], Gathered]:
         """Words of all participants; those that are late are absent from the slot after it."""
         role, names = self._role, self._role.split.names
         present = role.askable()
@@ -246,7 +251,9 @@ class SharedRounds:
             # A slot is given back before the next is taken, which may have to end its window.
             async with AsyncExitStack() as taken:
                 slot = await taken.enter_async_context(self._next_slot())
-                gathered = await self._ask(query, own, campaign, slot.place, absent)
+                gathered, ready = await both(
+                    self._ask(query, own, campaign, slot.place, absent), _readable(slot.prepare())
+                )
                 late = missing_of(role.split, gathered.contributors)
                 if set(late) <= set(absent):
                     ends.push_async_callback(taken.pop_all().aclose)
@@ -263,7 +270,7 @@ class SharedRounds:
             numbers = [names.index(name) for name in absent]
             blocks += await _readable(slot.fill_absent(numbers, n_arms=n_arms))
         blocks.sort(key=lambda block: block.participant)
-        return slot, blocks, gathered
+        return slot, ready, blocks, gathered
 
     @asynccontextmanager
     async def _next_slot(self) -> AsyncIterator[SlotOfA]:

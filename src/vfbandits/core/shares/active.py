@@ -85,6 +85,22 @@ class Opened:
         self.statistics = statistics
 
 
+class Prepared:
+    """A decision whose noise was exchanged, after ``n_rows`` rewards of the window.
+
+    ``tau`` are the weights of the window's rows in the sampled direction.
+    """
+
+    __slots__ = ("n_rows", "own_projections", "place", "sheet", "tau", "z")
+
+    def __init__(self, place: m.Place, sheet: Sheet, n_rows: int) -> None:
+        self.place = place
+        self.sheet = sheet
+        self.n_rows = n_rows
+        self.z: Words | None = None
+        self.tau = self.own_projections = zeros(0)
+
+
 class ActiveServer:
     """The active participant's end of the protocol."""
 
@@ -232,10 +248,29 @@ class ActiveServer:
             for j, part in zip(sorted(numbers), parts, strict=True)
         ]
 
-    def decide(self, place: m.Place, blocks: list[m.Contribution]) -> Exchange[Opened]:
+    def prepare(self, place: m.Place) -> Exchange[Prepared]:
+        """What a decision needs before its contexts: participants may still be sharing them."""
+        n, state = self.n_rows, self._state
+        ready = Prepared(place, self._sheet("decide", place), n)
+        if not self.terms.is_root:
+            return ready
+        if not self.terms.is_noisy:
+            expect(m.Asked, (yield m.Ask(place, n, zeros(0))))
+            ready.tau = state.minus_h[:, :n]
+            return ready
+        deal, sheet = cast("m.DecisionDeal", self._dealt().decisions[place.slot]), ready.sheet
+        mask = sheet.take("mask_noise")
+        noise = add(self._noise.of(place), mask)
+        asked = expect(m.Asked, (yield m.Ask(place, n, noise)))
+        z = ready.z = open_side(noise, asked.noise, mask)
+        own = ready.own_projections = state.projections(z, n, sheet.take("rho_projections"))
+        ready.tau = reopen_side(own, asked.projections, deal.projections, state.minus_h)
+        return ready
+
+    def decide(self, ready: Prepared, blocks: list[m.Contribution]) -> Exchange[Opened]:
         """What is released of contexts that all participants have shared."""
-        dealt, state, n = self._dealt().decisions[place.slot], self._state, self.n_rows
-        sheet = self._sheet("decide", place)
+        place, sheet, state = ready.place, ready.sheet, self._state
+        dealt = self._dealt().decisions[place.slot]
         contexts = self._joined(place, blocks)
         n_arms = contexts.shape[1]
         masks = self._inputs.take(place)[:, :n_arms]
@@ -243,19 +278,10 @@ class ActiveServer:
         if not self.terms.is_root:
             return (yield from self._score(cast("ScoreDeal", dealt), sheet, contexts, T_X, masks))
         deal = cast("m.DecisionDeal", dealt)
-        tau, z, own_projections = state.minus_h[:, :n], None, zeros(0)
-        if self.terms.is_noisy:
-            mask = sheet.take("mask_noise")
-            noise = add(self._noise.of(place), mask)
-            asked = expect(m.Asked, (yield m.Ask(place, n, contexts, noise)))
-            z = open_side(noise, asked.noise, mask)
-            own_projections = state.projections(z, n, sheet.take("rho_projections"))
-            tau = reopen_side(own_projections, asked.projections, deal.projections, state.minus_h)
-        else:
-            expect(m.Asked, (yield m.Ask(place, n, contexts, zeros(0))))
-        own = state.direction(z, tau, sheet.take("rho_direction"))
-        own = plus_first_clipped(deal.rows, n, own)
-        sampled = expect(m.Sampled, (yield m.Sample(place, own_projections, own)))
+        own = state.direction(ready.z, ready.tau, sheet.take("rho_direction"))
+        own = plus_first_clipped(deal.rows, ready.n_rows, own)
+        message = m.Sample(place, contexts, ready.own_projections, own)
+        sampled = expect(m.Sampled, (yield message))
         w = reopen_side(own, sampled.direction, deal.direction, state.theta)
         scores = whole_product(subtract(T_X, masks), w, deal.scores)
         arm = yield from self._best(deal, sheet, scores, sampled.scores)

@@ -61,12 +61,11 @@ MAX_OPEN = 100_000
 class _Decision:
     """What B keeps of a decision from one step to the next."""
 
-    def __init__(self, sheet: Sheet, contexts: Words, masks: Words, n_rows: int) -> None:
+    def __init__(self, sheet: Sheet, n_rows: int) -> None:
         self.sheet = sheet
-        self.contexts = contexts
-        self.masks = masks
-        self.n_arms = contexts.shape[1]
         self.n_rows = n_rows
+        self.n_arms = 0  # until contexts have come
+        self.masks = zeros(0, 0)
         self.z: Words | None = None
         self.own_projections = zeros(0)
         self.results: Bits = np.zeros(0, np.uint8)
@@ -175,7 +174,7 @@ class Helper:
             )
         if self.terms.release != "arm" and kind in (m.Compare, m.Results):
             raise SharesError("nothing is compared where statistics are released")
-        if isinstance(message, (m.Ask, c.Score)):
+        if isinstance(message, (m.Sample, c.Score)):
             self._refuse_other_contexts(message.contexts)
         shapes = self._shapes.get(kind, ())
         if isinstance(message, (c.Score, c.Project, c.Scale, c.Shrink)):
@@ -274,9 +273,10 @@ class Helper:
     def _absent(self, message: m.Absent) -> m.Absence:
         """Open its masks of blocks that no participant sends: before the slot is asked in."""
         terms, place = self.terms, message.place
-        if place.slot in self._decisions or place.slot >= terms.decisions:
+        begun = self._decisions.get(place.slot)
+        if (begun is not None and begun.n_arms) or place.slot >= terms.decisions:
             raise SharesError(
-                f"masks of slot {place.slot} are opened before its decision, or never"
+                f"masks of slot {place.slot} are opened before its contexts come, or never"
             )
         n = len(terms.widths)
         if message.absent.shape != (n,) or not 1 <= message.n_arms <= terms.max_arms:
@@ -293,10 +293,13 @@ class Helper:
             raise SharesError(
                 f"wanted slot 0 to {terms.decisions - 1} after {self._n_rows} rewards"
             )
-        masks = self._inputs.take(place)
-        decision = _Decision(self._sheet("decide", place), ask.contexts, masks, ask.n_rows)
+        decision = _Decision(self._sheet("decide", place), ask.n_rows)
         self._decisions[place.slot] = decision
         return decision
+
+    def _take_contexts(self, decision: _Decision, message: m.Sample | c.Score) -> None:
+        decision.n_arms = message.contexts.shape[1]
+        decision.masks = self._inputs.take(message.place)
 
     def _ask(self, ask: m.Ask) -> m.Asked:
         terms, place = self.terms, ask.place
@@ -320,10 +323,12 @@ class Helper:
 
     def _score(self, message: c.Score) -> c.Scored:
         decision = self._begun(message)
+        self._take_contexts(decision, message)
         return self._covariance.score(message, decision.sheet, decision.masks)
 
     def _sample(self, message: m.Sample) -> m.Sampled:
         decision, state = self._decision(message), self._state
+        self._take_contexts(decision, message)
         sheet, n, n_arms = decision.sheet, decision.n_rows, decision.n_arms
         tau = state.minus_h[:, :n]
         if decision.z is not None:
@@ -332,7 +337,7 @@ class Helper:
         rho = plus_first_rows(sheet.take("blind_rows"), n, sheet.take("rho_direction"))
         own = state.direction(decision.z, tau, rho)
         w = reopen_side(own, message.direction, sheet.take("mask_direction"), state.theta)
-        P_X = side(decision.contexts, decision.masks[:, :n_arms])
+        P_X = side(message.contexts, decision.masks[:, :n_arms])
         rho = add(sheet.take("blind_scores"), sheet.take("rho_scores"))
         scores = whole_product(P_X, w, rho)
         return m.Sampled(message.place, direction=own, scores=scores)
@@ -380,10 +385,12 @@ class Helper:
         return m.Picked(place)
 
     def _decision(self, message: m.Message) -> _Decision:
-        try:
-            return self._decisions[message.place.slot]
-        except KeyError:
-            raise SharesError(f"no decision was asked for in slot {message.place.slot}") from None
+        decision = self._decisions.get(message.place.slot)
+        if decision is None:
+            raise SharesError(f"no decision was asked for in slot {message.place.slot}")
+        if not decision.n_arms and not isinstance(message, m.Sample):
+            raise SharesError(f"no contexts came in slot {message.place.slot}")
+        return decision
 
     # Rewards.
 

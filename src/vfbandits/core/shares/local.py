@@ -74,13 +74,14 @@ class LocalShares:
             self._close_window()
         self._ensure_deal()
         place = self.active.next_place()
+        ready = self._run(self.active.prepare(place))
         shared = [
             participant.share(place, block)
             for participant, block in zip(self.participants, blocks, strict=True)
         ]
         for message in shared:
             self._record(PARTICIPANT, ACTIVE, message)
-        return self._run(self.active.decide(place, shared))
+        return self._run(self.active.decide(ready, shared))
 
     def pick(self, opened: Opened, arm: int) -> Event:
         """Keep the context of the arm that is shown; returns what names it."""

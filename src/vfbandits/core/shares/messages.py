@@ -200,17 +200,16 @@ class Contribution(Message):
     contexts: Full
 
 
-# A decision: A asks, B answers, four times.
+# A decision: A asks, B answers, four times; the first of them while participants still share.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ask(Message):
-    """Masked contexts (n_arms, dim), A's masked half of the noise, and the window's rows so far."""
+    """A's masked half of the noise, and the window's rows so far."""
 
     KIND: ClassVar[int] = 2
 
     n_rows: Count
-    contexts: Full
     noise: Full
 
 
@@ -226,10 +225,11 @@ class Asked(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sample(Message):
-    """A's shares of a_l·z and of the sampled direction w − theta."""
+    """Masked contexts (n_arms, dim), and A's shares of a_l·z and of the direction w − theta."""
 
     KIND: ClassVar[int] = 4
 
+    contexts: Full
     projections: Cut
     direction: Cut
 

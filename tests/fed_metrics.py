@@ -12,7 +12,7 @@ from vfbandits.telemetry.gauges import (
     SharesGauges,
 )
 from vfbandits.telemetry.metrics import Metrics
-from vfbandits.telemetry.passive_metrics import PassiveMetrics, PassiveReading
+from vfbandits.telemetry.passive_metrics import PassiveReading, StatusMetrics, of_passive
 
 NEWS = CampaignGauges(
     "news",
@@ -141,7 +141,8 @@ def passive_metrics(**changes):
         "task_failures": {"link": 0},
     }
     reading = PassiveReading(**{**given, **changes})
-    return PassiveMetrics(lambda: reading, users=["answered", "not allowed"], release="1.2.3")
+    users = ["answered", "not allowed"]
+    return StatusMetrics(lambda: of_passive(reading, users=users, release="1.2.3"))
 
 
 def families(metrics):

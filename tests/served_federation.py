@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 
-from vfbandits.participant.run import build_passive
+from vfbandits.participant.run import build_helper, build_passive
 from vfbandits.pki.member import server_name, tls_files
 from vfbandits.protocol.application import RewardRequest
 from vfbandits.serving.build import build_active, listener_of, open_campaigns
-from vfbandits.settings.services import load_active, load_passive
+from vfbandits.settings.services import load_active, load_helper, load_passive
 from vfbandits.telemetry.log import logger_for
 from vfbandits.transport.memory import MemoryNetwork
 from vfbandits.transport.rpc.client import RpcDialer
 
 WAIT_S = 60.0
+BUILT = {"passive": (load_passive, build_passive), "helper": (load_helper, build_helper)}
 
 
 class ServedFederation:
@@ -48,11 +49,11 @@ class ServedFederation:
 
     async def start(self, *names):
         for name in names:
-            service = build_passive(
-                load_passive(self.files.config(name)), logger_for(name, "passive")
-            )
+            role = self.files.roster.find(name).role
+            load, build = BUILT[role]
+            service = build(load(self.files.config(name)), logger_for(name, role))
             if self.kind == "memory":
-                service._dialer = _Dialer(self, name)  # noqa: SLF001
+                service._link._dialer = _Dialer(self, name, role)  # noqa: SLF001
             self.passive[name] = (service, asyncio.create_task(service.run()))
 
     async def stop(self, *names):
@@ -95,12 +96,14 @@ class ServedFederation:
 
 
 class _Dialer:
-    def __init__(self, served, name):
+    def __init__(self, served, name, role):
         self._served = served
         self._name = name
+        self._role = role
 
     async def dial(self, *, timeout_s):
-        return await self._served.network.dialer(self._name).dial(timeout_s=timeout_s)
+        dialer = self._served.network.dialer(self._name, role=self._role)
+        return await dialer.dial(timeout_s=timeout_s)
 
     async def close(self):
         return None

@@ -150,6 +150,21 @@ def test_a_floor_shows_other_arms_and_they_are_learnt():
     assert shown == {0, 1}
 
 
+def test_a_helper_without_features_decides_and_learns_like_one_that_has_some():
+    def plays(helper):
+        shared = federation(helper=helper, entropy=np.random.default_rng(5).bytes, seed=1)
+        arms = []
+        for _ in range(30):
+            decision = shared.decide(blocks())
+            assert decision.contributors == ("shop", "bank")
+            arms.append(decision.arm)
+            shared.reward(decision, float(decision.index))
+        return arms, shared.estimate_norm()
+
+    assert plays("notary") == plays("bank")
+    assert "helper='notary' (without features), " in repr(federation(helper="notary"))
+
+
 def test_a_missing_participant_counts_as_zeros():
     shared = federation(seed=1)
     decision = shared.decide({"shop": blocks()["shop"]})
@@ -159,9 +174,9 @@ def test_a_missing_participant_counts_as_zeros():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"helper": None}, "needs helper, one of bank, got None"),
+        ({"helper": None}, "needs helper, bank or a party without features, got None"),
         ({"helper": "shop"}, "got 'shop': the active participant is the other server"),
-        ({"helper": "post"}, "got 'post': it must be a participant"),
+        ({"helper": ""}, "needs helper, bank or a party without features, got ''"),
         ({"discount": 0.99}, "cannot forget: .* wanted discount 1, got 0.99"),
         ({"layout": "disjoint"}, "built for layout 'per_arm', got 'disjoint'"),
         ({"layout": "outer", "arm_dim": 2}, "built for layout 'per_arm', got 'outer'"),

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from vfbandits.participant.passive import Waits
+from vfbandits.participant.link import Waits
 from vfbandits.settings.services import Backoff
 
 

@@ -87,7 +87,10 @@ def test_nobody_speaks_for_another(federation):
 def test_only_passive_participants_of_the_roster_join(federation, name):
     hello = replace(hello_of(federation), name=name)
     refused, *_ = federation.active.join(name, hello, 0.0)
-    assert refused.message.reason == f"wanted a passive participant of the roster, got {name!r}"
+    assert (
+        refused.message.reason
+        == f"wanted a passive participant of the roster, or its helper, got {name!r}"
+    )
 
 
 def test_an_empty_roster_digest_is_not_a_roster(federation):

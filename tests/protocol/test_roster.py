@@ -309,7 +309,7 @@ def test_rules_of_secret_shares_survive_the_document_and_are_in_its_digest():
     ("changes", "reason"),
     [
         ({"helper": "shop"}, "would hold both shares"),
-        ({"helper": "nobody"}, "got 'nobody'"),
+        ({"helper": "nobody"}, "a member with the role helper, one of bank, got 'nobody'"),
         ({"max_arms": 65}, "max_arms must be at most 64"),
         ({"posterior_scale": 3.0}, "must be at most 4"),
         ({"release": "all"}, "release and reads must be one of"),

@@ -21,11 +21,9 @@ from vfbandits.pki.files import (
 )
 from vfbandits.pki.request import create_request
 from vfbandits.protocol.identity import AUTHORITY
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster, Terms
+from vfbandits.protocol.roster import ACTIVE, OPERATOR, PASSIVE, ROLES, Member, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.settings.template import config_text, generator_text
-
-_ORDER = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
 
 
 def make_roster(
@@ -47,13 +45,14 @@ def make_roster(
         else:
             generator_key = item.claim.generator_key
     if (terms.mask == "dense" or terms.shares is not None) and not generator_key:
+        what = "dense masks need" if terms.shares is None else "secret shares need"
         raise ConfigError(
-            "dense masks need a mask generator among the members, got none; it makes its keys "
+            f"{what} a mask generator among the members, got none; it makes its keys "
             "with: vfb pki request --role generator"
         )
     if terms.intercept and terms.layout == "per_arm":
         raise ConfigError("an intercept goes with layouts outer and disjoint, got per_arm")
-    members.sort(key=lambda member: _ORDER.index(member.role))
+    members.sort(key=lambda member: ROLES.index(member.role))
     session = secrets.token_hex(16)
     return Roster(federation, number, terms, tuple(members), generator_key, session)
 

@@ -120,6 +120,7 @@ def join(
     """
     from vfbandits.admin.kit import Kit
     from vfbandits.protocol.identity import spell_digest
+    from vfbandits.protocol.roster import SEALING_ROLES
 
     received = Kit.read(kit)
     refuse_unless_confirmed(received.fingerprint, fingerprint, who=received.subject.federation)
@@ -141,7 +142,7 @@ def join(
         output.say("[features] is filled in from features.toml")
     elif role == "passive":
         output.say(f"next: fill in [features] of {joined.config}: where your features are stored")
-    if role in ("active", "passive"):
+    if role in SEALING_ROLES:
         output.say(f"check: vfb preflight --config {joined.config}")
         output.say(f"start: vfb serve {role} --config {joined.config}")
 

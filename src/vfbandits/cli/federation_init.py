@@ -81,7 +81,8 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Protection shares: the passive participant that is the second server.",
+            help="Protection shares: the second server, a passive participant or a member with "
+            "the role helper.",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
@@ -262,7 +263,10 @@ def _shares(
             raise ConfigError(f"--{key.replace('_', '-')} goes with --protection shares")
         return None
     if "helper" not in given:
-        raise ConfigError("--protection shares needs --helper, a passive participant, got none")
+        raise ConfigError(
+            "--protection shares needs --helper, a passive participant or a member with the role "
+            "helper, got none"
+        )
     name = str(given.pop("policy", "lints"))
     owners = {"posterior_scale": "lints", "beta": "linucb"}
     parameters: dict[str, object] = {key: given.pop(key) for key in owners if key in given}
@@ -346,6 +350,7 @@ def _table(members: list[dict[str, object]]) -> "Table":
 
 def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
     from vfbandits.admin.kit import ROSTER
+    from vfbandits.protocol.roster import HELPER
 
     active = roster.active.name
     lines = [
@@ -364,8 +369,12 @@ def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
             "--key-dir … --epoch 1 --windows 64 --out dealt, by the generator; send each file to "
             "the member that it names, into its folder dealt"
         )
+    helpers = [member.name for member in roster if member.role == HELPER]
+    serve = [f"vfb serve helper by {name}" for name in helpers] + [
+        "vfb serve passive by the others"
+    ]
     return [
         *lines,
         "  vfb preflight --config NAME.toml, by each member",
-        f"  vfb serve active --config {active}.toml, then vfb serve passive by the others",
+        f"  vfb serve active --config {active}.toml, then {', '.join(serve)}",
     ]

@@ -44,6 +44,7 @@ class RoleName(StrEnum):
 
     active = "active"
     passive = "passive"
+    helper = "helper"
     application = "application"
     operator = "operator"
     generator = "generator"

@@ -102,6 +102,7 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 
     require("grpc", extra="rpc", to="serving")
     from vfbandits.errors import ConfigError
+    from vfbandits.participant.passive import PassiveService
     from vfbandits.participant.run import MakeFront, run_passive
     from vfbandits.settings.services import load_passive
     from vfbandits.telemetry.log import start_logging
@@ -110,13 +111,46 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
     settings = load_passive(config)
     if insecure:
         settings = replace(settings, insecure=True)
-    make_front: MakeFront | None = None
+    make_front: MakeFront[PassiveService] | None = None
     if settings.status is not None:
         for package in ("httptools", "starlette", "prometheus_client"):
             require(package, extra="http", to="[status]", error=ConfigError)
-        from vfbandits.http.passive import PassiveFront as make_front  # noqa: N813  (it is called)
+        from vfbandits.http.passive import passive_front as make_front
     with start_logging():
         run(run_passive(settings, make_front=make_front, on_ready=_say_dialling))
+
+
+@serve_app.command()
+@in_one_line
+def helper(*, config: Config, insecure: Insecure = False) -> None:
+    """Help to decide on secret shares: be the second server, without features of your own.
+
+    For protection shares, where the roster's terms name this member as helper.  Needs no open
+    port; with the table [status] it opens one for probes and Prometheus.  Every message is on the
+    disk before its answer leaves, so the process can be killed at any time.
+    """
+    from msgspec.structs import replace
+
+    from vfbandits.extras import require
+
+    require("grpc", extra="rpc", to="serving")
+    from vfbandits.errors import ConfigError
+    from vfbandits.participant.helper import HelperService
+    from vfbandits.participant.run import MakeFront, run_helper
+    from vfbandits.settings.services import load_helper
+    from vfbandits.telemetry.log import start_logging
+    from vfbandits.transport.event_loop import run
+
+    settings = load_helper(config)
+    if insecure:
+        settings = replace(settings, insecure=True)
+    make_front: MakeFront[HelperService] | None = None
+    if settings.status is not None:
+        for package in ("httptools", "starlette", "prometheus_client"):
+            require(package, extra="http", to="[status]", error=ConfigError)
+        from vfbandits.http.passive import helper_front as make_front
+    with start_logging():
+        run(run_helper(settings, make_front=make_front, on_ready=_say_dialling))
 
 
 def _say_dialling(port: int | None) -> None:

@@ -75,7 +75,8 @@ class Federation:
         secret-shared between the active participant and ``helper`` (experimental; see
         docs/shares.md).  None is what ``aggregation`` says.
     helper
-        The passive participant that is the second server under "shares".
+        The second server under "shares": a passive participant, or a party without features, whose
+        name is not in ``widths``.
     release
         What the active participant learns of a decision under "shares": "arm" (None is the same),
         or "statistics", the means and, where the policy reads them, widths or covariances of all
@@ -203,9 +204,10 @@ class Federation:
     def _shown_shares(self) -> str:
         if self._learner is None:
             return ""
+        brings = "" if self.helper in self.split.names else " (without features)"
         return (
-            f", protection={self.protection!r}, helper={self.helper!r}, release={self.release!r} "
-            f"({self.learns})"
+            f", protection={self.protection!r}, helper={self.helper!r}{brings}, "
+            f"release={self.release!r} ({self.learns})"
         )
 
     @property
@@ -598,16 +600,16 @@ def refuse_for_shares(
     mask: str, layout: str, discount: float, split: Split, helper: str | None
 ) -> None:
     """Let only settings through that protection "shares" is built for."""
-    if helper not in split.passive:
-        passive = ", ".join(split.passive)
+    if not isinstance(helper, str) or helper in ("", split.active):
+        passive = " or ".join(split.passive)
         why = (
-            "the active participant is the other server, and would hold both shares"
+            ": the active participant is the other server, and would hold both shares"
             if helper == split.active
-            else "it must be a participant"
+            else ""
         )
         raise SettingError(
-            f"protection 'shares' needs helper, one of {passive}, got {helper!r}"
-            + (f": {why}" if helper is not None else "")
+            f"protection 'shares' needs helper, {passive} or a party without features, got "
+            f"{helper!r}{why}"
         )
     if mask != "blockwise":
         raise SettingError(

@@ -18,7 +18,15 @@ from vfbandits.pki.authority import Authority
 from vfbandits.pki.documents import Approved
 from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.mask_generator import MaskGenerator
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Roster, Terms
+from vfbandits.protocol.roster import (
+    ACTIVE,
+    APPLICATION,
+    HELPER,
+    OPERATOR,
+    PASSIVE,
+    Roster,
+    Terms,
+)
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.serving.masks import envelope_name
 
@@ -27,7 +35,9 @@ from vfbandits.serving.masks import envelope_name
 class Plan:
     """What a local federation is made of; the first of ``widths`` is the active participant.
 
-    ``tables`` are added to its file, such as [http]; ``windows`` are dealt for secret shares.
+    A helper of secret shares that is not in ``widths`` is a member without features.  ``tables``
+    are added to the active participant's file, such as [http]; ``windows`` are dealt for secret
+    shares.
     """
 
     widths: Mapping[str, int]
@@ -40,6 +50,12 @@ class Plan:
     insecure: bool = False
     tables: str = ""
     windows: int = 16
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The helper of secret shares, if it is no participant."""
+        rules = self.terms.shares
+        return () if rules is None or rules.helper in self.widths else (rules.helper,)
 
 
 class LocalFederation(Processes):
@@ -57,15 +73,22 @@ class LocalFederation(Processes):
         port: int,
         popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
     ) -> None:
-        super().__init__(folder, [*plan.widths], popen=popen)
+        super().__init__(folder, [*plan.widths, *plan.helpers], popen=popen)
         self.plan = plan
         self.address = f"127.0.0.1:{port}"
         self._organiser = folder / "organiser"
         create_authority(self._organiser, plan.federation)
         self.authority = Authority.load(self._organiser)
-        names = [*plan.widths, "app", "operator"]
-        roles = [ACTIVE, *[PASSIVE] * (len(plan.widths) - 1), APPLICATION, OPERATOR]
-        self.approved = [self._admit(n, r) for n, r in zip(names, roles, strict=True)]
+        active, *passive = plan.widths
+        roles = {
+            active: ACTIVE,
+            **dict.fromkeys(passive, PASSIVE),
+            **dict.fromkeys(plan.helpers, HELPER),
+            "app": APPLICATION,
+            "operator": OPERATOR,
+        }
+        names = [*roles]
+        self.approved = [self._admit(name, role) for name, role in roles.items()]
         if plan.terms.mask == "dense" or plan.terms.shares is not None:
             self.approved.append(self._admit("generator", GENERATOR))
             names.append("generator")
@@ -142,7 +165,7 @@ class LocalFederation(Processes):
         out = self.folder / "generator" / "dealt"
         key_dir = self.folder / "generator" / "identity"
         deal_windows(self.roster, key_dir=key_dir, epoch=1, out=out, windows=windows)
-        for name in self.roster.split.names:
+        for name in self.participants:
             home = self.folder / name / "dealt"
             home.mkdir(exist_ok=True, mode=0o700)
             for path in out.glob(f"{name}.epoch-*"):

@@ -1,7 +1,7 @@
-"""The port of a passive participant for probes and Prometheus: three paths, which only read."""
+"""The port of a process that dials out, for probes and Prometheus: three paths, which only read."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -16,10 +16,17 @@ from vfbandits.http.router import Router
 from vfbandits.http.server import HttpServer
 from vfbandits.participant.access.gate import UNKNOWN
 from vfbandits.participant.access.limits import ANSWERED, LIMITS
+from vfbandits.participant.helper import HelperService
 from vfbandits.participant.passive import PassiveService
 from vfbandits.settings.status import StatusSettings
 from vfbandits.telemetry.log import Logger
-from vfbandits.telemetry.passive_metrics import PassiveMetrics, PassiveReading
+from vfbandits.telemetry.passive_metrics import (
+    HelperReading,
+    PassiveReading,
+    StatusMetrics,
+    of_helper,
+    of_passive,
+)
 from vfbandits.telemetry.supervised import Supervisor
 
 OUTCOMES: Final = (ANSWERED, UNKNOWN, *LIMITS)
@@ -27,22 +34,32 @@ OUTCOMES: Final = (ANSWERED, UNKNOWN, *LIMITS)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class PassiveFront:
-    """Implements ``participant.run.Front``."""
+class Probed(Protocol):
+    """A service that can say what is wrong with it."""
+
+    def problems(self) -> list[str]:
+        """Why it cannot answer now."""
+        ...
+
+
+class StatusFront:
+    """Implements ``participant.run.Front``; ``metrics`` are read at each scrape."""
 
     def __init__(
         self,
         settings: StatusSettings,
-        service: PassiveService,
+        service: Probed,
         supervisor: Supervisor,
         log: Logger,
+        *,
+        metrics: StatusMetrics,
     ) -> None:
         self._service = service
         self._supervisor = supervisor
         self._log = log
         self._logged: list[str] = []
         http = settings.http
-        app = status_app(self._problems, PassiveMetrics(self._read, users=OUTCOMES))
+        app = status_app(self.problems, metrics)
         self._server = HttpServer(guarded(app, http, limits_of(http)), http, supervisor=supervisor)
 
     async def start(self) -> int:
@@ -55,7 +72,8 @@ class PassiveFront:
         """Take no more requests, and finish those under way."""
         await self._server.stop()
 
-    def _problems(self) -> list[str]:
+    def problems(self) -> list[str]:
+        """What /readyz says; changes are logged."""
         problems = [*self._service.problems(), *self._supervisor.problems()]
         if problems != self._logged:
             self._logged = problems
@@ -63,11 +81,16 @@ class PassiveFront:
                 self._log.warning("status_not_ready", reason=reason)
         return problems
 
-    def _read(self) -> PassiveReading:
-        service, record = self._service, self._service.gate.record
-        counts = service.gate.counts
+
+def passive_front(
+    settings: StatusSettings, service: PassiveService, supervisor: Supervisor, log: Logger
+) -> StatusFront:
+    """The port of a passive participant."""
+
+    def read() -> PassiveReading:
+        record, counts = service.gate.record, service.gate.counts
         return PassiveReading(
-            is_ready=not self._problems(),
+            is_ready=not front.problems(),
             is_connected=service.is_connected,
             epoch=service.epoch,
             asks=counts.asks,
@@ -78,11 +101,36 @@ class PassiveFront:
             record_bytes=record.size_bytes,
             record_unsynced=record.n_unsynced,
             record_synced_at=record.synced_at,
-            task_failures=self._supervisor.failures,
+            task_failures=supervisor.failures,
         )
 
+    metrics = StatusMetrics(lambda: of_passive(read(), users=OUTCOMES))
+    front = StatusFront(settings, service, supervisor, log, metrics=metrics)
+    return front
 
-def status_app(problems: Callable[[], list[str]], metrics: PassiveMetrics) -> ASGIApp:
+
+def helper_front(
+    settings: StatusSettings, service: HelperService, supervisor: Supervisor, log: Logger
+) -> StatusFront:
+    """The port of a helper without features."""
+
+    def read() -> HelperReading:
+        return HelperReading(
+            is_ready=not front.problems(),
+            is_connected=service.is_connected,
+            epoch=service.epoch,
+            window=service.window,
+            messages=service.counts,
+            task_failures=supervisor.failures,
+        )
+
+    front = StatusFront(
+        settings, service, supervisor, log, metrics=StatusMetrics(lambda: of_helper(read()))
+    )
+    return front
+
+
+def status_app(problems: Callable[[], list[str]], metrics: StatusMetrics) -> ASGIApp:
     """/healthz: the process lives; /readyz: it can answer, or why not; /metrics."""
 
     def healthz() -> Response:

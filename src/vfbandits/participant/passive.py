@@ -1,19 +1,11 @@
-"""The process of a passive participant: dials out, and answers from its own features.
-
-It has no port of its own.  Whatever breaks the stream, it dials again, after a wait that grows and
-is drawn at random so that many participants do not come back in the same instant.
-"""
+"""The process of a passive participant: dials out, and answers from its own features."""
 
 import asyncio
-import contextlib
-import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, compress, repeat
 from operator import and_
-from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -22,11 +14,6 @@ from vfbandits.errors import (
     AccessRecordError,
     ConfigError,
     FeatureError,
-    JournalError,
-    LinkError,
-    SharesError,
-    VFBanditsError,
-    WireError,
 )
 from vfbandits.features.base import Key, Lookup
 from vfbandits.features.open import Features
@@ -34,7 +21,9 @@ from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import AccessGate, Admission
 from vfbandits.participant.access.record import SYNC_S
+from vfbandits.participant.link import ActiveLink
 from vfbandits.participant.outbox import Outbox
+from vfbandits.participant.share_helper import HelpingServer, helped
 from vfbandits.participant.state_lock import StateLock
 from vfbandits.participant.user_index import LOOK_S, Resolved, UserIndex
 from vfbandits.protocol.instructions import (
@@ -57,24 +46,8 @@ from vfbandits.transport.rpc.codec import decode_to_active, encode
 
 SLOW_LOOKUP = ("sql", "redis")
 # Sentences for strangers: the log has the reasons, which may name hosts and files.
-DISCONNECTED = "not connected to the active participant"
-REFUSED = "the active participant refuses this one: link_refused in the log has the reason"
 NO_SHARE = "the mask share of the epoch in force is not in the state folder"
 NO_FEATURES = "the feature store failed: features_failed in the log has the reason"
-
-T = TypeVar("T")
-
-
-class HelpingServer(Protocol):
-    """Server B of secret shares, as bytes in and out."""
-
-    async def answer(self, data: bytes) -> bytes:
-        """The answer to a message of server A's, once it is durable that it was given."""
-        ...
-
-    async def close(self) -> None:
-        """Give its files back."""
-        ...
 
 
 class PassiveService:
@@ -99,19 +72,14 @@ class PassiveService:
         self._lock = lock
         self._check = check
         self._role = role
-        self._dialer = dialer
+        self._link = ActiveLink(role, dialer, self._answer, log=log, backoff=backoff)
         self._features = features
         self._shares = shares
         self._outbox = outbox
         self._gate = gate
         self._log = log
-        self._backoff = backoff
-        self._stopping = False
-        self._is_idle = False
-        self._task: asyncio.Task[None] | None = None
         self._in_thread = features.describe().get("kind") in SLOW_LOOKUP
         self._answered = 0
-        self._link_problem = DISCONNECTED
         self._store_failed = False
         self._index = UserIndex(features.users, is_live=self._in_thread)
 
@@ -123,7 +91,7 @@ class PassiveService:
     @property
     def is_connected(self) -> bool:
         """Whether the active participant has welcomed it, on a link that is still there."""
-        return not self._link_problem
+        return not self._link.problem
 
     @property
     def gate(self) -> AccessGate:
@@ -132,31 +100,18 @@ class PassiveService:
 
     def problems(self) -> list[str]:
         """Why it cannot answer an ask now; sentences name no host, file or user."""
-        found = [self._link_problem] if self._link_problem else []
+        found = [self._link.problem] if self._link.problem else []
         if self.is_connected and self.epoch not in self._shares.epochs():
             found.append(NO_SHARE)
+        if self._helper is not None and self._helper.problem:
+            found.append(self._helper.problem)
         found += self._gate.record.problems()
         return [*found, NO_FEATURES] if self._store_failed else found
 
     async def run(self) -> None:
         """Serve until ``stop``."""
-        self._task = asyncio.current_task()
         await self._index_if_due()
-        waits = Waits(self._backoff)
-        while not self._stopping:
-            refused = False
-            try:
-                await self._serve_one_link(waits)
-            except asyncio.CancelledError:
-                if not self._stopping:
-                    raise
-            except VFBanditsError as error:
-                refused = not isinstance(error, LinkError)
-                self._note_failure(error)
-            if not self._stopping:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._idly(asyncio.sleep(waits.next(refused=refused)))
-        await self._dialer.close()
+        await self._link.run()
         if self._outbox is not None:
             self._outbox.close()
         if self._helper is not None:
@@ -195,25 +150,9 @@ class PassiveService:
 
     def stop(self) -> None:
         """Finish the ask that is being answered, then end."""
-        self._stopping = True
-        if self._is_idle and self._task is not None:
-            self._task.cancel()
+        self._link.stop()
 
-    def _note_failure(self, error: VFBanditsError) -> None:
-        event = "link_lost" if isinstance(error, LinkError) else "link_refused"
-        self._link_problem = DISCONNECTED if event == "link_lost" else REFUSED
-        note(self._log, event, {"reason": str(error)})
-
-    async def _serve_one_link(self, waits: "Waits") -> None:
-        link = await self._idly(self._dialer.dial(timeout_s=self._backoff.dial_s))
-        try:
-            await link.send(self._role.hello())
-            await self._idly(link.serve(partial(self._answer, waits)))
-        finally:
-            self._link_problem = self._link_problem or DISCONNECTED
-            await link.close()
-
-    async def _answer(self, waits: "Waits", message: Message) -> list[Message]:
+    async def _answer(self, message: Message) -> list[Message]:
         replies: list[Message] = []
         for todo in self._role.hear(message):  # type: ignore[arg-type]  # it refuses others
             if isinstance(todo, Fetch):
@@ -223,18 +162,7 @@ class PassiveService:
                 replies.append(await self._help(todo))
             else:
                 self._carry_out(todo, replies)
-        if self._role.is_welcome:
-            self._link_problem = ""
-            waits.reset()
         return replies
-
-    async def _idly(self, waiting: Awaitable[T]) -> T:
-        """Wait for something that ``stop`` may cut short."""
-        self._is_idle = True
-        try:
-            return await waiting
-        finally:
-            self._is_idle = False
 
     def _carry_out(self, todo: PassiveInstruction, replies: list[Message]) -> None:
         """Do as the role says, and note what it says to send."""
@@ -342,14 +270,10 @@ class PassiveService:
         return self._features.block(keys)
 
     async def _help(self, message: Help) -> Helped:
-        """The answer of server B, or why there is none."""
+        """The answer of server B, if this is the helper."""
         if self._helper is None:
             return Helped(message.number, problem="this participant does not help")
-        try:
-            return Helped(message.number, await self._helper.answer(message.data))
-        except (SharesError, WireError, JournalError) as error:
-            note(self._log, "help_refused", {"reason": str(error)})
-            return Helped(message.number, problem=str(error))
+        return await helped(self._helper, message, log=self._log)
 
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""
@@ -394,22 +318,3 @@ def _only(lookup: Lookup, is_answered: Sequence[bool]) -> Lookup:
     rows = lookup.values.copy()
     rows[others] = 0.0
     return replace(lookup, values=PlainBlock(rows), absent=sorted({*lookup.absent, *others}))
-
-
-class Waits:
-    """Waits that double up to a bound, each drawn between half of it and the whole."""
-
-    def __init__(self, backoff: Backoff) -> None:
-        self._backoff = backoff
-        self._wait_s = backoff.first_s
-
-    def next(self, *, refused: bool) -> float:
-        """How long to wait now, in seconds."""
-        most_s = self._backoff.refused_s if refused else self._backoff.most_s
-        wait = min(self._wait_s, most_s)
-        self._wait_s = min(2.0 * wait, most_s)
-        return wait * random.uniform(0.5, 1.0)  # noqa: S311  (spreads load, hides nothing)
-
-    def reset(self) -> None:
-        """Start small again: the last attempt went well."""
-        self._wait_s = self._backoff.first_s

@@ -1,8 +1,8 @@
-"""A configuration file becomes a passive participant, until a signal ends it."""
+"""A configuration file becomes a passive participant or a helper, until a signal ends it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from vfbandits.core.noise import KeyedNoise, describe_noise
 from vfbandits.core.shares.dealer import ParticipantSecrets
@@ -15,23 +15,25 @@ from vfbandits.journal.shares.store import Dealt
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import open_gate
 from vfbandits.participant.access.record import FOLDER as ACCESS_FOLDER
+from vfbandits.participant.helper import HelperService
 from vfbandits.participant.noise import FOLDER as NOISE_FOLDER
 from vfbandits.participant.noise import open_noise, refuse_unless_bounded
 from vfbandits.participant.outbox import OUTBOX, RESERVE, Outbox
-from vfbandits.participant.passive import HelpingServer, PassiveService
+from vfbandits.participant.passive import PassiveService
 from vfbandits.participant.share_helper import FILE as HELPER_FILE
-from vfbandits.participant.share_helper import DurableHelper
+from vfbandits.participant.share_helper import DurableHelper, HelpingServer
 from vfbandits.participant.state_lock import LOCK, StateLock
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
-from vfbandits.protocol.dealt import terms_digest
+from vfbandits.protocol.dealt import PartySecrets, terms_digest
+from vfbandits.protocol.helper import IndependentHelper
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.settings.address import is_loopback
 from vfbandits.settings.noise import NoiseSettings
-from vfbandits.settings.services import ParticipantConfig, PassiveSettings
+from vfbandits.settings.services import HelperSettings, ParticipantConfig, PassiveSettings
 from vfbandits.settings.status import StatusSettings
 from vfbandits.telemetry.log import Logger, logger_for
 from vfbandits.telemetry.supervised import Supervisor
@@ -55,7 +57,20 @@ class Front(Protocol):
         ...
 
 
-MakeFront: TypeAlias = Callable[[StatusSettings, PassiveService, Supervisor, Logger], Front]
+class Dialling(Protocol):
+    """A service that keeps a stream to the active participant."""
+
+    async def run(self) -> None:
+        """Serve until ``stop``."""
+        ...
+
+    def stop(self) -> None:
+        """Finish what is being answered, then end."""
+        ...
+
+
+S = TypeVar("S", bound=Dialling)
+MakeFront: TypeAlias = Callable[[StatusSettings, S, Supervisor, Logger], Front]
 
 
 def build_passive(settings: PassiveSettings, log: Logger) -> PassiveService:
@@ -103,16 +118,9 @@ def _passive_of(
         next_round=outbox.next_round if outbox else 1,
         noise=None if noise is None else noise.terms,
     )
-    dialer = RpcDialer(
-        settings.address,
-        tls=tls_of(settings),
-        name=settings.name,
-        role=settings.role,
-        server_name=server_name(roster),
-    )
     return PassiveService(
         role,
-        dialer,
+        _dialer(settings, roster),
         features,
         shares=shares,
         outbox=outbox,
@@ -136,13 +144,47 @@ def open_sharing(
         raise ConfigError(f"{settings.dealt} must have the secrets of a participant, got none")
     if secrets.server is None:
         return secrets.participant, None
-    helper = DurableHelper(
+    return secrets.participant, open_server(settings, secrets, roster)
+
+
+def open_server(
+    settings: ParticipantConfig, secrets: PartySecrets, roster: Roster
+) -> HelpingServer:
+    """Server B with its file, of a passive participant or of a helper without features."""
+    if secrets.server is None:
+        raise ConfigError(f"wanted the secrets of a server for {settings.name!r}, got none")
+    return DurableHelper(
         settings.state / HELPER_FILE,
         roster.share_terms,
         secrets.server,
         dealt=Dealt(EPOCH, secrets.deal, terms_digest(roster)),
     )
-    return secrets.participant, helper
+
+
+def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
+    """A helper without features, ready to dial; its log is locked from now on."""
+    identity = Identity.load(settings.identity, settings.name)
+    signed = read_file(settings.roster, "the signed roster")
+    key, authority = sealing_key_of(identity), authority_key(identity)
+    role = IndependentHelper(settings.name, signed, authority, key)
+    roster = role.roster
+    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
+    warm_up_shares()
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    server = open_server(settings, secrets, roster)
+    if roster.terms.shares is not None:
+        log.info("shares_agreed", helper=settings.name, active_learns=roster.terms.shares.learns)
+    return HelperService(role, _dialer(settings, roster), server, log=log, backoff=settings.backoff)
+
+
+def _dialer(settings: ParticipantConfig, roster: Roster) -> RpcDialer:
+    return RpcDialer(
+        settings.address,
+        tls=tls_of(settings),
+        name=settings.name,
+        role=settings.role,
+        server_name=server_name(roster),
+    )
 
 
 def _noise_of(
@@ -197,7 +239,7 @@ async def run_passive(
     settings: PassiveSettings,
     *,
     on_ready: Callable[[int | None], None],
-    make_front: MakeFront | None = None,
+    make_front: MakeFront[PassiveService] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -205,19 +247,52 @@ async def run_passive(
     """
     log = logger_for(settings.name, settings.role)
     service = build_passive(settings, log)
+    beside = {"access record": service.sync_record, "user index": service.index_users}
+    await _serve(
+        service,
+        log,
+        status=settings.status,
+        on_ready=on_ready,
+        make_front=make_front,
+        beside=beside,
+    )
+
+
+async def run_helper(
+    settings: HelperSettings,
+    *,
+    on_ready: Callable[[int | None], None],
+    make_front: MakeFront[HelperService] | None = None,
+) -> None:
+    """As ``run_passive``, for a helper without features."""
+    log = logger_for(settings.name, settings.role)
+    service = build_helper(settings, log)
+    await _serve(
+        service, log, status=settings.status, on_ready=on_ready, make_front=make_front, beside={}
+    )
+
+
+async def _serve(
+    service: S,
+    log: Logger,
+    *,
+    status: StatusSettings | None,
+    on_ready: Callable[[int | None], None],
+    make_front: MakeFront[S] | None,
+    beside: Mapping[str, Callable[[], Coroutine[object, object, None]]],
+) -> None:
     supervisor = Supervisor(log)
     supervisor.watch_loop()
     front = None
-    if settings.status is not None and make_front is not None:
-        front = make_front(settings.status, service, supervisor, log)
+    if status is not None and make_front is not None:
+        front = make_front(status, service, supervisor, log)
     on_ready(await front.start() if front is not None else None)
-    syncing = supervisor.start("access record", service.sync_record)
     serving = supervisor.start("link", service.run)
-    indexing = supervisor.start("user index", service.index_users)
+    others = [supervisor.start(name, work) for name, work in beside.items()]
     await signalled()
     if front is not None:
         await front.stop()
-    await indexing.stop()
-    await syncing.stop()
+    for other in others:
+        await other.stop()
     service.stop()
     await serving.finish()

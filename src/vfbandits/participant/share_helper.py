@@ -7,6 +7,7 @@ matter that it is forgotten.
 
 import hashlib
 from pathlib import Path
+from typing import Protocol
 
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
@@ -20,9 +21,43 @@ from vfbandits.journal.commit import GroupCommit
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.shares.helper_log import Answered, Event, HelperLog, Started, WindowFolded
 from vfbandits.journal.shares.store import Dealt
+from vfbandits.protocol.messages import Help, Helped
 from vfbandits.protocol.receipts import Greeting, Receipt, Standing, refuse_other_deal
+from vfbandits.telemetry.log import Logger, note
 
 FILE = "helper.db"
+BROKEN = "the helper's log cannot be written: help_refused in the log has the reason; start again"
+
+
+class HelpingServer(Protocol):
+    """Server B of secret shares, as bytes in and out."""
+
+    @property
+    def window(self) -> int:
+        """The number of the window that is open."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is answered any more; empty if all is well."""
+        ...
+
+    async def answer(self, data: bytes) -> bytes:
+        """The answer to a message of server A's, once it is durable that it was given."""
+        ...
+
+    async def close(self) -> None:
+        """Give its files back."""
+        ...
+
+
+async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped:
+    """The answer of server B, or why there is none."""
+    try:
+        return Helped(message.number, await server.answer(message.data))
+    except (SharesError, WireError, JournalError) as error:
+        note(log, "help_refused", {"reason": str(error)})
+        return Helped(message.number, problem=str(error))
 
 
 class DurableHelper:
@@ -89,6 +124,11 @@ class DurableHelper:
     def window(self) -> int:
         """The number of the window that is open."""
         return self._helper.window
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is answered any more; empty if all is well."""
+        return "" if self._commit.broken_by is None else BROKEN
 
     def held(self) -> Held | HeldCovariance:
         """B's side of the state: for tests, which put both sides together."""

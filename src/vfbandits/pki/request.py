@@ -31,7 +31,8 @@ from vfbandits.pki.files import (
     signing_key_path,
     write_new,
 )
-from vfbandits.protocol.identity import GENERATOR, PARTICIPANT_ROLES, Subject
+from vfbandits.protocol.identity import GENERATOR, Subject
+from vfbandits.protocol.roster import SEALING_ROLES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,7 @@ class Keys:
         """Fresh ones, from the operating system's entropy."""
         return cls(
             generate_private_key(SECP256R1()),
-            X25519PrivateKey.generate() if role in PARTICIPANT_ROLES else None,
+            X25519PrivateKey.generate() if role in SEALING_ROLES else None,
             Ed25519PrivateKey.generate() if role == GENERATOR else None,
         )
 
@@ -60,7 +61,7 @@ class Keys:
         """The ones in their owner's folder."""
         tls = read_tls_key(key_path(folder, name))
         sealing, signing = None, None
-        if role in PARTICIPANT_ROLES:
+        if role in SEALING_ROLES:
             sealing = read_sealing_key(sealing_key_path(folder, name))
         if role == GENERATOR:
             signing = read_signing_key(signing_key_path(folder, name))

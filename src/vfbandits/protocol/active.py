@@ -212,7 +212,8 @@ class ActiveParticipant:
             envelope=self.envelopes.get(sender),
             needs_envelope=self.roster.terms.mask == "dense",
         )
-        self._catch_up(sender, hello.next_round)
+        if sender in self.split.names:  # a helper without features answers no round
+            self._catch_up(sender, hello.next_round)
         return envelope
 
     def _catch_up(self, sender: str, theirs: int) -> None:
@@ -394,7 +395,7 @@ class ActiveParticipant:
         done: list[ActiveInstruction] = [
             Send(name, Commit(change.epoch)) for name in stay if name in self.seats
         ]
-        for name in [name for name in self.seats if name not in self.split.names]:
+        for name in [name for name in self.seats if name not in self.roster.stream_members]:
             del self.seats[name]
             gone = Refused("roster", f"{name!r} is no longer in the roster")
             done += [Send(name, gone), Close(name)]

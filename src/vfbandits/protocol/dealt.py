@@ -123,14 +123,16 @@ def terms_digest(roster: Roster) -> str:
 
 
 def deal_secrets(dealer: Dealer, roster: Roster, *, deal: str) -> dict[str, PartySecrets]:
-    """The secrets of each participant, and of the two servers among them."""
+    """The secrets of each participant and of the two servers; a helper may have no block."""
     rules = roster.terms.shares
+    blocks = {
+        name: dealer.participant_secrets(number) for number, name in enumerate(roster.split.names)
+    }
     servers = {roster.active.name: dealer.active_secrets()}
     if rules is not None:
         servers[rules.helper] = dealer.helper_secrets()
     return {
-        name: PartySecrets(deal, dealer.participant_secrets(number), servers.get(name))
-        for number, name in enumerate(roster.split.names)
+        name: PartySecrets(deal, blocks.get(name), servers.get(name)) for name in blocks | servers
     }
 
 

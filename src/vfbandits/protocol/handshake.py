@@ -2,8 +2,8 @@
 
 from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import HandshakeError, IdentityError
-from vfbandits.protocol.messages import DTYPE, Hello
-from vfbandits.protocol.roster import PASSIVE, Member, Roster
+from vfbandits.protocol.messages import DTYPE, Hello, Welcome
+from vfbandits.protocol.roster import STREAM_ROLES, Member, Roster
 from vfbandits.protocol.version import SPOKEN, Versions
 
 # As many rounds as a federation has in thirty years at a thousand a second, so that an active
@@ -82,6 +82,14 @@ def agree_on_version(hello: Hello, *, sender: str, spoken: Versions = SPOKEN) ->
     return version
 
 
+def refuse_unspoken(welcome: Welcome, *, name: str, spoken: Versions) -> None:
+    """Refuse a welcome with a version of the protocol that ``name`` does not speak."""
+    if welcome.protocol not in spoken:
+        raise HandshakeError(
+            f"protocol: {name!r} speaks {spoken}, the active participant chose {welcome.protocol}"
+        )
+
+
 def refuse_unless_agreed(hello: Hello, roster: Roster, *, sender: str, epoch: int) -> None:
     """Compare a hello with the roster in force at ``epoch``.
 
@@ -92,8 +100,10 @@ def refuse_unless_agreed(hello: Hello, roster: Roster, *, sender: str, epoch: in
     if hello.name != sender:
         raise HandshakeError(f"wanted the hello of {sender!r}, got one that says {hello.name!r}")
     member = roster.find(sender)
-    if member is None or member.role != PASSIVE:
-        raise HandshakeError(f"wanted a passive participant of the roster, got {sender!r}")
+    if member is None or member.role not in STREAM_ROLES:
+        raise HandshakeError(
+            f"wanted a passive participant of the roster, or its helper, got {sender!r}"
+        )
     ours = hello_of(member, roster, epochs=(epoch,), next_round=hello.next_round)
     was_cut_off = epoch in hello.epochs and min(hello.epochs) < epoch
     for what in ALWAYS if was_cut_off else (*ALWAYS, *OF_ONE_ROSTER):

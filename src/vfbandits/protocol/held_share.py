@@ -46,18 +46,20 @@ class Membership:
         signed_roster: bytes,
         authority: EllipticCurvePublicKey,
         sealing_key: X25519PrivateKey,
+        *,
+        role: str = PASSIVE,
     ) -> "Membership":
-        """Open the roster; IdentityError unless this participant is in it, with this key."""
+        """Open the roster; IdentityError unless this member is in it, with this role and key."""
         roster = open_roster(signed_roster, authority)
         member = roster.find(name)
-        if member is None or member.role != PASSIVE:
+        if member is None or member.role != role:
             came = "no such member" if member is None else member.role
-            raise IdentityError(
-                f"wanted {name!r} as a passive participant of the roster, got {came}"
-            )
+            wanted = "a passive participant" if role == PASSIVE else f"the {role}"
+            raise IdentityError(f"wanted {name!r} as {wanted} of the roster, got {came}")
         own_key = sealing_key.public_key().public_bytes_raw().hex()
         # With another key than the others believe, pads would not cancel and no user be found.
-        needs_key = roster.terms.mask == "dense" or roster.terms.users == PSEUDONYMS
+        terms = roster.terms
+        needs_key = terms.mask == "dense" or terms.users == PSEUDONYMS or terms.shares is not None
         if needs_key and member.sealing_key != own_key:
             raise IdentityError(
                 f"the sealing key of {name!r} must be {member.sealing_key}, as in the roster, "

@@ -15,12 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.types import (
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from vfbandits.errors import IdentityError
-from vfbandits.protocol.roster import ACTIVE, PASSIVE, ROLES, is_name
+from vfbandits.protocol.roster import ROLES, is_name
 
 GENERATOR = "generator"
 AUTHORITY = "authority"
 CERTIFIED_ROLES = (*ROLES, GENERATOR)
-PARTICIPANT_ROLES = (ACTIVE, PASSIVE)
 SCHEME = "vfb://"
 MAX_LABEL_LENGTH = 63
 

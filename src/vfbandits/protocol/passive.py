@@ -23,7 +23,7 @@ from vfbandits.errors import (
 )
 from vfbandits.protocol.answers import Answers
 from vfbandits.protocol.envelope import read_label
-from vfbandits.protocol.handshake import hello_of
+from vfbandits.protocol.handshake import hello_of, refuse_unspoken
 from vfbandits.protocol.held_share import HeldShare, Membership, Secrets
 from vfbandits.protocol.instructions import (
     DropShares,
@@ -227,11 +227,7 @@ class PassiveParticipant:
     # --- epochs -------------------------------------------------------------------------------
 
     def _hear_welcome(self, message: Welcome) -> list[PassiveInstruction]:
-        if message.protocol not in self.spoken:
-            raise HandshakeError(
-                f"protocol: {self.name!r} speaks {self.spoken}, the active participant chose "
-                f"{message.protocol}"
-            )
+        refuse_unspoken(message, name=self.name, spoken=self.spoken)
         done = self._enter(message.epoch) if self._held else self._enter_first(message)
         self._protocol = message.protocol
         return done

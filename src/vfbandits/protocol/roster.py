@@ -20,8 +20,12 @@ from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
 from vfbandits.errors import ConfigError, SettingError
 from vfbandits.versions import upcast
 
-ACTIVE, PASSIVE, APPLICATION, OPERATOR = "active", "passive", "application", "operator"
-ROLES = (ACTIVE, PASSIVE, APPLICATION, OPERATOR)
+ACTIVE, PASSIVE, HELPER = "active", "passive", "helper"
+APPLICATION, OPERATOR = "application", "operator"
+ROLES = (ACTIVE, PASSIVE, HELPER, APPLICATION, OPERATOR)
+# Those that keep a stream to the active participant, and those that something is sealed to.
+STREAM_ROLES = (PASSIVE, HELPER)
+SEALING_ROLES = (ACTIVE, *STREAM_ROLES)
 LAYOUTS = ("per_arm", "outer", "disjoint")
 CLEAR, PSEUDONYMS = "clear", "pseudonyms"
 USERS = (CLEAR, PSEUDONYMS)
@@ -41,14 +45,16 @@ class Member:
     Attributes
     ----------
     name, role
-        Role is one of "active", "passive", "application" (asks for decisions and brings rewards)
-        and "operator" (changes masks and members).
+        Role is one of "active", "passive", "helper" (the second server of secret shares, if it has
+        no features), "application" (asks for decisions and brings rewards) and "operator" (changes
+        masks and members).
     certificate
         SHA-256 of the public key in its certificate, hex: a renewed certificate keeps it.
     width
-        Features of its block, after scaling; 0 for programs.
+        Features of its block, after scaling; 0 for programs and for a helper.
     sealing_key
-        X25519 public key, hex, to which mask shares are sealed and with which pads are agreed.
+        X25519 public key, hex, to which mask shares and dealt words are sealed and with which pads
+        are agreed.
     scaling
         Digest of its fitted transformer; empty for none.
     """
@@ -71,11 +77,10 @@ class Member:
             raise ConfigError(
                 f"the role of {self.name!r} must be one of {ROLES}, got {self.role!r}"
             )
-        participant = self.role in (ACTIVE, PASSIVE)
-        if participant != (self.width > 0):
+        if (self.role in (ACTIVE, PASSIVE)) != (self.width > 0):
             raise ConfigError(f"{self.role} {self.name!r} cannot have width {self.width}")
         _refuse_unless_hex(self.certificate, 32, f"certificate of {self.name!r}")
-        if participant:
+        if self.role in SEALING_ROLES:
             _refuse_unless_hex(self.sealing_key, 32, f"sealing_key of {self.name!r}")
 
 
@@ -86,7 +91,8 @@ class SharesRules:
     Attributes
     ----------
     helper
-        The member that is the second server.
+        The member that is the second server: a passive participant, or one with the role "helper",
+        which has no features.
     release
         What the active participant learns of a decision.
     max_arms
@@ -231,6 +237,7 @@ class Roster:
                 self._refuse_for_shares(self.terms.shares)
         except SettingError as error:
             raise ConfigError(str(error)) from error
+        self._refuse_idle_helper()
         if self.terms.mask == "dense":
             if not self.passive:
                 raise ConfigError("dense masks need a passive participant to hide, got none")
@@ -240,9 +247,31 @@ class Roster:
         if self.terms.users == PSEUDONYMS:
             _refuse_unless_hex(self.session, 16, "session, which pseudonyms need,")
 
+    def _refuse_idle_helper(self) -> None:
+        """Refuse a member with the role "helper" that the terms do not name."""
+        rules = self.terms.shares
+        for member in self.members:
+            if member.role != HELPER:
+                continue
+            if rules is None:
+                raise ConfigError(
+                    f"{member.name!r} has the role helper, which only protection 'shares' has, got "
+                    f"{self.terms.protection!r}"
+                )
+            if member.name != rules.helper:
+                raise ConfigError(
+                    f"{member.name!r} has the role helper, so the terms must name it as helper, "
+                    f"got {rules.helper!r}"
+                )
+
     def _refuse_for_shares(self, rules: SharesRules) -> None:
         terms = self.terms
         refuse_for_shares(terms.mask, terms.layout, 1.0, self.split, rules.helper)
+        if rules.helper not in (known := self.stream_members):
+            raise SettingError(
+                "protection 'shares' needs helper, a passive participant or a member with the role "
+                f"helper, one of {', '.join(known)}, got {rules.helper!r}"
+            )
         if terms.aggregation != "plain":
             raise SettingError(
                 "protection 'shares' needs aggregation 'plain': rows are under masks of both "
@@ -289,6 +318,11 @@ class Roster:
     def passive(self) -> tuple[Member, ...]:
         """The participants that add features only."""
         return tuple(m for m in self.members if m.role == PASSIVE)
+
+    @property
+    def stream_members(self) -> tuple[str, ...]:
+        """Those that keep a stream to the active participant; a helper may have no features."""
+        return tuple(m.name for m in self.members if m.role in STREAM_ROLES)
 
     @property
     def rows_width(self) -> dict[str, int]:

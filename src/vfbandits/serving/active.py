@@ -57,7 +57,7 @@ from vfbandits.protocol.instructions import (
     Send,
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Help, Helped, Message, Refused
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE
+from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, STREAM_ROLES
 from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.masks import Changes
@@ -81,8 +81,8 @@ ROUNDS_AHEAD = 1 << 16
 MAY_DECIDE = (APPLICATION, ACTIVE)
 MAY_CHANGE = (OPERATOR,)
 MAY_GATHER = (ACTIVE,)
-MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE, PASSIVE)
-# What the status has for a passive participant and the mask generator.
+MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE, *STREAM_ROLES)
+# What the status has for a passive participant, a helper and the mask generator.
 OF_ALL = ("federation", "roster", "epoch", "terms", "at", "seconds_up")
 OF_EACH = ("width", "connected", "circuit", "protocol", "since")
 
@@ -121,7 +121,7 @@ class ActiveService:
         self._tasks: set[asyncio.Task[object]] = set()
         self._listener: Listener | None = None
         self._started = time.monotonic()
-        self.presence = Presence(role.split.names[1:])
+        self.presence = Presence(role.roster.stream_members)
         self._rounds_kept = role.next_round
 
     def share_contexts(self, server: ServerA, own: SharingParticipant) -> None:
@@ -197,7 +197,7 @@ class ActiveService:
         """One stream, from hello to its end."""
         peer = link.peer
         try:
-            self._allow(peer, (PASSIVE,))
+            self._allow(peer, STREAM_ROLES)
             hello = await asyncio.wait_for(link.receive(), HELLO_S)
             if not isinstance(hello, Hello):
                 raise WireError(f"wanted a hello, got {type(hello).__name__}")
@@ -423,7 +423,7 @@ class ActiveService:
             document = _in_part(document, "", self.participants())
         else:
             self._allow(peer, MAY_LOOK)
-            if peer.role == PASSIVE:
+            if peer.role in STREAM_ROLES:
                 document = _in_part(document, peer.name, self.participants())
         return StatusReply(json.dumps(document, indent=1))
 
@@ -478,11 +478,15 @@ class ActiveService:
         }
 
     def participants(self) -> dict[str, dict[str, object]]:
-        """Each participant: whether it is there, what was asked of it, what came, how soon."""
+        """Each participant: whether it is there, what was asked of it, what came, how soon.
+
+        A helper without features is among them, with width 0.
+        """
         roster, seats = self.role.roster, self.role.seats
+        widths = dict(roster.split.items())
         return {
             name: {
-                "width": width,
+                "width": widths.get(name, 0),
                 "connected": name in seats or name == roster.active.name,
                 "circuit": "open" if name in seats and seats[name].circuit.is_open else "closed",
                 "protocol": seats[name].protocol if name in seats else None,
@@ -491,7 +495,7 @@ class ActiveService:
                 **self.rounds.drift.describe(name),
                 **(self._tallies[name].describe() if name in self._tallies else {}),
             }
-            for name, width in roster.split.items()
+            for name in (roster.active.name, *roster.stream_members)
         }
 
     def _noise_of(self, name: str) -> dict[str, object] | None:

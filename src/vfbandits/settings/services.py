@@ -12,7 +12,7 @@ import msgspec
 from vfbandits.campaign.settings import DEFAULT
 from vfbandits.errors import ConfigError
 from vfbandits.protocol.active import Patience
-from vfbandits.protocol.roster import ACTIVE, PASSIVE, is_name
+from vfbandits.protocol.roster import SEALING_ROLES, is_name
 from vfbandits.settings.access import AccessSettings
 from vfbandits.settings.decode import decode, keys_of, load_document
 from vfbandits.settings.features import FeatureSettings
@@ -47,7 +47,7 @@ class ParticipantConfig(Settings, frozen=True, kw_only=True):
     """
 
     name: Text
-    role: Literal["active", "passive", "application", "operator", "generator"]
+    role: Literal["active", "passive", "helper", "application", "operator", "generator"]
     address: Text
     identity: Path = msgspec.field(default_factory=lambda: Path("identity"))
     roster: Path = msgspec.field(default_factory=lambda: Path("roster.signed"))
@@ -220,6 +220,25 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
             )
 
 
+class HelperSettings(ParticipantConfig, frozen=True, kw_only=True):
+    """The file of a helper without features (protection shares).
+
+    Attributes
+    ----------
+    dealt
+        Folder of the secrets that ``vfb masks deal`` wrote.
+    status
+        A port for probes and Prometheus; without it none is opened.
+    reconnect
+        Back-off between connection attempts.
+    """
+
+    role: Literal["helper"]
+    dealt: Path = msgspec.field(default_factory=lambda: Path("dealt"))
+    status: StatusSettings | None = None
+    backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
+
+
 def load_place(path: Path) -> ParticipantConfig:
     """The keys that every role has, whatever the others are."""
     document = load_document(path, ConfigError)
@@ -237,10 +256,15 @@ def load_passive(path: Path) -> PassiveSettings:
     return _load(path, PassiveSettings)
 
 
+def load_helper(path: Path) -> HelperSettings:
+    """The settings of a helper without features."""
+    return _load(path, HelperSettings)
+
+
 def load_client(path: Path) -> ParticipantConfig:
     """The settings of an application, an operator or a generator; a participant's will do too."""
     place = load_place(path)
-    return place if place.role in (ACTIVE, PASSIVE) else _load(path, ParticipantConfig)
+    return place if place.role in SEALING_ROLES else _load(path, ParticipantConfig)
 
 
 def _load(path: Path, kind: type[S]) -> S:

@@ -5,7 +5,15 @@ import re
 from collections.abc import Sequence
 
 from vfbandits.protocol.identity import GENERATOR
-from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, PASSIVE, Member, Roster
+from vfbandits.protocol.roster import (
+    ACTIVE,
+    APPLICATION,
+    HELPER,
+    OPERATOR,
+    PASSIVE,
+    Member,
+    Roster,
+)
 
 FEATURES_FILE = "features.toml"  # the table [features] of an owner, before it has a whole file
 _COMMENTS_FROM = 33
@@ -29,7 +37,16 @@ def config_text(
         features = _commented(_features(member, roster) + _NAMES)
         parts += [_ACTIVE.format(model=_model(roster)), _http(http), _OWN_FEATURES, features]
     if member.role == PASSIVE:
-        parts += [*_dealt(roster), _PASSIVE, _features(member, roster)]
+        access = _ACCESS + _STATUS + _NOISE + _RECONNECT
+        parts += [*_dealt(roster), access, _features(member, roster)]
+    if member.role == HELPER:
+        state = _line('state = "state"', "what was answered: it must survive a restart")
+        parts += [
+            state,
+            *_dealt(roster),
+            _STATUS.replace("#\n", "\n", 1),
+            _RECONNECT.rstrip("\n") + "\n",
+        ]
     return "".join(parts)
 
 
@@ -166,6 +183,7 @@ _NAMED = {True: "columns with the user and the arm", False: "column with the use
 _ADDRESS = {
     ACTIVE: "host:port to listen on",
     PASSIVE: "of the active participant",
+    HELPER: "of the active participant",
     APPLICATION: "of the active participant",
     OPERATOR: "of the active participant",
     GENERATOR: "of the active participant",
@@ -237,7 +255,7 @@ _OWN_FEATURES = """\
 #
 """
 
-_PASSIVE = """
+_ACCESS = """
 # Limits on what leaves: docs/operations.md.  What is over them is declined, and recorded.
 #
 # [access]
@@ -249,11 +267,15 @@ _PASSIVE = """
 # consent = "agreed"               # a column of true and false; no feature
 # changed_after = "24h"            # a changed row is answered after that time
 # keep_days = 400                  # of the access record
+"""
+_STATUS = """\
 #
 # A port for probes and your own Prometheus: docs/monitoring.md.
 #
 # [status]
 # address = "127.0.0.1:9464"
+"""
+_NOISE = """\
 #
 # Noise on each vector before it is masked, and its price in decisions: docs/noise.md.
 #
@@ -262,7 +284,8 @@ _PASSIVE = """
 # delta = 1e-6
 # clip = 1.0                       # longest vector; longer ones are scaled down to it
 # unit = "vector"                  # a vector that changes is paid for again
-
+"""
+_RECONNECT = """
 [reconnect]
 first_s = 0.05                   # exponential back-off with jitter, up to most_s
 most_s = 1.0

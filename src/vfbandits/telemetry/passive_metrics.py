@@ -1,4 +1,4 @@
-"""Prometheus metrics of a passive participant: all of them are read at the scrape.
+"""Prometheus metrics of a passive participant or a helper, all of them read at the scrape.
 
 Labels are a few fixed words; no user, campaign or arm ever becomes one.
 """
@@ -58,33 +58,49 @@ class PassiveReading:
     task_failures: Mapping[str, int]
 
 
-class PassiveMetrics:
-    """What Prometheus gets of a passive participant; ``read`` is called once for a scrape.
+@dataclass(frozen=True, slots=True)
+class HelperReading:
+    """A helper of secret shares without features, as it stands.
 
-    ``users`` are the outcomes whose counts begin at 0.
+    Attributes
+    ----------
+    is_ready, is_connected, epoch
+        As of a passive participant.
+    window
+        The window of dealt words that is open.
+    messages
+        Of server A since the process began, by outcome.
+    task_failures
+        Of background tasks, by name.
+    """
+
+    is_ready: bool
+    is_connected: bool
+    epoch: int
+    window: int
+    messages: Mapping[str, int]
+    task_failures: Mapping[str, int]
+
+
+class StatusMetrics:
+    """What Prometheus gets of a process that dials out; ``collect`` is called once for a scrape.
 
     >>> reading = PassiveReading(
     ...     is_ready=True, is_connected=True, epoch=3, asks={}, users={"unknown": 2}, rows=5,
     ...     held_rows=0, record_entries=7, record_bytes=900, record_unsynced=0,
     ...     record_synced_at=1e9, task_failures={},
     ... )
-    >>> lines = PassiveMetrics(lambda: reading, users=["unknown"]).render().decode().splitlines()
+    >>> metrics = StatusMetrics(lambda: of_passive(reading, users=["unknown"]))
+    >>> lines = metrics.render().decode().splitlines()
     >>> [line for line in lines if line.startswith(("vfb_access_users", "vfb_active"))]
     ['vfb_active_connected 1.0', 'vfb_access_users_total{outcome="unknown"} 2.0']
     """
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(
-        self,
-        read: Callable[[], PassiveReading],
-        *,
-        users: Iterable[str],
-        release: str | None = None,
-    ) -> None:
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self._registry = CollectorRegistry()
-        release = version("vfbandits") if release is None else release
-        self._registry.register(_Passive(read, tuple(users), release))
+        self._registry.register(_Collected(collect))
         ProcessCollector(registry=self._registry)
 
     def render(self) -> bytes:
@@ -92,48 +108,68 @@ class PassiveMetrics:
         return generate_latest(self._registry)
 
 
-class _Passive(Collector):
-    def __init__(
-        self, read: Callable[[], PassiveReading], users: tuple[str, ...], release: str
-    ) -> None:
-        self._read = read
-        self._users = users
-        self._release = release
+class _Collected(Collector):
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self._collect = collect
 
     def collect(self) -> Iterator[Metric]:
-        now = self._read()
-        yield from of_process(
-            is_ready=now.is_ready,
-            epoch=now.epoch,
-            task_failures=now.task_failures,
-            release=self._release,
-        )
-        connected = "1 if the active participant has welcomed this one, else 0."
-        yield family("vfb_active_connected", connected, {"": now.is_connected})
-        asks = {**dict.fromkeys(ASKS, 0), **now.asks}
-        yield family("vfb_access_asks_total", "Asks, by what came of them.", asks, label="outcome")
-        users = {**dict.fromkeys(self._users, 0), **now.users}
-        yield family(
-            "vfb_access_users_total",
-            "Users in asks: answered, unknown, or declined by this limit.",
-            users,
-            label="outcome",
-        )
-        yield family("vfb_access_rows_total", "Rows with features answered.", {"": now.rows})
-        held = "Rows answered as they were before a change, because of changed_after."
-        yield family("vfb_access_held_rows_total", held, {"": now.held_rows})
-        for name, says, value in (
-            ("vfb_access_record_entries", "Entries of the access record.", now.record_entries),
-            ("vfb_access_record_bytes", "Size of the access record.", now.record_bytes),
-            (
-                "vfb_access_record_unsynced_entries",
-                "Entries that are not on the disk for certain yet.",
-                now.record_unsynced,
-            ),
-            (
-                "vfb_access_record_synced_timestamp_seconds",
-                "Time of the last sync of the access record.",
-                now.record_synced_at,
-            ),
-        ):
-            yield family(name, says, {"": value})
+        return self._collect()
+
+
+def _of_dialling(now: PassiveReading | HelperReading, release: str) -> Iterator[Metric]:
+    yield from of_process(
+        is_ready=now.is_ready,
+        epoch=now.epoch,
+        task_failures=now.task_failures,
+        release=release or version("vfbandits"),
+    )
+    connected = "1 if the active participant has welcomed this one, else 0."
+    yield family("vfb_active_connected", connected, {"": now.is_connected})
+
+
+def of_helper(now: HelperReading, *, release: str = "") -> Iterator[Metric]:
+    """The metrics of a helper without features.
+
+    >>> reading = HelperReading(
+    ...     is_ready=True, is_connected=True, epoch=1, window=7, messages={"answered": 3},
+    ...     task_failures={},
+    ... )
+    >>> [metric.name for metric in of_helper(reading)][-2:]
+    ['vfb_helper_messages', 'vfb_helper_window']
+    """
+    yield from _of_dialling(now, release)
+    says = "Messages of the active participant, by what came of them."
+    yield family("vfb_helper_messages_total", says, now.messages, label="outcome")
+    yield family("vfb_helper_window", "Window of dealt words that is open.", {"": now.window})
+
+
+def of_passive(now: PassiveReading, *, users: Iterable[str], release: str = "") -> Iterator[Metric]:
+    """The metrics of a passive participant; ``users`` are outcomes whose counts begin at 0."""
+    yield from _of_dialling(now, release)
+    asks = {**dict.fromkeys(ASKS, 0), **now.asks}
+    yield family("vfb_access_asks_total", "Asks, by what came of them.", asks, label="outcome")
+    by_outcome = {**dict.fromkeys(users, 0), **now.users}
+    yield family(
+        "vfb_access_users_total",
+        "Users in asks: answered, unknown, or declined by this limit.",
+        by_outcome,
+        label="outcome",
+    )
+    yield family("vfb_access_rows_total", "Rows with features answered.", {"": now.rows})
+    held = "Rows answered as they were before a change, because of changed_after."
+    yield family("vfb_access_held_rows_total", held, {"": now.held_rows})
+    for name, says, value in (
+        ("vfb_access_record_entries", "Entries of the access record.", now.record_entries),
+        ("vfb_access_record_bytes", "Size of the access record.", now.record_bytes),
+        (
+            "vfb_access_record_unsynced_entries",
+            "Entries that are not on the disk for certain yet.",
+            now.record_unsynced,
+        ),
+        (
+            "vfb_access_record_synced_timestamp_seconds",
+            "Time of the last sync of the access record.",
+            now.record_synced_at,
+        ),
+    ):
+        yield family(name, says, {"": value})

@@ -16,7 +16,8 @@ from vfbandits.pki.files import (
     read_sealing_key,
     sealing_key_path,
 )
-from vfbandits.protocol.identity import AUTHORITY, PARTICIPANT_ROLES, authority_of
+from vfbandits.protocol.identity import AUTHORITY, authority_of
+from vfbandits.protocol.roster import SEALING_ROLES
 from vfbandits.settings.services import ParticipantConfig
 
 SOON = 30
@@ -54,7 +55,7 @@ def check_identity(report: Report, place: ParticipantConfig, now: datetime) -> N
     if not problems:
         _note_end(report, certificate, now)
         _note_end(report, authority, now)
-    if place.role in PARTICIPANT_ROLES:
+    if place.role in SEALING_ROLES:
         _check_sealing_key(report, sealing_key_path(folder, place.name))
 
 

@@ -19,11 +19,10 @@ from vfbandits.pki.files import (
 from vfbandits.protocol.identity import (
     AUTHORITY,
     GENERATOR,
-    PARTICIPANT_ROLES,
     key_digest,
     spell_digest,
 )
-from vfbandits.protocol.roster import ACTIVE, Member, Roster
+from vfbandits.protocol.roster import ACTIVE, SEALING_ROLES, Member, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.settings.services import ParticipantConfig
 
@@ -109,7 +108,7 @@ def _compare_keys(report: Report, place: ParticipantConfig, member: Member) -> N
             f"{spell_digest(member.certificate)}, the certificate has {spell_digest(shown)}.  "
             "Use the keys of the approved request, or ask the operator to remove and add you",
         )
-    if member.role not in PARTICIPANT_ROLES:
+    if member.role not in SEALING_ROLES:
         return
     sealing = read_sealing_key(sealing_key_path(place.identity, place.name)).public_key()
     if sealing.public_bytes_raw().hex() != member.sealing_key:

@@ -23,6 +23,7 @@ from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
 from vfbandits.journal.witness import Head, lock_path, noted_in
 from vfbandits.participant.outbox import OUTBOX
 from vfbandits.participant.run import missing_outbox
+from vfbandits.participant.share_helper import FILE as HELPER_FILE
 from vfbandits.participant.state_lock import LOCK
 from vfbandits.pki.files import is_open_to_others, read_sealing_key, sealing_key_path
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
@@ -30,7 +31,12 @@ from vfbandits.protocol.roster import Roster
 from vfbandits.serving.build import FIRST_EPOCH, missing_share
 from vfbandits.serving.journals import witness_of
 from vfbandits.serving.masks import load_envelopes, load_seats
-from vfbandits.settings.services import ActiveSettings, ParticipantConfig, PassiveSettings
+from vfbandits.settings.services import (
+    ActiveSettings,
+    HelperSettings,
+    ParticipantConfig,
+    PassiveSettings,
+)
 
 
 def check_state(report: Report, place: ParticipantConfig) -> None:
@@ -130,7 +136,9 @@ def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) ->
         report.ok("envelopes", f"deal {deal[:12]}…, one for each participant")
 
 
-def check_dealt(report: Report, settings: ActiveSettings | PassiveSettings, roster: Roster) -> None:
+def check_dealt(
+    report: Report, settings: ActiveSettings | PassiveSettings | HelperSettings, roster: Roster
+) -> None:
     """On secret shares, the secrets of the first epoch, and windows for server A."""
     if roster.terms.shares is None:
         return
@@ -223,6 +231,24 @@ def check_lock(report: Report, place: ParticipantConfig) -> None:
         _refuse_if_locked(path)
     except JournalError as error:
         report.warn("state", f"{error}: if vfb serve passive is running, a second one is refused")
+
+
+def check_helper_log(report: Report, place: ParticipantConfig) -> None:
+    """The log of a helper: it is made at the first start, and one process has it."""
+    path = place.state / HELPER_FILE
+    if not path.exists():
+        report.ok("helper log", "is created at the first start")
+        return
+    advice = "If vfb serve helper is running, a second one is refused"
+    try:
+        _refuse_if_locked(lock_path(path))
+    except JournalError as error:
+        report.warn("helper log", f"{error}.  {advice}")
+        return
+    # An old copy does not know every slot that was used.
+    with report.blaming("helper log", "Put the newest files of the state folder back"):
+        _pragmas(path, "schema_version")
+        report.ok("helper log", f"{path} can be opened")
 
 
 def _refuse_if_locked(lock: Path) -> None:

@@ -26,7 +26,9 @@ def read_secrets(
     secrets = DealOpener(roster, epoch, name, key).secrets(data)
     rules = roster.terms.shares
     is_server = name == roster.active.name or (rules is not None and name == rules.helper)
-    if secrets.participant is None or is_server != (secrets.server is not None):
-        wanted = "a server and a participant" if is_server else "a participant"
+    has_block = name in roster.split.names
+    if (has_block, is_server) != (secrets.participant is not None, secrets.server is not None):
+        parts = ["a server"] * is_server + ["a participant"] * has_block
+        wanted = " and ".join(parts)
         raise ConfigError(f"{path} must have the secrets of {name!r} as {wanted}, got other roles")
     return secrets

@@ -1,0 +1,133 @@
+"""The stream of a participant or a helper to the active participant.
+
+It has no port of its own.  Whatever breaks the stream, it dials again, after a wait that grows and
+is drawn at random so that many participants do not come back in the same instant.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from vfbandits.errors import LinkError, VFBanditsError
+from vfbandits.protocol.messages import Hello, Message
+from vfbandits.settings.services import Backoff
+from vfbandits.telemetry.log import Logger, note
+from vfbandits.transport.channel import Dialer
+
+# Sentences for strangers: the log has the reasons, which may name hosts and files.
+DISCONNECTED = "not connected to the active participant"
+REFUSED = "the active participant refuses this one: link_refused in the log has the reason"
+
+T = TypeVar("T")
+
+
+class Greeter(Protocol):
+    """A role that begins its streams with a hello."""
+
+    @property
+    def is_welcome(self) -> bool:
+        """Whether the active participant has agreed to its terms."""
+        ...
+
+    def hello(self) -> Hello:
+        """The first message of a stream."""
+        ...
+
+
+class ActiveLink:
+    """Keeps a stream to the active participant until ``stop``; ``answer`` hears its messages."""
+
+    def __init__(
+        self,
+        role: Greeter,
+        dialer: Dialer,
+        answer: Callable[[Message], Awaitable[list[Message]]],
+        *,
+        log: Logger,
+        backoff: Backoff,
+    ) -> None:
+        self._role = role
+        self._dialer = dialer
+        self._answer = answer
+        self._log = log
+        self._backoff = backoff
+        self._stopping = False
+        self._is_idle = False
+        self._task: asyncio.Task[None] | None = None
+        self.problem = DISCONNECTED
+
+    async def run(self) -> None:
+        """Dial and serve, again and again."""
+        self._task = asyncio.current_task()
+        waits = Waits(self._backoff)
+        while not self._stopping:
+            refused = False
+            try:
+                await self._serve_one(waits)
+            except asyncio.CancelledError:
+                if not self._stopping:
+                    raise
+            except VFBanditsError as error:
+                refused = not isinstance(error, LinkError)
+                self._note_failure(error)
+            if not self._stopping:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._idly(asyncio.sleep(waits.next(refused=refused)))
+        await self._dialer.close()
+
+    def stop(self) -> None:
+        """Finish the message that is being answered, then end."""
+        self._stopping = True
+        if self._is_idle and self._task is not None:
+            self._task.cancel()
+
+    def _note_failure(self, error: VFBanditsError) -> None:
+        event = "link_lost" if isinstance(error, LinkError) else "link_refused"
+        self.problem = DISCONNECTED if event == "link_lost" else REFUSED
+        note(self._log, event, {"reason": str(error)})
+
+    async def _serve_one(self, waits: "Waits") -> None:
+        link = await self._idly(self._dialer.dial(timeout_s=self._backoff.dial_s))
+        try:
+            await link.send(self._role.hello())
+            await self._idly(link.serve(partial(self._hear, waits)))
+        finally:
+            self.problem = self.problem or DISCONNECTED
+            await link.close()
+
+    async def _hear(self, waits: "Waits", message: Message) -> list[Message]:
+        replies = await self._answer(message)
+        if self._role.is_welcome:
+            self.problem = ""
+            waits.reset()
+        return replies
+
+    async def _idly(self, waiting: Awaitable[T]) -> T:
+        """Wait for something that ``stop`` may cut short."""
+        self._is_idle = True
+        try:
+            return await waiting
+        finally:
+            self._is_idle = False
+
+
+class Waits:
+    """Waits that double up to a bound, each drawn between half of it and the whole."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._wait_s = backoff.first_s
+
+    def next(self, *, refused: bool) -> float:
+        """How long to wait now, in seconds."""
+        most_s = self._backoff.refused_s if refused else self._backoff.most_s
+        wait = min(self._wait_s, most_s)
+        self._wait_s = min(2.0 * wait, most_s)
+        return wait * random.uniform(0.5, 1.0)  # noqa: S311  (spreads load, hides nothing)
+
+    def reset(self) -> None:
+        """Start small again: the last attempt went well."""
+        self._wait_s = self._backoff.first_s

@@ -12,7 +12,13 @@ from vfbandits.telemetry.gauges import (
     SharesGauges,
 )
 from vfbandits.telemetry.metrics import Metrics
-from vfbandits.telemetry.passive_metrics import PassiveReading, StatusMetrics, of_passive
+from vfbandits.telemetry.passive_metrics import (
+    HelperReading,
+    PassiveReading,
+    StatusMetrics,
+    of_helper,
+    of_passive,
+)
 
 NEWS = CampaignGauges(
     "news",
@@ -143,6 +149,19 @@ def passive_metrics(**changes):
     reading = PassiveReading(**{**given, **changes})
     users = ["answered", "not allowed"]
     return StatusMetrics(lambda: of_passive(reading, users=users, release="1.2.3"))
+
+
+def helper_metrics():
+    """The metrics of a helper without features."""
+    reading = HelperReading(
+        is_ready=True,
+        is_connected=True,
+        epoch=1,
+        window=3,
+        messages={"answered": 5, "refused": 1},
+        task_failures={"link": 0},
+    )
+    return StatusMetrics(lambda: of_helper(reading, release="1.2.3"))
 
 
 def families(metrics):

@@ -8,9 +8,10 @@ from members import GENERATOR, join
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.errors import ConfigError
 from vfbandits.pki import Identity, approve, create_authority, create_request, load_roster
 from vfbandits.protocol.roster import SharesRules, Terms
-from vfbandits.settings.services import load_active, load_client, load_passive
+from vfbandits.settings.services import load_active, load_client, load_helper, load_passive
 
 MEMBERS = [
     {"name": "shop", "role": "active", "width": 4},
@@ -264,6 +265,25 @@ def test_secret_shares_are_terms_of_the_roster_and_the_file_has_the_model_that_t
     assert settings.dealt.name == "dealt"
     passive = (ca.parent / "out" / "bank" / "bank.toml").read_text()
     assert "\nclip_norm = 1.0 " in passive  # longer rows are refused
+
+
+def test_a_helper_without_features_is_a_member_with_a_file_and_a_command_of_its_own(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    join(ca.parent, ca, {"federation": "shops", "name": "notary", "role": "helper"})
+    refused(init(ca), "'notary' has the role helper, which only protection 'shares' has")
+    done = init(ca, "--protection", "shares", "--helper", "notary")
+    assert done.exit_code == 0, done.output
+    roster = roster_of(ca, "notary")
+    assert (roster.terms.shares.helper, roster.find("notary").width) == ("notary", 0)
+    assert "notary" not in roster.split.names
+    settings = load_helper(ca.parent / "out" / "notary" / "notary.toml")
+    assert (settings.role, settings.dealt.name, settings.status) == ("helper", "dealt", None)
+    with pytest.raises(ConfigError, match="role must be passive, got 'helper'"):
+        load_passive(ca.parent / "out" / "notary" / "notary.toml")
+    assert (
+        "then vfb serve helper by notary, vfb serve passive by the others"
+        in done.output.replace("\n", " ")
+    )
 
 
 def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fed_metrics import families, fed_metrics, passive_metrics
+from fed_metrics import families, fed_metrics, helper_metrics, passive_metrics
 
 from vfbandits.telemetry.tracer import Attributes
 
@@ -21,7 +21,11 @@ RULES = [
     for rule in group["rules"]
 ]
 SCRAPE = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
-FAMILIES = {**families(fed_metrics()), **families(passive_metrics())}
+FAMILIES = {
+    **families(fed_metrics()),
+    **families(passive_metrics()),
+    **families(helper_metrics()),
+}
 OURS = {name: family for name, family in FAMILIES.items() if name.startswith("vfb_")}
 SERIES = {sample.name for family in FAMILIES.values() for sample in family.samples} | {"up"}
 

@@ -1,11 +1,16 @@
 """Processes on secret shares over mutual TLS decide as one bandit would, whatever is killed."""
 
 import asyncio
+import re
 import sqlite3
+from dataclasses import replace
 
+import httpx2
 from live_world import LiveWorld, wait_until_connected
+from ports import free_port
 from shared_sessions import MODEL, SCALE, SharedSession, replay
 
+from vfbandits.admin.preflight import preflight
 from vfbandits.protocol.roster import PSEUDONYMS, SharesRules, Terms
 
 WIDTHS = {"shop": 2, "bank": 3, "news": 2}
@@ -61,3 +66,56 @@ async def play(world, federation):
         assert (shares["helper"], shares["away"]) == ("bank", "")
         assert shares["learns"] == "the arm of a decision"
         assert 0 < shares["windows"] < 40
+
+
+def test_a_killed_helper_without_features_answers_again_where_it_was(tmp_path):
+    terms = replace(TERMS, shares=replace(RULES, helper="notary"))
+    world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
+    federation = world.federation(model=MODEL, windows=40)
+    port = free_port()
+    with federation.config("notary").open("a") as config:
+        config.write(f'\n[status]\naddress = "127.0.0.1:{port}"\n')
+    with federation:
+        asyncio.run(help_and_kill(world, federation, f"http://127.0.0.1:{port}"))
+        report = preflight(federation.config("notary"))
+        said = {one.what: one.says for one in report.findings}
+        assert "is locked by another process" in said["helper log"]
+        assert report.problems == []
+    n_shared, n_alone, n_rewards = replay(world, federation)
+    assert n_shared >= 20
+    assert n_alone >= 1
+    with sqlite3.connect(federation.folder / "shop" / "state" / "shares.db") as db:
+        assert db.execute("SELECT count(*) FROM learnt").fetchone()[0] == n_rewards
+
+
+async def help_and_kill(world, federation, url):
+    async with SharedSession(world, federation) as session, httpx2.AsyncClient() as http:
+        await wait_until_connected(session)
+        await session.wait_for("bank", "news")
+        await session.play(8)
+        assert set(session.contributors[-1]) == set(WIDTHS)  # it contributes no features
+        assert (await http.get(f"{url}/readyz")).status_code == 200
+        answered = await scraped(http, url, 'vfb_helper_messages_total{outcome="answered"}')
+        assert answered > 8
+        for _ in range(2):
+            federation.kill("notary")
+            await session.wait_for()  # on own features alone
+            shares = (await session.status())["shares"]
+            assert (shares["helper"], "helper" in shares["away"]) == ("notary", True)
+            federation.start("notary")
+            await session.wait_for("bank", "news")
+            await session.play(5)
+        await session.wait_until_learnt()
+        facts = (await session.status())["participants"]["notary"]
+        assert (facts["width"], facts["connected"], facts["circuit"]) == (0, True, "closed")
+        assert "asks" not in facts or facts["asks"] == 0
+        assert await scraped(http, url, "vfb_helper_window") >= 1
+    async with SharedSession(world, federation, name="notary") as own:
+        status = await own.status()
+        assert "shares" not in status  # decisions are not shown to it
+        assert status["participants"]["notary"]["connected"]
+
+
+async def scraped(http, url, name):
+    text = (await http.get(f"{url}/metrics")).text
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)[1])

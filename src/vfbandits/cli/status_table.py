@@ -31,7 +31,9 @@ def status_table(document: Mapping[str, object]) -> Table:
         if isinstance(facts, dict):
             row = _row(facts, now=document.get("at"), has_counts=bool(counts) or "asks" in facts)
             row = ["active", *["–"] * 5] if place == 0 else row
-            table.add_row(name, str(facts.get("width")), *row)
+            if not facts.get("width"):  # a helper without features is never asked
+                row[2:] = ["–"] * 4
+            table.add_row(name, str(facts.get("width") or "helper"), *row)
     return table
 
 

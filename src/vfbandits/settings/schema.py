@@ -14,7 +14,12 @@ import msgspec
 
 from vfbandits.settings.decode import alternatives, is_table, keys_of
 from vfbandits.settings.docstring import split_docstring
-from vfbandits.settings.services import ActiveConfig, ParticipantConfig, PassiveSettings
+from vfbandits.settings.services import (
+    ActiveConfig,
+    HelperSettings,
+    ParticipantConfig,
+    PassiveSettings,
+)
 from vfbandits.settings.values import Secret
 
 SCHEMA_FILE = "settings.schema.json"
@@ -28,7 +33,7 @@ def config_schema() -> dict[str, Any]:
     >>> schema["required"], schema["properties"]["state"]["default"]
     (['name', 'role', 'address', 'features'], 'state')
     """
-    kinds = (ActiveConfig, PassiveSettings, ParticipantConfig)
+    kinds = (ActiveConfig, PassiveSettings, HelperSettings, ParticipantConfig)
     refs, components = msgspec.json.schema_components(
         kinds, schema_hook=_text, ref_template="#/definitions/{name}"
     )

@@ -41,12 +41,9 @@ def config_text(
         parts += [*_dealt(roster), access, _features(member, roster)]
     if member.role == HELPER:
         state = _line('state = "state"', "what was answered: it must survive a restart")
-        parts += [
-            state,
-            *_dealt(roster),
-            _STATUS.replace("#\n", "\n", 1),
-            _RECONNECT.rstrip("\n") + "\n",
-        ]
+        dealt = _line('dealt = "dealt"', "secrets, written by vfb masks deal")
+        status = _STATUS.replace("#\n", "\n", 1)
+        parts += [state, dealt, status, _RECONNECT.rstrip("\n"), "\n"]
     return "".join(parts)
 
 

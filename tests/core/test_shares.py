@@ -556,6 +556,15 @@ def test_no_role_shows_a_secret():
         ({"bound": 30.0}, "must be at most 16 on secret shares, got 60"),
         ({"posterior_scale": 3.0}, "must be at most 4 on secret shares, got 6"),
         ({"posterior_scale": 65.0, "bound": 1e-3}, "at most 64 on secret shares, got 65"),
+        (
+            {
+                "reads": "widths",
+                "release": "statistics",
+                "max_arms": 1024,
+                "widths": (10_000, 7_000),
+            },
+            "has at most 67,108,864 products that are masked again, got 214,",
+        ),
     ],
 )
 def test_terms_that_the_ring_has_no_room_for_are_refused(changes, reason):

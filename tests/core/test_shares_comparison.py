@@ -46,7 +46,7 @@ def test_equal_numbers_are_not_less(r, seed):
 def test_differences_of_masked_numbers_are_those_of_the_scores(scores, seed):
     rng = np.random.default_rng(seed)
     n = len(scores)
-    whole = np.array([round(s * 2**40) << 40 for s in scores], dtype=object)
+    whole = np.array([round(s * 2**44) << 44 for s in scores], dtype=object)
     ranks, rho = (rng.integers(0, 2**64, (2, n), dtype=np.uint64) for _ in range(2))
     order = c.shuffled(rng.integers(0, 2**64, (2, n), dtype=np.uint64))
     y = ring.add(ring.from_integers(whole), rho)

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from vfbandits.core import kernels, ring
 from vfbandits.core.shares import sides
-from vfbandits.core.shares.comparison import less_pairs, look_up_pairs
+from vfbandits.core.shares.comparison import UNIT_BITS, less_pairs, look_up_pairs
+from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
+from vfbandits.core.shares.function_table import _GUARD_BITS, SLACK
+from vfbandits.core.shares.terms import MAX_LENGTH
 from vfbandits.errors import SharesError
 
 M = 2**128
@@ -43,7 +46,7 @@ def test_two_products_and_the_term_of_the_gaps_are_twice_the_product(seed):
 def test_a_side_is_reopened_from_cut_shares(seed, value):
     rng = np.random.default_rng(seed)
     whole = round(value * 2**sides.PRODUCT_BITS)
-    mask = int.from_bytes(rng.bytes(16)) % (M - 2**92)
+    mask = int.from_bytes(rng.bytes(16)) % (M - 2**100)
     share = int.from_bytes(rng.bytes(16))
     one, other = (ring.cut(ring.from_integers([x])) for x in (share, whole + mask - share))
     lowered = sides.reopened_mask(ring.from_integers([mask]))
@@ -51,7 +54,7 @@ def test_a_side_is_reopened_from_cut_shares(seed, value):
     base = ring.from_integers([7])
     A = sides.reopen_side(one, other, part, base)
     B = sides.reopen_side(one, other, ring.subtract(lowered, part), ring.negative(base))
-    assert abs(ring.decode(ring.add(A, B))[0] / 2 - value) <= 2 * 2.0**-40
+    assert abs(ring.decode(ring.add(A, B))[0] / 2 - value) <= 2 * 2.0**-44
 
 
 @settings(deadline=None)
@@ -59,10 +62,10 @@ def test_a_side_is_reopened_from_cut_shares(seed, value):
 def test_a_side_is_reopened_from_narrow_shares(seed, value):
     rng = np.random.default_rng(seed)
     d, n = 3, 2
-    whole = round(value * 2**40)
+    whole = round(value * 2**44)
     g, a = ring.zeros(n, d), ring.zeros(n, d)
     g[:, 0, 1] = ring.from_integers([-whole])[:, 0]
-    a[:, 0, 2] = ring.from_integers([2**41])[:, 0]
+    a[:, 0, 2] = ring.from_integers([2**45])[:, 0]
     rho = [words(rng, d, d) for _ in range(2)]
     one = sides.minus_narrow_outer(g, a, rho[0])
     other = sides.minus_narrow_outer(ring.zeros(n, d), a, rho[1])
@@ -74,16 +77,46 @@ def test_a_side_is_reopened_from_narrow_shares(seed, value):
     found = ring.decode(ring.add(A, B)) / 2
     wanted = np.zeros((d, d))
     wanted[1, 2] = value
-    assert np.abs(found - wanted).max() <= 2 * 2.0**-40
+    assert np.abs(found - wanted).max() <= 2 * 2.0**-44
 
 
 def test_masks_that_could_wrap_are_refused():
-    sides.reopened_mask(ring.from_integers([M - 2**92 - 1]))
-    sides.narrow_mask(ring.from_integers([(2**80 - 2**43 - 1) << 41]))
+    sides.reopened_mask(ring.from_integers([M - 2**100 - 1]))
+    sides.narrow_mask(ring.from_integers([(2**80 - 2**47 - 1) << 45]))
     with pytest.raises(SharesError, match=r"near to 2\^128"):
-        sides.reopened_mask(ring.from_integers([3, M - 2**92]))
+        sides.reopened_mask(ring.from_integers([3, M - 2**100]))
     with pytest.raises(SharesError, match=r"near to 2\^80"):
-        sides.narrow_mask(ring.from_integers([3, (2**80 - 2**43) << 41]))
+        sides.narrow_mask(ring.from_integers([3, (2**80 - 2**47) << 45]))
+
+
+def test_the_ring_has_room_for_all_that_is_in_it():
+    """The bits of each kind of number, with its sign: what docs/decisions.md adds up."""
+    assert 2 * ring.FRACTION + 1 == sides.PRODUCT_BITS
+    assert sides.PRODUCT_BITS + ring.REACH + 1 + sides.WRAP_BITS == 128
+    assert sides.WRAP_BITS >= 28
+    # Opened products: an offset that makes them positive is one word's half.
+    assert sides.FINE_BITS + ring.REACH < 64
+    assert sides.CUTS == (sides.FINE_BITS - ring.FRACTION, 2**28 - 1, 2**63)
+    assert 128 - ring.CUT <= 96  # bytes of a cut share
+    assert 128 - sides.CLIP <= 88
+    # Forms have two fine factors; 2C of contexts as long as may be is below 2^10.
+    assert FORM_BITS + ring.REACH < 127
+    assert MEAN_BITS - UNIT_BITS < 64
+    # What a released number shows of the error of masked products, in its own units.
+    assert sides.FINE_BITS - ring.RELEASED >= 13
+    # q is opened in 64 bits, and its largest must be below the period.
+    places = 64 - (sides.PRODUCT_BITS - ring.CUT)
+    assert 2.0**places > MAX_LENGTH**2 + 2.0 + 2 * SLACK
+    assert sides.NARROW_BITS - ring.FRACTION - 3 >= sides.WRAP_BITS
+    # Chebyshev polynomials are evaluated in 63 bits.
+    assert sides.PRODUCT_BITS - ring.FRACTION + _GUARD_BITS < 63
+
+
+@pytest.mark.skipif(kernels.load_covariance() is None, reason="numba is not installed")
+def test_compiled_loops_have_the_bits_of_the_ring():
+    loops = kernels.load_covariance()
+    assert (loops.FRACTION, loops.CUT) == (ring.FRACTION, ring.CUT)
+    assert (loops.FINE, loops.KEPT, loops.OFFSET) == sides.CUTS
 
 
 def test_words_that_do_not_fit_are_refused():

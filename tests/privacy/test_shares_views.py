@@ -18,10 +18,11 @@ import pytest
 from shares_world import Recorder, local_shares, small_terms, split_rows
 
 from vfbandits.core import ring
+from vfbandits.core.ring import CUT
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import UNIT_BITS
 from vfbandits.core.shares.covariance import MEAN_BITS
-from vfbandits.core.shares.sides import PRODUCT_BITS
+from vfbandits.core.shares.sides import CLIP, PRODUCT_BITS
 
 # With a large ridge q is below 1/2, and a reward's table is small.
 TERMS = small_terms(widths=(1, 1), max_arms=2, window=2, decisions=2, ridge=4.0)
@@ -295,8 +296,8 @@ def blinding_of(label, party, terms):
     where = (owner, KINDS.get(name, "decide"), slot, word, index)
     if part in ("tables", "tops"):
         return where, "xor", 1
-    dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, 32), **dict.fromkeys(NARROW_FIELDS, 41)}
-    dropped |= dict.fromkeys(CLIPPED_FIELDS, 40)
+    dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, CUT), **dict.fromkeys(NARROW_FIELDS, 45)}
+    dropped |= dict.fromkeys(CLIPPED_FIELDS, CLIP)
     dropped["Compare", "numbers"] = (PRODUCT_BITS if terms.is_root else MEAN_BITS) - UNIT_BITS
     return where, "add", 2 ** dropped.get((name, part), 0)
 
@@ -308,8 +309,10 @@ def size_of(label):
     if (name, part) in SHORT_FIELDS:
         return 2**64
     if (name, part) in NARROW_FIELDS | CLIPPED_FIELDS:
-        return 2**80 if (name, part) in NARROW_FIELDS else 2**88
-    return 2**43 if part == "numbers" else 2**96 if (name, part) in CUT_FIELDS else 2**128
+        return 2**80 if (name, part) in NARROW_FIELDS else 2 ** (128 - CLIP)
+    return (
+        2**43 if part == "numbers" else 2 ** (128 - CUT) if (name, part) in CUT_FIELDS else 2**128
+    )
 
 
 def words_of(view, party):
@@ -506,11 +509,11 @@ def simulated(message, party, rng):
         else:
             values[part.name] = rng.integers(0, 2**64, value.shape, dtype=np.uint64)
             if key in CUT_FIELDS:
-                values[part.name][1] >>= np.uint64(32)
+                values[part.name][1] >>= np.uint64(CUT)
             if key in NARROW_FIELDS:
                 values[part.name][1] >>= np.uint64(48)
             if key in CLIPPED_FIELDS:
-                values[part.name][1] >>= np.uint64(40)
+                values[part.name][1] >>= np.uint64(CLIP)
             if part.name == "numbers":
                 values[part.name] >>= np.uint64(21)
     return replace(message, **values)

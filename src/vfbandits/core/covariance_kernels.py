@@ -11,6 +11,16 @@ from vfbandits.core.arrays import Vector
 from vfbandits.core.ring import Words
 from vfbandits.core.ring_kernels import _add_product, chebyshev_shares
 
+# As in ``ring`` and ``sides``.  They are not imported: numba keeps compiled code until this file
+# changes.
+FRACTION = 44
+CUT = 36
+FINE = 9
+"""Bits that a fine number has after those of another one."""
+KEPT = 2**28 - 1
+"""The high bits of a cut share."""
+OFFSET = 2**63
+
 
 @njit(cache=True, inline="always")
 def _dot(a0, a1, b0, b1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -50,23 +60,31 @@ def _down(low, high, bits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 
 
 @njit(cache=True)
+def _far_down(low, high, bits):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """As ``_down``, for more than 63 bits too."""
+    if bits >= 64:
+        return high >> np.uint64(bits - 64), np.uint64(0)
+    return _down(low, high, bits)
+
+
+@njit(cache=True)
 def _side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """P of a product of which (a0, a1) and (b0, b1) are cut shares and (p0, p1) is a mask."""
-    lift = np.uint64(1 << 59)
+    lift = np.uint64(OFFSET)
     low, high = _plus(a0, a1, b0, b1)
     low, high = _plus(low, high, lift, np.uint64(0))
-    low, high = _down(low, high & np.uint64(0xFFFFFFFF), 9)
-    low, high = _minus(low, high, lift >> np.uint64(9), np.uint64(0))
+    low, high = _down(low, high & np.uint64(KEPT), FINE)
+    low, high = _minus(low, high, lift >> np.uint64(FINE), np.uint64(0))
     return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
 
 
 @njit(cache=True)
 def _fine_side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """As ``_side`` with ``sides.FINE_BITS`` after the point."""
-    lift = np.uint64(1 << 59)
+    lift = np.uint64(OFFSET)
     low, high = _plus(a0, a1, b0, b1)
     low, high = _plus(low, high, lift, np.uint64(0))
-    low, high = _minus(low, high & np.uint64(0xFFFFFFFF), lift, np.uint64(0))
+    low, high = _minus(low, high & np.uint64(KEPT), lift, np.uint64(0))
     return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
 
 
@@ -93,13 +111,13 @@ def chebyshev_cut(  # noqa: PLR0913, PLR0917
     chebyshev_shares(int(place), segment_bits - 1, bits, guard, part, share)
     for k in range(part.shape[1]):
         low, high = _plus(share[0, k], share[1, k], rho[0, k], rho[1, k])
-        out[0, k], out[1, k] = _down(low, high, 32)
+        out[0, k], out[1, k] = _down(low, high, CUT)
 
 
 @njit(cache=True)
 def _as_fine(low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """As ``covariance.as_fine``."""
-    return low << np.uint64(9), (high << np.uint64(9)) | (low >> np.uint64(55))
+    return low << np.uint64(FINE), (high << np.uint64(FINE)) | (low >> np.uint64(64 - FINE))
 
 
 @njit(cache=True)
@@ -108,12 +126,15 @@ def open_rounded(own: Words, theirs: Words, bits: int, left: int, out: Vector) -
 
     Rounded shares have lost ``bits`` and have ``left`` after the point.
     """
-    up = np.uint64(bits)
+    far = bits >= 64
+    up = np.uint64(bits - 64 if far else bits)
     for i in range(len(out)):
-        low, high = _down(own[0, i], own[1, i], bits)
+        low, high = _far_down(own[0, i], own[1, i], bits)
         low, high = _plus(low, high, theirs[0, i], theirs[1, i])
-        high = (high << up) | (low >> (np.uint64(64) - up))
-        low = low << up
+        if far:
+            low, high = np.uint64(0), low << up
+        else:
+            low, high = low << up, (high << up) | (low >> (np.uint64(64) - up))
         sign = 1.0
         if high >> np.uint64(63):
             low, high = _minus(np.uint64(0), np.uint64(0), low, high)
@@ -160,13 +181,13 @@ def score_products(  # noqa: PLR0913, PLR0917
             low, high = _add_product(low, high, X[0, i, j], S[0, j, j])  # type: ignore[call-arg]
             high += X[0, i, j] * S[1, j, j] + X[1, i, j] * S[0, j, j]
             low, high = _plus(low, high, rho[0, i, j], rho[1, i, j])
-            out[0, i, j], out[1, i, j] = _down(low, high, 32)
+            out[0, i, j], out[1, i, j] = _down(low, high, CUT)
     for j in range(n):
         v0, v1 = V[0, j], V[1, j]
         for i in range(n_arms):
             low, high = _dot(X[0, i], X[1, i], v0, v1)
             low, high = _plus(low, high, rho[0, i, d + j], rho[1, i, d + j])
-            out[0, i, d + j], out[1, i, d + j] = _down(low, high, 32)
+            out[0, i, d + j], out[1, i, d + j] = _down(low, high, CUT)
 
 
 @njit(cache=True)
@@ -219,7 +240,7 @@ def score_statistics(  # noqa: PLR0913, PLR0917
                 low, high = _plus(low, high, *_as_fine(*other_way))
                 low, high = _minus(low, high, *much)
             low, high = _plus(low, high, *_first_rows(form_terms, n + 1, place, lift))
-            forms[0, place], forms[1, place] = _down(low, high, down) if down else (low, high)
+            forms[0, place], forms[1, place] = _far_down(low, high, down) if down else (low, high)
             place += 1
 
 
@@ -264,7 +285,7 @@ def score_direction(
             v1[j] += a0 * b1[j] + a1 * b0[j]
     for j in range(d):
         low, high = _plus(v0[j], v1[j], *_first_rows(terms, n, j, lift))
-        out[0, 0, j], out[1, 0, j] = _down(low, high, 32)
+        out[0, 0, j], out[1, 0, j] = _down(low, high, CUT)
 
 
 @njit(cache=True)
@@ -323,7 +344,7 @@ def update_overlaps(  # noqa: PLR0913, PLR0917
         else:
             low, high = _dot(x[0], x[1], V[0, j - d], V[1, j - d])
         low, high = _plus(low, high, rho[0, j], rho[1, j])
-        out[0, j], out[1, j] = _down(low, high, 32)
+        out[0, j], out[1, j] = _down(low, high, CUT)
 
 
 @njit(cache=True)
@@ -352,23 +373,25 @@ def update_gain(  # noqa: PLR0913, PLR0917
     y0, y1, u0, u1 = o[0, :d], o[1, :d], o[0, d:], o[1, d:]
     v0, v1 = np.empty(d, np.uint64), np.empty(d, np.uint64)
     for j in range(d):
-        up = y0[j] << np.uint64(40), (y1[j] << np.uint64(40)) | (y0[j] >> np.uint64(24))
-        v0[j], v1[j] = _plus(rho[0, j], rho[1, j], *up)
+        low, high = y0[j] << np.uint64(FRACTION), y1[j] << np.uint64(FRACTION)
+        high |= y0[j] >> np.uint64(64 - FRACTION)
+        v0[j], v1[j] = _plus(rho[0, j], rho[1, j], low, high)
     for k in range(n):
         a0, a1, b0, b1 = np.uint64(0) - u0[k], ~u1[k] + np.uint64(u0[k] == 0), V[0, k], V[1, k]
         for j in range(d):
             v0[j], v1[j] = _add_product(v0[j], v1[j], a0, b0[j])  # type: ignore[call-arg]
             v1[j] += a0 * b1[j] + a1 * b0[j]
     for j in range(d):
-        gain[0, j], gain[1, j] = _down(v0[j], v1[j], 32)
-    low, high = np.uint64(reward) << np.uint64(41), np.uint64(reward >> 23)
+        gain[0, j], gain[1, j] = _down(v0[j], v1[j], CUT)
+    up = FRACTION + 1
+    low, high = np.uint64(reward) << np.uint64(up), np.uint64(reward >> (64 - up))
     low, high = _plus(low, high, rho[0, d], rho[1, d])
     low, high = _minus(low, high, *_dot(x[0], x[1], theta[0], theta[1]))
     low, high = _minus(low, high, *_dot(u0, u1, h[0, :n], h[1, :n]))
-    gain[0, d], gain[1, d] = _down(low, high, 32)
+    gain[0, d], gain[1, d] = _down(low, high, CUT)
     low, high = _plus(rho_square[0, 0], rho_square[1, 0], *_dot(x[0], x[1], y0, y1))
     low, high = _minus(low, high, *_dot(u0, u1, u0, u1))
-    square[0] = _down(low, high, 32)[0]
+    square[0] = _down(low, high, CUT)[0]
 
 
 @njit(cache=True)
@@ -398,7 +421,7 @@ def update_row(  # noqa: PLR0913, PLR0917
         low, high = rho[0, j], rho[1, j]
         low, high = _add_product(low, high, s0, g0)  # type: ignore[call-arg]
         high += s0 * g1 + s1 * g0
-        out[0, j], out[1, j] = _down(low, high, 32)
+        out[0, j], out[1, j] = _down(low, high, CUT)
 
 
 @njit(cache=True)
@@ -455,7 +478,7 @@ def fold_changes(
                 z0[j], z1[j] = _add_product(z0[j], z1[j], x0, y0[j])  # type: ignore[call-arg]
                 z1[j] += x0 * y1[j] + x1 * y0[j]
         for j in range(size):
-            out[0, place + j], out[1, place + j] = _down(z0[j], z1[j], 32)
+            out[0, place + j], out[1, place + j] = _down(z0[j], z1[j], CUT)
         start += size
 
 

@@ -5,7 +5,7 @@ the low halves, index 1 the high halves, and a single number has shape (2, 1).  
 are exact modulo 2^128.  Matrix products are loops compiled by numba; without numba they are float64
 products of 16-bit limbs, also exact and several times slower.
 
-A real number v is the whole number nearest to v·2^40, and a product of two such numbers has 80 bits
+A real number v is the whole number nearest to v·2^44, and a product of two such numbers has 88 bits
 after the point.  The ring wraps silently, so ``encode`` refuses what is beyond a bound.
 
 Words that hide a value come from AES-256 in counter mode, with one key for each kind of sheet.  The
@@ -30,13 +30,13 @@ from vfbandits.errors import SharesError
 
 Words: TypeAlias = NDArray[np.uint64]
 
-FRACTION = 40
+FRACTION = 44
 """Bits after the point of a shared number."""
 REACH = 10
 """Shared numbers and products are below 2^REACH in size."""
-CUT = 32
+CUT = 36
 """Low bits of a share of a product that are not sent."""
-RELEASED = 36
+RELEASED = 40
 """Bits after the point of a number that is opened to one party."""
 SECRET_SIZE = 32
 WORD_SIZE = 16
@@ -227,8 +227,11 @@ def _shifted_up(low: NDArray[np.uint64], bits: int) -> Words:
 
 
 def shifted_down(a: Words, bits: int) -> Words:
-    """The whole part of a / 2^bits, a from 0 to 2^128; 0 < bits < 64."""
+    """The whole part of a / 2^bits, a from 0 to 2^128; 0 < bits < 128."""
     out = np.empty(a.shape, np.uint64)
+    if bits >= 64:
+        out[0], out[1] = a[1] >> np.uint64(bits - 64), 0
+        return out
     loops = kernels.load_ring()
     if loops is not None:
         loops.shifted_down(a.reshape(2, -1), bits, out.reshape(2, -1))
@@ -240,18 +243,20 @@ def shifted_down(a: Words, bits: int) -> Words:
 
 
 def shifted_up(a: Words, bits: int) -> Words:
-    """The product of a and 2^bits, 0 < bits < 64."""
+    """The product of a and 2^bits, 0 < bits < 128."""
+    if bits >= 64:
+        return np.stack((np.zeros_like(a[0]), a[0] << np.uint64(bits - 64)))
     up = np.uint64(bits)
     return np.stack((a[0] << up, (a[1] << up) | (a[0] >> np.uint64(64 - bits))))
 
 
 def lifted(a: Words) -> Words:
-    """A number with 40 bits after the point, as one with 80."""
+    """A number with 44 bits after the point, as one with 88."""
     return shifted_up(a, FRACTION)
 
 
 def cut(share: Words) -> Words:
-    """A share of a product as it is sent, without its low ``CUT`` bits: 96 bits a number."""
+    """A share of a product as it is sent, without its low ``CUT`` bits: 92 bits a number."""
     return shifted_down(share, CUT)
 
 
@@ -264,16 +269,16 @@ def opened_within(one: Words, other: Words, *, bits: int, drop: int, offset: int
 
 
 def short(share: Words) -> NDArray[np.uint64]:
-    """A share of a product without its low 32 and high 32 bits: 64 bits a number."""
+    """A share of a product without its low 36 and high 28 bits: 64 bits a number."""
     return np.asarray(shifted_down(share, CUT)[0])
 
 
 def open_short(
     one: NDArray[np.uint64], other: NDArray[np.uint64], *, bits: int = 2 * FRACTION
 ) -> NDArray[np.uint64]:
-    """The number z + λ in units of 2^-40, from two short shares with ``bits`` after the point.
+    """The number z + λ in units of 2^-44, from two short shares with ``bits`` after the point.
 
-    With 80 bits that is modulo 2^56.  ``short_mask`` is λ in the same units; without it z is off by
+    With 88 bits that is modulo 2^56.  ``short_mask`` is λ in the same units; without it z is off by
     at most one unit.
     """
     return np.asarray((one + other) >> np.uint64(bits - FRACTION - CUT))
@@ -287,20 +292,17 @@ def short_mask(mask: Words, *, bits: int = 2 * FRACTION) -> NDArray[np.uint64]:
 def rounded(share: Words, *, bits: int = 2 * FRACTION) -> Words:
     """A share with ``bits`` after the point that is opened to one party: ``RELEASED`` are left.
 
-    The whole product of two shared numbers has 80 bits after the point, and they are those of the
+    The whole product of two shared numbers has 88 bits after the point, and they are those of the
     squares of whole numbers: a sum of two squares can be taken apart by its factors.
     """
     return shifted_down(share, bits - RELEASED)
 
 
 def open_rounded(one: Words, other: Words, *, bits: int = 2 * FRACTION) -> Matrix:
-    """The number of which these are rounded shares, off by at most one unit of 2^-36."""
-    whole = add(one, other)
-    up = bits - RELEASED
-    low = whole[0] << np.uint64(up)
-    high = (whole[1] << np.uint64(up)) | (whole[0] >> np.uint64(64 - up))
+    """The number of which these are rounded shares, off by at most one unit of 2^-40."""
+    whole = shifted_up(add(one, other), bits - RELEASED)
     # Each share has lost half a unit on average.
-    return decode(np.stack((low, high)), bits=bits) + 2.0**-RELEASED
+    return decode(whole, bits=bits) + 2.0**-RELEASED
 
 
 def _words_like(value: int, a: Words) -> Words:
@@ -311,7 +313,7 @@ def _words_like(value: int, a: Words) -> Words:
 
 
 def encode(values: ArrayLike, *, bound: float, what: str) -> Words:
-    """The nearest multiples of 2^-40; refuses what is not finite or larger than ``bound``.
+    """The nearest multiples of 2^-44; refuses what is not finite or larger than ``bound``.
 
     >>> decode(encode([0.5, -3.0], bound=4.0, what="noise"))
     array([ 0.5, -3. ])

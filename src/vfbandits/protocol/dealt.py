@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from vfbandits.core.ring import SECRET_SIZE, WordSource
+from vfbandits.core.ring import CUT, FRACTION, RELEASED, SECRET_SIZE, WordSource
 from vfbandits.core.shares.dealer import Dealer, ParticipantSecrets, ServerSecrets
 from vfbandits.core.shares.messages import WindowDeal
 from vfbandits.errors import EnvelopeError, IdentityError, SettingError, WireError
@@ -118,6 +118,7 @@ def terms_digest(roster: Roster) -> str:
         "participants": roster.split.names,
         "helper": rules.helper,
         "terms": asdict(roster.share_terms),
+        "bits": [FRACTION, CUT, RELEASED],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 

@@ -348,7 +348,7 @@ class ActiveServer:
         if not 0 <= arm < opened.n_arms:
             raise ArmError(f"an arm is a position among {opened.n_arms}, got {arm}")
         deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[opened.place.slot])
-        # The choice is a whole number, not a fixed-point one: the context keeps its 40 bits.
+        # The choice is a whole number, not a fixed-point one: the context keeps its 44 bits.
         choice = zeros(self.terms.max_arms)
         choice[0, arm] = 1
         masked = add(choice, opened.sheet.take("mask_choice"))

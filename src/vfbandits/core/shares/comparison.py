@@ -1,7 +1,7 @@
 """Which arm has the best score, when one server has the scores under the other's masks.
 
 Server A has y_a = s_a + ρ_a, and B knows ρ.  A shuffles the arms by a secret order π, puts a mask δ
-of its own on each and drops the low bits: n_i = ⌊(y_π(i) + δ_i)/2^45⌋ modulo 2^43, which A sends.
+of its own on each and drops the low bits: n_i = ⌊(y_π(i) + δ_i)/2^54⌋ modulo 2^43, which A sends.
 The dealer knows ν_i, the same of δ_i + ρ_π(i), so that n_i − ν_i is the score in units of 2^-35, or
 one unit more.  For each ordered pair the servers know x = n_i − n_j + tolerance, the dealer knows
 r = ν_i − ν_j.  Arm i is not beaten by j if x − r is not negative, which is

@@ -25,7 +25,7 @@ MEAN_BITS = PRODUCT_BITS + FINE_BITS - FRACTION
 """Bits after the point of a share of a mean: of products with one fine factor."""
 FORM_BITS = MEAN_BITS + FINE_BITS - FRACTION
 """Bits after the point of a share of x_a'Lambda⁻¹x_b: of products with two fine factors."""
-MIN_SQUARE = 2.0**-32
+MIN_SQUARE = 2.0**-36
 """A smaller q is rounding: the context is zero, and so is its width."""
 
 
@@ -63,7 +63,7 @@ def as_fine(words: Words) -> Words:
 def widths_of(squares: Vector) -> Vector:
     """√q; a q that is no more than rounding is 0.
 
-    >>> widths_of(np.array([0.25, 2.0**-36, -(2.0**-36)]))
+    >>> widths_of(np.array([0.25, 2.0**-40, -(2.0**-40)]))
     array([0.5, 0. , 0. ])
     """
     return np.sqrt(np.where(squares < MIN_SQUARE, 0.0, squares))

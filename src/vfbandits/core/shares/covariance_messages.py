@@ -27,7 +27,7 @@ class Score(Message):
 class Scored(Message):
     """B's shares of the products, and of what A opens.
 
-    ``forms`` and ``means`` are without their low bits: A sees units of 2^-36, and not all bits
+    ``forms`` and ``means`` are without their low bits: A sees units of 2^-40, and not all bits
     of a sum of products.  With the release of the arm no means are there, and ``scores`` are B's
     shares of them under its masks ρ.
     """

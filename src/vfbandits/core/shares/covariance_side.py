@@ -213,7 +213,7 @@ class CovarianceSide:
     ) -> tuple[Words, NDArray[np.uint64]]:
         """Shares of v = Lambda⁻¹x and r − x·theta, (dim + 1,), and a short share of q, (1,).
 
-        ``reward`` is r in units of 2^-40, which A alone puts in.
+        ``reward`` is r in units of 2^-44, which A alone puts in.
         """
         own, theirs, mask = exchanged
         _refuse_unless(own, theirs, exact=True)

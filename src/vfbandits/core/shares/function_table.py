@@ -1,6 +1,6 @@
 """Functions of a secret number, by tables that are used once.
 
-The servers open q + λ modulo a power of two M, in units of 2^-40.  λ is uniform there and known to
+The servers open q + λ modulo a power of two M, in units of 2^-44.  λ is uniform there and known to
 the dealer only, so what is opened is uniform and says nothing about q.  Its top bits name a
 segment, its low bits are a place t in that segment.  In each segment q = start + t, and the dealer,
 who knows the start, fits f(start + t) by a polynomial in t and shares its coefficients.  t is
@@ -34,11 +34,11 @@ SLACK = 2.0**-16
 """How far rounding may take q below 0 or above its limit."""
 MAX_COEFFICIENT = 64.0
 MAX_DEGREE = 32
-MAX_LIMIT = 2.0**12
+MAX_LIMIT = 2.0**10
 
 # Segments are 1/2, 1 or 2 long; in longer ones a fit to a part of a segment is ill-conditioned.
 _SEGMENT_BITS = (FRACTION - 1, FRACTION, FRACTION + 1)
-_GUARD_BITS = 20
+_GUARD_BITS = 16
 _RANK_TOLERANCE = 3e-15
 _EXTRA_NODES = 8
 
@@ -55,9 +55,9 @@ class FunctionTable:
 
     >>> table = function_table((lambda q: 1.0 / (1.0 + q),), 3.0)
     >>> mask = np.array([12345], np.uint64)
-    >>> opened = mask + np.uint64(2**40)  # q = 1
+    >>> opened = mask + np.uint64(2**44)  # q = 1
     >>> from vfbandits.core.ring import decode
-    >>> decode(table.share(opened, table.coefficients(mask)), bits=80).round(9)
+    >>> decode(table.share(opened, table.coefficients(mask)), bits=88).round(9)
     array([[0.5]])
     """
 

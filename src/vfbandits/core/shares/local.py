@@ -114,11 +114,15 @@ class LocalShares:
         active, helper = self.active.held(), self.helper.held()
         if isinstance(active, HeldCovariance) and isinstance(helper, HeldCovariance):
             return revealed(active, helper, self.terms.ridge)
-        both = zip(active, helper, strict=True)
+        theta, G = self.reveal_root()
+        return theta, G @ G.T
+
+    def reveal_root(self) -> tuple[Vector, Matrix]:
+        """As ``reveal``, with the square root G of Lambda⁻¹ = GG' that noise is multiplied by."""
+        both = zip(self.active.held(), self.helper.held(), strict=True)
         root, theta, a, g, h = (decode(add(*sides)) / 2.0 for sides in both)
-        G = root - g.T @ a
-        ridge = self.terms.ridge
-        return (theta + h @ g) / math.sqrt(ridge), G @ G.T / ridge
+        scale = math.sqrt(self.terms.ridge)
+        return (theta + h @ g) / scale, (root - g.T @ a) / scale
 
     def _close_window(self) -> None:
         while not self.active.is_full:

@@ -23,7 +23,7 @@ from vfbandits.errors import SettingError
 
 _HIDDEN = "is not released under protection 'shares': the active participant learns {learns} alone"
 _ARM = _HIDDEN.format(learns="the arm")
-_NOISE = 2.0**-31
+_NOISE = 2.0**-35
 """A pivot of a released covariance that is smaller is rounding."""
 
 LEARNS = {
@@ -189,7 +189,7 @@ class ReleasedStatistics:
     Attributes
     ----------
     means
-        (n_arms,), each off by a few 2^-40.
+        (n_arms,), each off by a unit of 2^-40.
     forms
         Squared widths, the lower triangle of 2C row by row, or empty.
     reads

@@ -8,7 +8,7 @@ sides.  For a product
             server A      server B      dealer, ahead of time
 
 so that each server multiplies once, and by the same code.  The dealer needs the *gaps* λ_A − λ_B
-only.  Twice the product of two numbers with 40 bits after the point is a number with 81.
+only.  Twice the product of two numbers with 44 bits after the point is a number with 89.
 """
 
 import numpy as np
@@ -42,9 +42,15 @@ context, to an A that asks for the context again and again.  So products for it 
 are sent: the error is 2^-13 of a unit of what is opened.
 """
 NARROW_BITS = 80
-"""Bits of a narrow share, which has 40 of them after the point; for numbers below 2 in size."""
+"""Bits of a narrow share, which has 44 of them after the point; for numbers below 2 in size."""
 
-CLIP = 40
+WRAP_BITS = 128 - (PRODUCT_BITS + REACH + 1)
+"""The dealer refuses one mask of a product in 2^WRAP_BITS, under which a number could wrap.
+
+So a masked number of size v lies with a chance of v in 2^(WRAP_BITS + REACH) where no masked 0
+could lie.
+"""
+CLIP = CUT + 8
 """Low bits of the dealer's terms of a sum that A is not dealt."""
 
 _DROP = PRODUCT_BITS - FRACTION
@@ -54,7 +60,7 @@ _WRAPS_FROM = 2**64 - 2 ** (PRODUCT_BITS + REACH + 1 - 64)
 _NARROW_WRAPS_FROM = 2**64 - 2 ** (FRACTION + 3)
 _NARROW_TOP = 2 ** (NARROW_BITS - 64) - 1
 _QUARTER = 1 << (_DROP - 2)
-CUTS = (_DROP - CUT, 2 ** (64 - CUT) - 1, _OFFSET)
+CUTS = (_DROP - CUT, 2 ** (64 - CUT) - 1, np.uint64(_OFFSET))
 """How cut shares are opened: bits to drop, bits of the high half to keep, and an offset."""
 _WORD_HALF = np.dtype(np.uint64)
 
@@ -115,7 +121,7 @@ def reopen_side(
 def reopened_mask(mask: Words, *, bits: int = FRACTION) -> Words:
     """What λ becomes in ``reopen_side``; refuses a λ under which a number could wrap.
 
-    The chance is 2^-36 for each number; the dealer then deals other words.
+    The chance is 2^-28 for each number (``WRAP_BITS``); the dealer then deals other words.
     """
     if (mask[1] >= np.uint64(_WRAPS_FROM)).any():
         raise SharesError("a mask is so near to 2^128 that a shared number could wrap")
@@ -197,12 +203,12 @@ def reopen_narrow_side(one: Words, other: Words, mask: Words, base: Words) -> Wo
         return add(side(m, mask), base)
     out = np.empty(one.shape, np.uint64)
     flat = [words.reshape(2, -1) for words in (one, other, mask, base)]
-    loops.reopen_side(*flat, 0, _NARROW_TOP, _NARROW_OFFSET, out.reshape(2, -1))
+    loops.reopen_side(*flat, 0, _NARROW_TOP, np.uint64(_NARROW_OFFSET), out.reshape(2, -1))
     return out
 
 
 def narrow_mask(mask: Words) -> Words:
-    """What λ becomes in ``reopen_narrow_side``; refuses one in 2^37, as ``reopened_mask`` does."""
+    """What λ becomes in ``reopen_narrow_side``; refuses one in 2^33, as ``reopened_mask`` does."""
     lowered = shifted_down(mask, _DROP)
     lowered[1] &= np.uint64(_NARROW_TOP)
     is_top = lowered[1] == np.uint64(_NARROW_TOP)
@@ -232,7 +238,7 @@ def _minus_twice(words: Words) -> Words:
 
 
 def clipped(terms: Words) -> Words:
-    """The dealer's terms as A is dealt them, without their low 40 bits: 88 bits a number."""
+    """The dealer's terms as A is dealt them, without their low 44 bits: 84 bits a number."""
     return shifted_down(terms, CLIP)
 
 

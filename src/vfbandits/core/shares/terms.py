@@ -11,6 +11,7 @@ from vfbandits.core.settings import whole
 from vfbandits.core.shares import covariance_words
 from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.sides import WRAP_BITS
 from vfbandits.errors import SettingError
 
 MAX_ARMS = 64
@@ -27,6 +28,9 @@ MAX_SCALE = 2.0**REACH / 16.0
 
 MAX_ADDEND = 32.0
 """Most that beta·‖x‖/√ridge may be: half of what is compared."""
+
+MAX_REMASKED = 2 ** (WRAP_BITS - 2)
+"""Most products that a window masks again: more than one deal in four would be refused."""
 
 RELEASES = ("arm", "statistics")
 READS = ("noise", "means", "widths", "covariance")
@@ -146,6 +150,11 @@ class ShareTerms:
                 )
         if (self.release, self.reads) in (("arm", "covariance"), ("statistics", "noise")):
             raise SettingError(f"release {self.release!r} does not go with reads {self.reads!r}")
+        if self.n_remasked > MAX_REMASKED:
+            raise SettingError(
+                f"a window of secret shares has at most {MAX_REMASKED:,} products that are masked "
+                f"again, got {self.n_remasked:,}: take fewer arms (max_arms) or features"
+            )
 
     @property
     def is_root(self) -> bool:
@@ -181,6 +190,15 @@ class ShareTerms:
     def n_pairs(self) -> int:
         """Ordered pairs of arms."""
         return self.max_arms * (self.max_arms - 1)
+
+    @property
+    def n_remasked(self) -> int:
+        """How many products a window masks again at most."""
+        d = self.dim
+        decision, fold = d + self.window, d  # a root is folded in narrow shares
+        if not self.is_root:
+            decision, fold = math.prod(covariance_words.products(self)), d * (d + 3) // 2
+        return self.decisions * decision + self.window * (3 * (d + self.window) + 4) + fold
 
     def round_of(self, place: Place) -> int:
         """The number of a decision's slot among all slots, from 1.

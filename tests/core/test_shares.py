@@ -19,6 +19,7 @@ from shares_world import (
 )
 
 from vfbandits.core import ring
+from vfbandits.core.mask import MaskShare
 from vfbandits.core.shares import dealer as dealer_module
 from vfbandits.core.shares import messages, sides
 from vfbandits.core.shares.messages import Message, Place
@@ -117,6 +118,7 @@ def messages_of_a_window(**changes):
         local.decide(split_rows(unit_rows(np.random.default_rng(2), 3, 5), local.terms))
     local._ensure_deal()  # noqa: SLF001
     local._run(local.active.fill_absent(local.active.next_place(), (1,), n_arms=2))  # noqa: SLF001
+    local.hand_over((2,), (0,), [MaskShare(np.eye(2))])
     return [message for _, _, message in recorder.messages]
 
 

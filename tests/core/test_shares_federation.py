@@ -320,9 +320,6 @@ def test_what_is_not_built_is_refused_with_the_reason():
     for call in (
         lambda: shared.decide_many(stacked),
         lambda: shared.fit(blocks(), [1.0, 0.0]),
-        shared.rekey,
-        lambda: shared.join("post", 1),
-        lambda: shared.leave("bank"),
     ):
         with pytest.raises(SettingError, match="is not built for protection 'shares' yet"):
             call()

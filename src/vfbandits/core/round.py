@@ -37,6 +37,7 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
+from vfbandits.core.shares.handover import NEW
 from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.released import LEARNS, ReleasedPolicy, plan
@@ -340,8 +341,14 @@ class Federation:
         return float(np.linalg.norm(self._learner.local.reveal()[0]))
 
     def rekey(self) -> None:
-        """Draw new masks and carry all that was learnt over to them."""
-        self._refuse_on_shares("rekey")
+        """Draw new masks and carry all that was learnt over to them.
+
+        Under protection "shares" the dealer draws new secrets, and the servers hand what was
+        learnt, and contexts that wait for a reward, over to them; rotations stay.
+        """
+        if self._learner is not None:
+            self._hand_over(self._learner, self.split, dict(self._shares))
+            return
         before = self.reveal_mask()
         self._epoch += 1
         self._deal()
@@ -349,22 +356,36 @@ class Federation:
 
     def join(self, name: str, width: int) -> None:
         """Let a participant join: its features start unknown, nothing else is lost."""
-        self._refuse_on_shares("join")
         if name in self.split.names:
             raise SettingError(f"a participant that joins needs a new name, got {name!r}")
         split = Split.of({**dict(self.split.items()), name: width})
+        if self._learner is not None:
+            (rotation,) = deal_blockwise((width,), entropy=self._entropy)
+            self._hand_over(self._learner, split, {**self._shares, name: rotation})
+            return
         self.bandit.move(Widening(width))
         self._change(split, block_diag(self.reveal_mask(), np.eye(width)))
 
     def leave(self, name: str) -> None:
-        """Let a passive participant leave: what was learnt from its features goes with it."""
-        self._refuse_on_shares("leave")
+        """Let a passive participant leave: what was learnt from its features goes with it.
+
+        Under protection "shares" the active participant learns one number for each of its features,
+        a variance times a secret factor (docs/shares.md); the helper cannot leave.
+        """
         if name not in self.split.passive:
             passive = ", ".join(self.split.passive)
             raise SettingError(f"one of {passive} may leave, got {name!r}")
         columns = self.split.columns(name)
         split = Split.of({n: w for n, w in self.split.items() if n != name})
         refuse_combination(self.mask, self.aggregation, split)
+        if self._learner is not None:
+            if name == self.helper:
+                raise SettingError(
+                    f"the helper cannot leave under protection 'shares', got {name!r}"
+                )
+            rotations = {n: share for n, share in self._shares.items() if n != name}
+            self._hand_over(self._learner, split, rotations)
+            return
         # Undo the mask first: behind a dense one, no coordinate belongs to one participant.
         self.bandit.move(Rotation(self.reveal_mask().T))
         self.bandit.move(Narrowing(columns.start, columns.stop))
@@ -410,6 +431,18 @@ class Federation:
             decision_id=decision_id,
             contributors=tuple(came),
         )
+
+    def _hand_over(
+        self, learner: SharesLearner, split: Split, rotations: dict[str, MaskShare]
+    ) -> None:
+        """New secrets of the dealer, and perhaps other participants, for all that was learnt."""
+        names = self.split.names
+        origins = [names.index(name) if name in names else NEW for name in split.names]
+        learner.hand_over(split.widths, origins, list(rotations.values()))
+        self._epoch += 1
+        self.split = split
+        self._take(rotations)
+        self._draw_noises()
 
     def _refuse_on_shares(self, what: str) -> None:
         if self._learner is not None:

@@ -311,7 +311,10 @@ class ActiveServer:
             raise SharesError(
                 f"slot {place.slot} needs a block of each participant in order, got {numbers}"
             )
-        return np.concatenate([block.contexts for block in blocks], axis=2)
+        contexts = [block.contexts for block in blocks]
+        if self.terms.idle:
+            contexts.append(zeros(contexts[0].shape[1], self.terms.idle))
+        return np.concatenate(contexts, axis=2)
 
     def _best(
         self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words, others: Words

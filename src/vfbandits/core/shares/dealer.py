@@ -39,7 +39,16 @@ from vfbandits.core.shares.comparison import (
     words_of_tables,
 )
 from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow
+from vfbandits.core.shares.handover import (
+    Handover,
+    HandoverDeal,
+    dealt_gaps,
+    handover_sheet,
+    placed,
+    state_words,
+)
 from vfbandits.core.shares.kept import Kept
+from vfbandits.core.shares.leaving import EliminationDealer, steps_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
@@ -90,10 +99,22 @@ class _Window:
 class Dealer:
     """Makes secrets and windows of words; keeps the masks of the state and forgets the rest."""
 
-    def __init__(self, terms: ShareTerms, *, entropy: Entropy = os.urandom, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        terms: ShareTerms,
+        *,
+        entropy: Entropy = os.urandom,
+        epoch: int = 0,
+        first_window: int = 0,
+        handover: Handover | None = None,
+    ) -> None:
         n = len(terms.widths)
         self.terms = terms
         self.epoch = epoch
+        self.first_window = first_window
+        self.handover = handover
+        if handover is not None:
+            handover.refuse_other(terms)
         sources = [WordSource(entropy(SECRET_SIZE)) for _ in range(2 * n + 3)]
         self._own = sources[0]
         self._active = ServerSecrets(sources[1], tuple(sources[3 : 3 + n]))
@@ -111,7 +132,7 @@ class Dealer:
             "fold": (Layout(terms.active_fold_words()), Layout(terms.helper_fold_words())),
         }
         self._inputs = [InputMasks(secrets, terms) for secrets in (self._active, self._helper)]
-        self._next_window = 0
+        self._next_window = first_window
 
     def __repr__(self) -> str:
         """Counts; no secret."""
@@ -144,6 +165,8 @@ class Dealer:
             "epoch": self.epoch,
             "window": self._next_window,
             "secrets": "".join(source.to_bytes().hex() for source in sources),
+            "first_window": self.first_window,
+            "handover": None if self.handover is None else self.handover.to_record(),
         }
         if not self.terms.is_root:
             return Kept(header, self._covariance.kept())
@@ -154,7 +177,14 @@ class Dealer:
     def restore(cls, terms: ShareTerms, kept: Kept) -> "Dealer":
         """The dealer that goes on, word for word, as the one that was kept would."""
         secrets = io.BytesIO(kept.secret("secrets"))
-        dealer = cls(terms, entropy=secrets.read, epoch=kept.record.integer("epoch"))
+        about = kept.record
+        dealer = cls(
+            terms,
+            entropy=secrets.read,
+            epoch=about.integer("epoch"),
+            first_window=about.integer("first_window") if "first_window" in kept.header else 0,
+            handover=Handover.from_record(kept.header.get("handover")),
+        )
         dealer._next_window = kept.record.integer("window")
         if not terms.is_root:
             dealer._covariance.restore(kept)
@@ -184,8 +214,11 @@ class Dealer:
         rows = _Window(zeros(n, d), zeros(n, d), zeros(1, n))
         n_places = max(n, terms.decisions)
         places = [Place(self.epoch, window, attempt, slot) for slot in range(n_places)]
+        handover = None
+        if window == self.first_window and self.handover is not None:
+            handover = self._deal_handover(places[0], self.handover)
         if not terms.is_root:
-            return self._deal_covariance(places)
+            return self._deal_covariance(places, handover)
         rewards = tuple(self._deal_reward(place, rows) for place in places[:n])
         decisions = tuple(self._deal_decision(place, rows) for place in places[: terms.decisions])
         fold, root, theta = self._deal_fold(places[0], rows)
@@ -193,9 +226,36 @@ class Dealer:
         self._rows = add(self._rows, root)
         self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
         self._theta = add(self._theta, theta)
-        return WindowDeal(window, attempt, decisions, rewards, fold)
+        return WindowDeal(window, attempt, decisions, rewards, fold, handover)
 
-    def _deal_covariance(self, places: list[Place]) -> WindowDeal:
+    def _deal_handover(self, place: Place, plan: Handover) -> HandoverDeal:
+        """Words of a hand-over; the state has the gaps after it from now on."""
+        terms, n_lost = self.terms, len(plan.lost)
+        shapes = state_words(plan, terms)
+        A = handover_sheet(self._active.own, place, shapes)
+        B = handover_sheet(self._helper.own, place, shapes | {"mask_scalars": (2 * n_lost,)})
+        gaps = dealt_gaps(A, B, plan.dim, is_root=terms.is_root)
+        masks, opened = zeros(0), zeros(0)
+        if n_lost:
+            # B alone masks its scalars.
+            leaving = EliminationDealer(gaps, negative(B.take("mask_scalars")), plan, terms)
+            for step in steps_of(plan, terms):
+                leaving.deal(
+                    step,
+                    handover_sheet(self._active.own, step.place(place), step.active_words()),
+                    handover_sheet(self._helper.own, step.place(place), step.helper_words()),
+                )
+            gaps = leaving.result()
+            masks, opened = (np.concatenate(m, axis=1) for m in (leaving.masks, leaving.opened))
+        after = placed(gaps, plan, terms, is_gap=True)
+        if terms.is_root:
+            self._rows, self._theta = after.matrix, after.theta[:, None]
+            self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
+        else:
+            self._covariance = CovarianceDealer(terms, after.matrix, after.theta[:, None])
+        return HandoverDeal(place, masks, opened)
+
+    def _deal_covariance(self, places: list[Place], handover: HandoverDeal | None) -> WindowDeal:
         form, rows = self._covariance, CovarianceWindow(self.terms)
         rewards = tuple(
             form.deal_reward(place, *self._sheets("learn", place), rows)
@@ -214,7 +274,7 @@ class Dealer:
         first = places[0]
         fold, after = form.deal_fold(first, *self._sheets("fold", first), rows)
         self._covariance = after  # last: an attempt that fails leaves no trace
-        return WindowDeal(first.window, first.attempt, decisions, rewards, fold)
+        return WindowDeal(first.window, first.attempt, decisions, rewards, fold, handover)
 
     def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
         name, (active, helper) = sheet_name(kind, place), self._layouts[kind]
@@ -312,11 +372,12 @@ def sheet_name(kind: str, place: Place) -> SheetName:
 class InputMasks:
     """One server's masks of the contexts of a window, drawn for all slots together."""
 
-    __slots__ = ("_layouts", "_masks", "_secrets", "_window")
+    __slots__ = ("_idle", "_layouts", "_masks", "_secrets", "_window")
 
     def __init__(self, secrets: ServerSecrets, terms: ShareTerms) -> None:
         self._secrets = secrets
         self._layouts = [Layout(terms.input_words(j)) for j in range(len(terms.widths))]
+        self._idle = terms.idle
         self._window: tuple[int, ...] = ()
         self._masks: dict[int, Words] = {}
 
@@ -335,6 +396,8 @@ class InputMasks:
                 source.sheet(name, layout).take_stacked()
                 for source, layout in zip(self._secrets.inputs, self._layouts, strict=True)
             ]
+            if self._idle:  # public zeros
+                blocks.append(np.zeros((*blocks[0].shape[:3], self._idle), np.uint64))
             self._masks = dict(enumerate(np.concatenate(blocks, axis=3)))
         try:
             return self._masks[place.slot]
@@ -344,7 +407,8 @@ class InputMasks:
 
 def absent_columns(terms: ShareTerms, absent: Bits) -> NDArray[np.bool_]:
     """Which columns of a context, (dim,), belong to absent participants."""
-    return np.repeat(absent.astype(bool), terms.widths)
+    columns = np.repeat(absent.astype(bool), terms.widths)
+    return np.concatenate((columns, np.zeros(terms.idle, bool)))
 
 
 def of_window(place: Place) -> Place:

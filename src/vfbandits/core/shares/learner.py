@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import PlainBlock, Vector
 from vfbandits.core.decision import ArmId
 from vfbandits.core.layout.base import Arms, as_arms, refuse_arm_features
+from vfbandits.core.mask import MaskShare
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation
 from vfbandits.core.shares.active import Event, Opened
@@ -84,6 +85,14 @@ class SharesLearner(HiddenState):
         self._gathered: Opened | None = None
         self._n_updates = 0
         self._largest_reward = 0.0
+
+    def hand_over(
+        self, widths: Sequence[int], origins: Sequence[int], rotations: Sequence[MaskShare]
+    ) -> None:
+        """Go on with new secrets, and with these participants; references stay good."""
+        self.local.hand_over(widths, origins, rotations)
+        self.dim = sum(widths)
+        self._gathered = None
 
     def gather(self, blocks: Sequence[PlainBlock]) -> Vector:
         """Share and compare the contexts of a round; returns the reference for ``open_round``."""

@@ -17,10 +17,13 @@ from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.active import ActiveServer, Event, Opened
 from vfbandits.core.shares.covariance import HeldCovariance, revealed
 from vfbandits.core.shares.dealer import Dealer
+from vfbandits.core.shares.handover import HandoverDeal, plan_handover
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
-from vfbandits.core.shares.messages import Exchange, Message
+from vfbandits.core.shares.messages import Exchange, Message, WindowDeal, expect
 from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.core.shares.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import SharesError
 
 _Result = TypeVar("_Result")
 Recorder = Callable[[str, str, Message], None]
@@ -58,13 +61,75 @@ class LocalShares:
         self.helper = Helper(
             terms, self.dealer.helper_secrets(), entropy=entropy, max_open=max_open
         )
-        self.participants = [
+        self.participants = self._make_participants(rotations)
+        self.on_message = on_message
+        self._entropy = entropy
+        self._max_open = max_open
+        self._turn: Matrix | None = None
+
+    def hand_over(
+        self, widths: Sequence[int], origins: Sequence[int], rotations: Sequence[MaskShare]
+    ) -> None:
+        """Go on with new secrets, and with participants of these widths.
+
+        ``origins`` has each participant's number so far, or ``NEW``.  Nothing changes if it fails.
+        """
+        terms, plan = plan_handover(self.terms, widths, origins)
+        if not self.active.needs_deal:
+            self._close_window()
+        dealer = Dealer(
+            terms,
+            entropy=self._entropy,
+            epoch=self.dealer.epoch + 1,
+            first_window=self.active.window,
+            handover=plan,
+        )
+        deal = dealer.deal()
+        dealt = expect(HandoverDeal, deal.deals[-1])
+        self._record_deal(deal)
+        passage = HelperPassage(
+            self.helper.snapshot(),
+            [*self.helper.open_contexts().items()],
+            NextEpoch(terms, plan, dealer.helper_secrets()),
+            dealt.place,
+            entropy=self._entropy,
+            max_open=self._max_open,
+        )
+        exchange = hand_over(
+            self.active,
+            NextEpoch(terms, plan, dealer.active_secrets()),
+            dealt,
+            entropy=self._entropy,
+            max_open=self._max_open,
+        )
+        active = self._run_with(passage.answer, exchange)
+        if passage.done is None:
+            raise SharesError("the helper has not finished the hand-over")
+        self.terms, self.dealer, self.active, self.helper = terms, dealer, active, passage.done
+        self.active.take(deal)
+        self.participants = self._make_participants(rotations)
+        if terms.is_root and not plan.keeps_all:
+            self._turn = self._turn_of_twin()
+
+    def _make_participants(self, rotations: Sequence[MaskShare]) -> list[SharingParticipant]:
+        return [
             SharingParticipant(
-                j, terms=terms, secrets=self.dealer.participant_secrets(j), rotation=rotation
+                j,
+                terms=self.terms,
+                secrets=self.dealer.participant_secrets(j),
+                rotation=rotation,
             )
             for j, rotation in enumerate(rotations)
         ]
-        self.on_message = on_message
+
+    def _turn_of_twin(self) -> Matrix:
+        """What turns the noise for a plain twin, which takes the symmetric root after a move.
+
+        G = FQ with F symmetric; updates act on F and G alike, so Q stays.
+        """
+        _, G = self.reveal_root()
+        w, V = np.linalg.eigh(G @ G.T)
+        return np.asarray((V / np.sqrt(w)) @ V.T @ G)
 
     def decide(self, blocks: Sequence[PlainBlock]) -> Opened:
         """The best arm for the participants' blocks, (n_arms, width) each."""
@@ -104,7 +169,8 @@ class LocalShares:
         if not self.terms.is_noisy:
             return np.zeros(self.terms.dim)
         halves = [server.half_noise(event) for server in (self.active, self.helper)]
-        return decode(add(*halves)) / self.terms.posterior_scale
+        z = decode(add(*halves)) / self.terms.posterior_scale
+        return z if self._turn is None else np.asarray(self._turn @ z)
 
     def reveal(self) -> tuple[Vector, Matrix]:
         """The whole secret state: theta and Lambda⁻¹, behind the rotations.
@@ -121,8 +187,8 @@ class LocalShares:
         """As ``reveal``, with the square root G of Lambda⁻¹ = GG' that noise is multiplied by."""
         both = zip(self.active.held(), self.helper.held(), strict=True)
         root, theta, a, g, h = (decode(add(*sides)) / 2.0 for sides in both)
-        scale = math.sqrt(self.terms.ridge)
-        return (theta + h @ g) / scale, (root - g.T @ a) / scale
+        n, scale = sum(self.terms.widths), math.sqrt(self.terms.ridge)
+        return (theta + h @ g)[:n] / scale, (root - g.T @ a)[:n] / scale
 
     def _close_window(self) -> None:
         while not self.active.is_full:
@@ -132,17 +198,24 @@ class LocalShares:
     def _ensure_deal(self) -> None:
         if self.active.needs_deal:
             deal = self.dealer.deal()
-            if self.on_message is not None:
-                for message in (*deal.decisions, *deal.rewards, deal.fold):
-                    self.on_message(DEALER, ACTIVE, message)
+            self._record_deal(deal)
             self.active.take(deal)
 
+    def _record_deal(self, deal: WindowDeal) -> None:
+        for message in deal.deals:
+            self._record(DEALER, ACTIVE, message)
+
     def _run(self, exchange: Exchange[_Result]) -> _Result:
+        return self._run_with(self.helper.answer, exchange)
+
+    def _run_with(
+        self, answer: Callable[[Message], Message], exchange: Exchange[_Result]
+    ) -> _Result:
         try:
             message = next(exchange)
             while True:
                 self._record(ACTIVE, HELPER, message)
-                reply = self.helper.answer(message)
+                reply = answer(message)
                 self._record(HELPER, ACTIVE, reply)
                 message = exchange.send(reply)
         except StopIteration as end:

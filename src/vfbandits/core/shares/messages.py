@@ -500,24 +500,30 @@ class FoldDeal(Message):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowDeal:
-    """All that A needs for one window."""
+    """All that A needs for one window; with the first of an epoch come words of a hand-over."""
 
     window: int
     attempt: int
     decisions: tuple[Message, ...] = field(repr=False)
     rewards: tuple[Message, ...] = field(repr=False)
     fold: Message = field(repr=False)
+    handover: Message | None = field(default=None, repr=False)
+
+    @property
+    def deals(self) -> tuple[Message, ...]:
+        """All of them, as they are encoded."""
+        last = () if self.handover is None else (self.handover,)
+        return (*self.decisions, *self.rewards, self.fold, *last)
 
     @property
     def size_bytes(self) -> int:
         """Size of all deals together."""
-        deals = (*self.decisions, *self.rewards, self.fold)
-        return sum(deal.size_bytes for deal in deals)
+        return sum(deal.size_bytes for deal in self.deals)
 
     def to_bytes(self) -> bytes:
         """The window and all deals, each after its length."""
         head = _COUNTS.pack(self.window, self.attempt, len(self.decisions), len(self.rewards))
-        deals = (deal.to_bytes() for deal in (*self.decisions, *self.rewards, self.fold))
+        deals = (deal.to_bytes() for deal in self.deals)
         return head + b"".join(_LENGTH.pack(len(data)) + data for data in deals)
 
     @classmethod
@@ -541,11 +547,12 @@ class WindowDeal:
                 start += length
         except struct.error as error:
             raise WireError("a dealt window ends too early") from error
-        if start != len(data) or len(deals) != n_decisions + n_rewards + 1:
+        n_slots = n_decisions + n_rewards
+        if start != len(data) or len(deals) - n_slots not in (1, 2):
             raise WireError(f"a dealt window ends too early, after {len(deals)} deals")
         parts = [read_message(part) for part in deals]
-        decisions, rewards = parts[:n_decisions], parts[n_decisions:-1]
-        return cls(window, attempt, tuple(decisions), tuple(rewards), parts[-1])
+        decisions, rewards = parts[:n_decisions], parts[n_decisions:n_slots]
+        return cls(window, attempt, tuple(decisions), tuple(rewards), *parts[n_slots:])
 
 
 def read_message(data: bytes) -> Message:

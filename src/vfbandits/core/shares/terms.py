@@ -91,6 +91,9 @@ class ShareTerms:
         means): the state is kept as Lambda⁻¹.
     beta
         The multiple of the width that LinUCB adds to a mean.
+    idle
+        Columns of the state that belong to no participant: those of participants that have left,
+        where the state is a square root.
 
     >>> ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1).dim
     5
@@ -106,6 +109,7 @@ class ShareTerms:
     release: str = "arm"
     reads: str = "noise"
     beta: float = 0.0
+    idle: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what the ring has no room for."""
@@ -143,6 +147,8 @@ class ShareTerms:
                 f"beta·bound·√(participants/ridge) must be at most {MAX_ADDEND:g} on secret shares "
                 f"with release 'arm', got {self.beta * self.max_length:g}"
             )
+        if self.idle and not self.is_root:
+            raise SettingError(f"only a square root has idle columns, got {self.idle}")
         for name, known in (("release", RELEASES), ("reads", READS)):
             if getattr(self, name) not in known:
                 raise SettingError(
@@ -150,6 +156,9 @@ class ShareTerms:
                 )
         if (self.release, self.reads) in (("arm", "covariance"), ("statistics", "noise")):
             raise SettingError(f"release {self.release!r} does not go with reads {self.reads!r}")
+        self._refuse_many_products()
+
+    def _refuse_many_products(self) -> None:
         if self.n_remasked > MAX_REMASKED:
             raise SettingError(
                 f"a window of secret shares has at most {MAX_REMASKED:,} products that are masked "
@@ -168,8 +177,8 @@ class ShareTerms:
 
     @property
     def dim(self) -> int:
-        """Width of the whole context."""
-        return sum(self.widths)
+        """Width of the whole context, with idle columns at its end."""
+        return sum(self.widths) + self.idle
 
     @property
     def max_length(self) -> float:

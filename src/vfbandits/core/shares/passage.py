@@ -1,0 +1,255 @@
+"""The two servers' parts of a hand-over, from the state of one epoch to that of the next.
+
+Neither changes the server that it starts from.  A hand-over that was interrupted is done again from
+the start: both send the same bytes, and B answers what it has answered before.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vfbandits.core.mask import Entropy
+from vfbandits.core.ring import SECRET_SIZE, Words, WordSource, add, zeros
+from vfbandits.core.shares.active import ActiveServer
+from vfbandits.core.shares.dealer import ServerSecrets
+from vfbandits.core.shares.handover import (
+    Event,
+    HandedOver,
+    HandOver,
+    Handover,
+    HandoverDeal,
+    Masked,
+    Remasking,
+    handover_sheet,
+    kept_of,
+    masked_of,
+    new_seed,
+    placed,
+    refreshed,
+    state_words,
+)
+from vfbandits.core.shares.helper import MAX_OPEN, Helper
+from vfbandits.core.shares.kept import Kept
+from vfbandits.core.shares.leaving import (
+    Eliminate,
+    Eliminated,
+    Elimination,
+    Scalars,
+    Step,
+    inverse_root,
+    pivot_share,
+    reopened,
+    share_of,
+    steps_of,
+)
+from vfbandits.core.shares.messages import Exchange, Message, Place, expect
+from vfbandits.core.shares.sides import side
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import SharesError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextEpoch:
+    """What a server needs of the next epoch, and how the state comes into it."""
+
+    terms: ShareTerms
+    plan: Handover
+    secrets: ServerSecrets = field(repr=False)
+
+    def refuse_other_state(self, masked: Masked) -> None:
+        """Refuse a plan that starts from a state of another width."""
+        self.plan.refuse_other(self.terms)
+        if masked.theta.shape[1] != self.plan.dim:
+            raise SharesError(
+                f"a hand-over starts from {self.plan.dim} columns, got a state of "
+                f"{masked.theta.shape[1]}"
+            )
+
+
+def hand_over(
+    server: ActiveServer,
+    after: NextEpoch,
+    deal: HandoverDeal,
+    *,
+    entropy: Entropy = os.urandom,
+    max_open: int = MAX_OPEN,
+) -> Exchange[ActiveServer]:
+    """Server A in the next epoch, before the window for which ``deal`` was made."""
+    terms, plan, place = after.terms, after.plan, deal.place
+    kept = server.snapshot()
+    masked = masked_of(kept.words, is_root=terms.is_root)
+    after.refuse_other_state(masked)
+    sheet = handover_sheet(after.secrets.own, place, state_words(plan, terms))
+    seed = new_seed(WordSource(kept.secret("noise")), place)
+    own = Remasking(masked, sheet, is_root=terms.is_root, is_helper=False)
+    reply = expect(HandedOver, (yield HandOver(place, seed, own.state, own.theta)))
+    state = own.joined(reply.state, reply.theta)
+    if plan.lost:
+        state = yield from _eliminate(state, after, deal, reply.scalars)
+    words = kept_of(placed(state, plan, terms, is_gap=False), is_root=terms.is_root)
+    header = {"window": place.window, "noise": entropy(SECRET_SIZE).hex()}
+    contexts = refreshed(server.open_contexts().items(), seed, plan, terms, is_helper=False)
+    return ActiveServer.restore(
+        terms, after.secrets, Kept(header, words), contexts=contexts, max_open=max_open
+    )
+
+
+def _eliminate(
+    state: Masked, after: NextEpoch, deal: HandoverDeal, scalars: Words
+) -> Exchange[Masked]:
+    """A's part of taking the columns of those that leave out of the state."""
+    plan, place, lost = after.plan, deal.place, after.plan.lost
+    if scalars.shape != (2, 2 * len(lost)):
+        raise SharesError(f"wanted two masked scalars for each of {len(lost)} columns")
+    elimination = Elimination(state, plan, after.terms)
+    start, scalar, put_in = 0, zeros(1), zeros(0)
+    for step in steps_of(plan, after.terms):
+        sheet = handover_sheet(after.secrets.own, step.place(place), step.active_words())
+        mask = deal.masks[:, start : start + step.size]
+        start += step.size
+        k = lost.index(step.column) if step.column in lost else 0
+        square, put_in = zeros(0), zeros(0)
+        if step.name == "scale":
+            scalar, square = (_number(scalars, 2 * k + j) for j in range(2))
+        elif step.name == "row":
+            hidden = sheet.take("mask_scalar")
+            put_in = add(scalar, hidden)
+            scalar = side(put_in, hidden)
+        own = share_of(elimination, step, scalar, sheet.take("rho"))
+        message = Eliminate(step.place(place), own, put_in)
+        reply = expect(Eliminated, (yield message))
+        if step.name == "scale":
+            share = pivot_share(elimination, step, square, _number(deal.opened, k))
+            if reply.opened.shape != share.shape:
+                raise SharesError("wanted the helper's share of one number")
+            scalar = inverse_root(share, reply.opened)
+        elimination.take(step, reopened(own, reply.shares, np.ascontiguousarray(mask)))
+    return elimination.result()
+
+
+def _number(words: Words, k: int) -> Words:
+    return np.ascontiguousarray(words[:, k : k + 1])
+
+
+class HelperPassage:
+    """B's part of a hand-over: one message in, one message out; ``done`` is B in the next epoch.
+
+    A repeated message gets the same answer, and another one in its place is refused.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        contexts: Iterable[tuple[Event, Words]],
+        after: NextEpoch,
+        place: Place,
+        *,
+        entropy: Entropy = os.urandom,
+        max_open: int = MAX_OPEN,
+    ) -> None:
+        self._masked = masked_of(kept.words, is_root=after.terms.is_root)
+        after.refuse_other_state(self._masked)
+        self._own_source = WordSource(kept.secret("noise"))
+        self._contexts = contexts
+        self._after = after
+        self._place = place
+        self._entropy = entropy
+        self._max_open = max_open
+        self._steps = steps_of(after.plan, after.terms)
+        self._next: Step | None = None
+        self._elimination: Elimination | None = None
+        self._scalars = zeros(0)
+        self._seed = zeros(0)
+        self._answered: dict[Place, tuple[bytes, Message]] = {}
+        self.done: Helper | None = None
+
+    def __repr__(self) -> str:
+        """Its place; no share."""
+        return f"HelperPassage({self._place}, answered={len(self._answered)})"
+
+    def answer(self, message: Message) -> Message:
+        """The answer to one message of A's."""
+        before = self._answered.get(message.place)
+        if before is not None:
+            if before[0] != message.to_bytes():
+                raise SharesError(
+                    f"step {message.place.slot} of the hand-over to epoch {self._place.epoch} was "
+                    "done before: a second message under the same words would show the "
+                    "difference of the two"
+                )
+            return before[1]
+        if isinstance(message, HandOver) and message.place == self._place:
+            reply: Message = self._hand_over(message)
+        elif isinstance(message, Eliminate) and self._next is not None:
+            reply = self._eliminate(message, self._next)
+        else:
+            raise SharesError(
+                f"a hand-over to epoch {self._place.epoch} is under way, got a "
+                f"{type(message).__name__} message for {message.place}"
+            )
+        self._answered[message.place] = message.to_bytes(), reply
+        return reply
+
+    def _hand_over(self, message: HandOver) -> HandedOver:
+        terms, plan = self._after.terms, self._after.plan
+        shapes = state_words(plan, terms) | {"mask_scalars": (2 * len(plan.lost),)}
+        sheet = handover_sheet(self._after.secrets.own, self._place, shapes)
+        own = Remasking(self._masked, sheet, is_root=terms.is_root, is_helper=True)
+        if message.seed.shape != (2, 2):
+            raise SharesError("wanted a seed of two words")
+        state = own.joined(message.state, message.theta)
+        factors = Scalars(self._own_source, self._place, len(plan.lost)).words
+        mask = sheet.take("mask_scalars")
+        masked_factors = add(factors, mask)
+        self._scalars = side(masked_factors, mask)
+        self._seed = message.seed
+        if plan.lost:
+            self._elimination = Elimination(state, plan, terms)
+            self._next = next(self._steps)
+        else:
+            self._finish(state)
+        return HandedOver(self._place, own.state, own.theta, masked_factors)
+
+    def _eliminate(self, message: Eliminate, step: Step) -> Eliminated:
+        elimination, lost = self._elimination, self._after.plan.lost
+        wanted = (2, 1) if step.name == "row" else (2, 0)
+        fits = message.shares.shape == (2, step.size) and message.scalar.shape == wanted
+        if elimination is None or message.place != step.place(self._place) or not fits:
+            raise SharesError(
+                f"the next step of the hand-over is {step.number}, with {step.size} numbers, got "
+                f"step {message.place.slot - self._place.slot}"
+            )
+        place = message.place
+        sheet = handover_sheet(self._after.secrets.own, place, step.helper_words())
+        scalar, opened = zeros(1), zeros(0)
+        if step.name == "scale":
+            k = lost.index(step.column)
+            scalar, square = (_number(self._scalars, 2 * k + j) for j in range(2))
+            opened = pivot_share(elimination, step, square, sheet.take("blind"))
+        elif step.name == "row":
+            scalar = message.scalar  # A's mask alone is on it
+        own = share_of(elimination, step, scalar, sheet.take("rho"))
+        elimination.take(step, reopened(own, message.shares, sheet.take("mask")))
+        self._next = next(self._steps, None)
+        if self._next is None:
+            self._finish(elimination.result())
+        return Eliminated(place, own, opened)
+
+    def _finish(self, state: Masked) -> None:
+        terms, plan = self._after.terms, self._after.plan
+        words = kept_of(placed(state, plan, terms, is_gap=False), is_root=terms.is_root)
+        header = {
+            "epoch": self._place.epoch,
+            "window": self._place.window,
+            "noise": self._entropy(SECRET_SIZE).hex(),
+        }
+        contexts = refreshed(self._contexts, self._seed, plan, terms, is_helper=True)
+        self.done = Helper.restore(
+            terms,
+            self._after.secrets,
+            Kept(header, words),
+            contexts=contexts,
+            max_open=self._max_open,
+        )

@@ -333,3 +333,29 @@ def test_terms_of_secret_shares_that_do_not_go_together_are_refused(ca, flags, r
     assert done.exit_code != 0
     assert reason in " ".join(f"{done.output}{done.exception}".split())
     assert not (ca.parent / "out").exists()
+
+
+def test_what_comes_next_names_the_files_where_the_generator_has_them_after_it_joined(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    flags = {
+        "shares": ["--protection", "shares", "--helper", "bank"],
+        "dense": ["--mask", "dense"],
+    }
+    for what, words in flags.items():
+        done = init(ca, *words, "--out", ca.parent / what)
+        assert "--authority identity/authority.crt --key-dir identity --epoch 1" in " ".join(
+            done.output.split()
+        )
+
+
+def test_what_the_file_suggests_for_a_campaign_is_not_refused_on_secret_shares(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    assert init(ca, "--protection", "shares", "--helper", "bank").exit_code == 0
+    path = ca.parent / "out" / "shop" / "shop.toml"
+    text = path.read_text()
+    assert "log_contexts" not in text
+    section = text.split("# [campaigns.default]\n")[1].split("#\n")[0]
+    suggested = "\n".join(line.removeprefix("# ") for line in section.splitlines())
+    path.write_text(f"{text}\n[campaigns.default]\n{suggested}\n")
+    (plan,) = load_active(path).campaigns
+    assert (plan.settings.reward_min, plan.settings.reward_max) == (-16.0, 16.0)

@@ -25,7 +25,6 @@ from vfbandits.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vfbandits.pki.authority import Authority
     from vfbandits.protocol.roster import Roster, SharesRules, Terms
 
 AuthorityFolder = Annotated[
@@ -246,7 +245,7 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     members = _members(roster, generators, out, operator)
     output.say(_title(roster))
     output.show(_document(roster, members), lambda: [_table(members)])
-    for line in _what_next(roster, organiser):
+    for line in _what_next(roster):
         output.say(line)
 
 
@@ -348,10 +347,15 @@ def _table(members: list[dict[str, object]]) -> "Table":
     return table
 
 
-def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
-    from vfbandits.admin.kit import ROSTER
+def _what_next(roster: "Roster") -> list[str]:
+    from vfbandits.admin.kit import IDENTITY, ROSTER
+    from vfbandits.protocol.identity import AUTHORITY
     from vfbandits.protocol.roster import HELPER
 
+    deal = (
+        f"  vfb masks deal --roster {ROSTER} --authority {IDENTITY}/{AUTHORITY}.crt --key-dir "
+        f"{IDENTITY} --epoch 1"
+    )
     active = roster.active.name
     lines = [
         "next:",
@@ -359,15 +363,11 @@ def _what_next(roster: "Roster", organiser: "Authority") -> list[str]:
         "  vfb federation join NAME.zip, by each member where its keys are",
     ]
     if roster.terms.mask == "dense":
-        lines.append(
-            f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
-            f"--key-dir … --epoch 1 --out envelopes, by the generator; send envelopes to {active}"
-        )
+        lines.append(f"{deal} --out envelopes, by the generator; send envelopes to {active}")
     if roster.terms.shares is not None:
         lines.append(
-            f"  vfb masks deal --roster {ROSTER} --authority {organiser.certificate_path.name} "
-            "--key-dir … --epoch 1 --windows 64 --out dealt, by the generator; send each file to "
-            "the member that it names, into its folder dealt"
+            f"{deal} --windows 64 --out dealt, by the generator; send each file to the member that "
+            "it names, into its folder dealt"
         )
     helpers = [member.name for member in roster if member.role == HELPER]
     serve = [f"vfb serve helper by {name}" for name in helpers] + [

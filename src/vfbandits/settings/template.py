@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.protocol.identity import GENERATOR
 from vfbandits.protocol.roster import (
     ACTIVE,
@@ -35,7 +36,8 @@ def config_text(
             parts.append(_line('envelopes = "envelopes"', "written by vfb masks deal"))
         parts += _dealt(roster)
         features = _commented(_features(member, roster) + _NAMES)
-        parts += [_ACTIVE.format(model=_model(roster)), _http(http), _OWN_FEATURES, features]
+        interface = _http(http) if roster.terms.shares is None else _for_shares(_http(http))
+        parts += [_ACTIVE.format(model=_model(roster)), interface, _OWN_FEATURES, features]
     if member.role == PASSIVE:
         access = _ACCESS + _STATUS + _NOISE + _RECONNECT
         parts += [*_dealt(roster), access, _features(member, roster)]
@@ -167,6 +169,12 @@ def _http(address: str) -> str:
         else:
             lines.append(word if word.startswith(_HTTP_BASICS) else line)
     return "\n".join(lines) + "\n"
+
+
+def _for_shares(text: str) -> str:
+    """The same tables, without what protection "shares" refuses."""
+    lines = [line for line in text.splitlines() if not line.startswith("# log_contexts")]
+    return "\n".join(lines).replace("1e6", f"{MAX_REWARD:g} ").replace(" \n", "\n") + "\n"
 
 
 def _commented(text: str) -> str:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from preflights import (
     check,
@@ -25,6 +26,7 @@ from vfbandits.admin.federation_files import write_roster
 from vfbandits.features.scaling import Scaling
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.participant.outbox import Outbox
+from vfbandits.protocol.roster import SharesRules
 
 TARGET = 'journal_target = "env:VFB_TEST_JOURNAL"'
 
@@ -274,3 +276,49 @@ def test_nobody_at_the_address_is_told(federation):
     assert "Check that the active participant is running" in only_problem(
         check(federation, "bank"), "connection"
     )
+
+
+@pytest.fixture(scope="module")
+def on_shares(tmp_path_factory):
+    rules = SharesRules(helper="bank", max_arms=2, window=2, decisions=2, posterior_scale=0.1)
+    return made(tmp_path_factory.mktemp("shares"), bound=2.0, shares=rules)
+
+
+def test_secrets_that_were_not_dealt_are_named_with_one_piece_of_advice(on_shares, tmp_path):
+    federation = copied(on_shares, tmp_path)
+    shutil.rmtree(home(federation, "bank", "dealt"))
+    said = says(check(federation, "bank"), "dealt")
+    assert "got no " in said
+    assert said.count("vfb masks deal") == 1
+    for path in home(federation, "shop", "dealt").glob("*.deal"):
+        path.unlink()
+    said = only_problem(check(federation), "dealt")
+    assert "wanted windows of words" in said
+    assert said.count("vfb masks deal") == 1
+
+
+def test_a_low_stock_of_dealt_words_is_a_warning(on_shares, tmp_path):
+    federation = copied(on_shares, tmp_path)
+    assert "16 windows" in says(check(federation), "dealt", "ok")
+    windows = sorted(home(federation, "shop", "dealt").glob("*.deal"))
+    windows[4].unlink()  # those after a gap do not count
+    said = says(check(federation), "dealt", "warning")
+    assert said.startswith("words are left for 8 decisions in 4 windows, fewer than 16 windows.  ")
+    assert said.count("vfb masks deal") == 1
+    assert check(federation).is_ready
+
+
+def test_rows_longer_than_the_declared_bound_are_a_warning_that_shows_none(on_shares, tmp_path):
+    federation = copied(on_shares, tmp_path)
+    for name in ("shop", "bank"):
+        assert "rows" not in {f.what for f in check(federation, name).findings if f.state != "ok"}
+    path = federation.folder.parent / "bank.parquet"
+    table = pl.read_parquet(path)
+    table.with_columns(pl.Series("f0", [3.25, 0.0, 0.0, 0.0])).write_parquet(path)
+    said = says(check(federation, "bank"), "rows", "warning")
+    assert "1 of 4 rows" in said
+    assert "longer than 2, the declared bound" in said
+    assert "clip_norm = 2" in said
+    assert "3.2" not in said
+    edit(federation, "bank", 'kind = "file"', 'clip_norm = 2.0\nkind = "file"')
+    assert "rows" not in {f.what for f in check(federation, "bank").findings if f.state != "ok"}

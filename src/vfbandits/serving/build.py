@@ -43,7 +43,7 @@ from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.serving.active import ActiveService
 from vfbandits.serving.campaigns import Campaigns, catch_up
 from vfbandits.serving.consumer import Consumer
-from vfbandits.serving.deal_stock import DealStock
+from vfbandits.serving.deal_stock import DealStock, stock_cursor
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.journals import CampaignJournals
@@ -492,7 +492,7 @@ def open_server_a(
     if secrets.server is None or secrets.participant is None:
         raise ConfigError(f"{settings.dealt} must have the secrets of server A, got none")
     opener = DealOpener(roster, epoch, settings.name, key)
-    cursor = settings.state / f"stock.epoch-{epoch}.json"
+    cursor = stock_cursor(settings.state, epoch)
     stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
     at_rest = None if settings.journal_key is None else read_key(settings.journal_key)
     server = DurableActive(

@@ -21,6 +21,15 @@ MAX_TIMES = 33
 REFILL = "vfb masks deal --windows N at the mask generator makes more; copy the files here"
 
 
+def stock_cursor(state: Path, epoch: int) -> Path:
+    """Where it stands which window is in use.
+
+    >>> stock_cursor(Path("state"), 1).as_posix()
+    'state/stock.epoch-1.json'
+    """
+    return state / f"stock.epoch-{epoch}.json"
+
+
 @dataclass(frozen=True, slots=True)
 class StockLeft:
     """What is left beside the window in use.

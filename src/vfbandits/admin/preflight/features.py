@@ -1,5 +1,7 @@
 """Preflight: the feature store, and whether it gives what the roster says."""
 
+import numpy as np
+
 from vfbandits.admin.preflight.report import Report
 from vfbandits.features.open import (
     Features,
@@ -8,7 +10,7 @@ from vfbandits.features.open import (
     refuse_without_hashing,
 )
 from vfbandits.features.scaling import Scaling
-from vfbandits.participant.access.discrete import DiscreteCheck
+from vfbandits.participant.access.discrete import SAMPLE, DiscreteCheck
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
 from vfbandits.settings.access import AccessSettings
 from vfbandits.settings.address import is_loopback
@@ -52,6 +54,8 @@ def check_features(
             _check_scaling(report, features, settings, member)
             if roster is not None and member.role == PASSIVE:
                 _check_users(report, features, roster)
+        if roster is not None and roster.terms.shares is not None:
+            _check_lengths(report, features, settings, roster.terms.bound, of_passive)
         if of_passive is not None:
             _check_columns(report, features, of_passive)
 
@@ -103,6 +107,30 @@ def _check_columns(report: Report, features: Features, settings: PassiveSettings
         report.warn("columns", f"on loopback only: {problem}")
     else:
         report.problem("columns", problem)
+
+
+def _check_lengths(
+    report: Report,
+    features: Features,
+    settings: FeatureSettings,
+    bound: float,
+    of_passive: PassiveSettings | None,
+) -> None:
+    """Look for rows that are refused on secret shares; how long they are is not said."""
+    has_noise = of_passive is not None and of_passive.noise is not None
+    if has_noise or (settings.clip_norm is not None and settings.clip_norm <= bound):
+        report.ok("rows", f"clipped to {bound:g}, the declared bound, or less")
+        return
+    rows = features.sample(SAMPLE)
+    longer = int((np.vecdot(rows, rows) > (bound * (1.0 + 1e-12)) ** 2).sum())
+    if not longer:
+        report.ok("rows", f"none of {len(rows)} is longer than {bound:g}, the declared bound")
+        return
+    report.warn(
+        "rows",
+        f"{longer} of {len(rows)} rows are longer than {bound:g}, the declared bound, and will be "
+        f"refused.  Set clip_norm = {bound:g} under [features], or scale the features",
+    )
 
 
 def _check_key(report: Report, settings: FeatureSettings, roster: Roster) -> None:

@@ -26,9 +26,17 @@ from vfbandits.participant.run import missing_outbox
 from vfbandits.participant.share_helper import FILE as HELPER_FILE
 from vfbandits.participant.state_lock import LOCK
 from vfbandits.pki.files import is_open_to_others, read_sealing_key, sealing_key_path
+from vfbandits.protocol.dealt import DealOpener
 from vfbandits.protocol.envelope import TOLERANCE, check_deal, open_share
-from vfbandits.protocol.roster import Roster
+from vfbandits.protocol.roster import ACTIVE, Roster
 from vfbandits.serving.build import FIRST_EPOCH, missing_share
+from vfbandits.serving.deal_stock import (
+    LOW_WINDOWS,
+    REFILL,
+    DealStock,
+    StockLeft,
+    stock_cursor,
+)
 from vfbandits.serving.journals import witness_of
 from vfbandits.serving.masks import load_envelopes, load_seats
 from vfbandits.settings.services import (
@@ -142,17 +150,30 @@ def check_dealt(
     """On secret shares, the secrets of the first epoch, and windows for server A."""
     if roster.terms.shares is None:
         return
-    advice = f"The mask generator creates it: vfb masks deal --epoch {FIRST_EPOCH}"
-    with report.blaming("dealt", advice):
+    with report.blaming("dealt"):
         key = read_sealing_key(sealing_key_path(settings.identity, settings.name))
         secrets = read_secrets(settings.dealt, settings.name, roster, epoch=FIRST_EPOCH, key=key)
-        windows = len([*settings.dealt.glob(f"{settings.name}.epoch-{FIRST_EPOCH}.window-*")])
-        is_active = settings.name == roster.active.name
-        if is_active and not windows:
-            report.problem("dealt", f"wanted windows of words in {settings.dealt}, got none")
+        dealt = f"secrets of deal {secrets.deal[:12]}…"
+        if settings.role != ACTIVE:
+            report.ok("dealt", dealt)
             return
-        stock = f", {windows} windows" if is_active else ""
-        report.ok("dealt", f"secrets of deal {secrets.deal[:12]}…{stock}")
+        opener = DealOpener(roster, FIRST_EPOCH, settings.name, key)
+        cursor = stock_cursor(settings.state, FIRST_EPOCH)
+        stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
+        _tell_of_stock(report, stock.left(), dealt=dealt, folder=settings.dealt)
+
+
+def _tell_of_stock(report: Report, left: StockLeft, *, dealt: str, folder: Path) -> None:
+    if not left.windows:
+        report.problem("dealt", f"wanted windows of words in {folder}, got none.  {REFILL}")
+    elif left.is_low:
+        report.warn(
+            "dealt",
+            f"words are left for {left.decisions:,} decisions in {left.windows} windows, fewer "
+            f"than {LOW_WINDOWS} windows.  {REFILL}",
+        )
+    else:
+        report.ok("dealt", f"{dealt}, {left.windows} windows for {left.decisions:,} decisions")
 
 
 def check_journal(report: Report, settings: ActiveSettings) -> None:

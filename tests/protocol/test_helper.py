@@ -14,9 +14,10 @@ from vfbandits.core.shares.dealer import Dealer
 from vfbandits.core.shares.messages import Place
 from vfbandits.errors import ConfigError, HandshakeError, IdentityError, WireError
 from vfbandits.journal.shares.secrets import read_secrets
+from vfbandits.protocol import handshake
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.dealt import DealSealer, PartySecrets, deal_secrets, secrets_name
-from vfbandits.protocol.handshake import MAX_SLOT_STEP
+from vfbandits.protocol.handshake import MAX_SLOT_STEP, SLOT_STEPS_PER_S
 from vfbandits.protocol.helper import IndependentHelper
 from vfbandits.protocol.instructions import Gathered, Note, Reply, Send
 from vfbandits.protocol.messages import (
@@ -205,3 +206,41 @@ def test_a_helper_is_in_the_roster_with_its_key():
 
 def test_a_helper_shows_no_key():
     assert repr(helper_of()) == "IndependentHelper('notary', epoch=0)"
+
+
+def hello_of(name, next_round):
+    member = ROSTER.find(name)
+    return handshake.hello_of(member, ROSTER, epochs=(1,), next_round=next_round)
+
+
+def test_a_participant_that_comes_back_again_and_again_uses_few_slots_up():
+    active, now = active_of(), 0.0
+    for _ in range(1_000):
+        active.join("bank", hello_of("bank", active.next_round + MAX_SLOT_STEP), now)
+        now += 1.0
+    assert active.next_round <= 1 + MAX_SLOT_STEP + now * SLOT_STEPS_PER_S
+    done = active.join("bank", hello_of("bank", active.next_round + MAX_SLOT_STEP), now)
+    assert "bank" not in active.seats
+    assert "slots" in done[0].message.reason
+    # The others are let in, and so is the same one if it goes on from where the others are.
+    assert "news" in {active.join("news", hello_of("news", active.next_round + 8), now)[0].to}
+    assert isinstance(
+        active.join("bank", hello_of("bank", active.next_round), now)[0].message, Welcome
+    )
+
+
+def test_a_hello_that_is_refused_uses_no_slot_up():
+    active = active_of()
+    active.join("bank", hello_of("bank", 2 + MAX_SLOT_STEP), 0.0)
+    assert ("bank" in active.seats, active.next_round) == (False, 1)
+
+
+def test_an_honest_participant_may_be_restarted_many_times():
+    active, now = active_of(), 0.0
+    for _ in range(100):
+        active.join("bank", hello_of("bank", active.next_round + 8), now)
+        assert "bank" in active.seats
+        now += 8 / SLOT_STEPS_PER_S
+    skipped = active.join("bank", hello_of("bank", active.next_round + 3), now)
+    facts = next(one.facts for one in skipped if getattr(one, "event", "") == "slots_skipped")
+    assert facts == {"participant": "bank", "slots": 3}

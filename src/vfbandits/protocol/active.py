@@ -28,6 +28,7 @@ from vfbandits.protocol.circuit import Circuit
 from vfbandits.protocol.handshake import (
     MAX_ROUND_STEP,
     MAX_SLOT_STEP,
+    SLOT_STEPS_PER_S,
     agree_on_version,
     envelope_for,
     refuse_unless_agreed,
@@ -120,6 +121,7 @@ class ActiveParticipant:
         self.change: Change | None = None
         self._next_round = first_round
         self._moved_by: Counter[str] = Counter()
+        self._slot_steps: dict[str, tuple[float, float]] = {}
         self._rounds = self._rounds_of(roster, share, epoch=epoch, in_use=has_share)
 
     def _rounds_of(
@@ -184,7 +186,7 @@ class ActiveParticipant:
         done = self.leave(sender, now)  # a new stream takes the place of an old one
         try:
             protocol = agree_on_version(hello, sender=sender, spoken=self.spoken)
-            envelope = self._admit(sender, hello)
+            envelope, skipped = self._admit(sender, hello, now)
         except (HandshakeError, LinkError) as error:
             code = "handshake" if isinstance(error, HandshakeError) else "busy"
             note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
@@ -198,9 +200,11 @@ class ActiveParticipant:
             facts = {**facts, "noise": str(hello.noise)}
         note = Note("participant_joined", facts)
         welcome = Send(sender, Welcome(self.epoch, envelope, protocol))
-        return [*done, welcome, note, *self._rounds.ask_again(sender)]
+        return [*done, welcome, note, *skipped, *self._rounds.ask_again(sender)]
 
-    def _admit(self, sender: str, hello: Hello) -> bytes:
+    def _admit(
+        self, sender: str, hello: Hello, now: float
+    ) -> tuple[bytes, list[ActiveInstruction]]:
         refuse_unless_agreed(hello, self.roster, sender=sender, epoch=self.epoch)
         if self.change is not None and self.change.is_ready:
             # Welcomed to the epoch before, it would throw away its share of the next one.
@@ -212,29 +216,48 @@ class ActiveParticipant:
             envelope=self.envelopes.get(sender),
             needs_envelope=self.roster.terms.mask == "dense",
         )
-        if sender in self.split.names:  # a helper without features answers no round
-            self._catch_up(sender, hello.next_round)
-        return envelope
+        if sender not in self.split.names:  # a helper without features answers no round
+            return envelope, []
+        return envelope, self._catch_up(sender, hello.next_round, now)
 
-    def _catch_up(self, sender: str, theirs: int) -> None:
+    def _catch_up(self, sender: str, theirs: int, now: float) -> list[ActiveInstruction]:
         """Go on from the round that ``sender`` is at, by no more than its step.
 
         Nothing is sent twice under a number below it.  One that is still further is refused: it
         has used its step up, while the others, which are not, are let in.
         """
-        is_shared = self.roster.terms.shares is not None
-        most = MAX_SLOT_STEP if is_shared else MAX_ROUND_STEP
-        # Slots that a participant reserved and did not use are lost with each of its restarts.
-        left = most if is_shared else most - self._moved_by[sender]
-        step = min(max(0, theirs - self._next_round), left)
+        if self.roster.terms.shares is not None:
+            return self._skip_slots(sender, theirs - self._next_round, now)
+        step = min(max(0, theirs - self._next_round), MAX_ROUND_STEP - self._moved_by[sender])
         self._moved_by[sender] += step
         self._next_round += step
         if theirs > self._next_round:
             raise HandshakeError(
                 f"next_round: the active participant has {self._next_round}, {sender!r} has "
-                f"{theirs}: wanted at most {most} more than it had at its start.  If it "
+                f"{theirs}: wanted at most {MAX_ROUND_STEP} more than it had at its start.  If it "
                 "has lost the file of its round, restore it"
             )
+        return []
+
+    def _skip_slots(self, sender: str, count: int, now: float) -> list[ActiveInstruction]:
+        """Throw away slots that ``sender`` reserved before a restart, if they are not too many.
+
+        Each was dealt: one that says that it has used more and more of them is refused, and comes
+        in again once the decisions of the others have got there.
+        """
+        if count <= 0:
+            return []
+        left, at = self._slot_steps.get(sender, (float(MAX_SLOT_STEP), now))
+        left = min(float(MAX_SLOT_STEP), left + (now - at) * SLOT_STEPS_PER_S)
+        if count > left:
+            raise HandshakeError(
+                f"next_round: {sender!r} has used {count} slots more than the active participant "
+                f"knows of: wanted at most {int(left)} now, since each was dealt.  If it has lost "
+                "the file of its round, restore it; else wait"
+            )
+        self._slot_steps[sender] = left - count, now
+        self._next_round += count
+        return [Note("slots_skipped", {"participant": sender, "slots": count})]
 
     def leave(self, name: str, now: float) -> list[ActiveInstruction]:
         """The stream of a participant has ended, at the time ``now``."""

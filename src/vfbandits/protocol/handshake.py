@@ -11,8 +11,9 @@ from vfbandits.protocol.version import SPOKEN, Versions
 # there are.
 MAX_ROUND_STEP = 1 << 40
 # On secret shares each number is a slot that was dealt: a participant that comes back has reserved
-# a few that it did not use.
+# a few that it did not use.  It may skip so many in one go, and this many in the long run.
 MAX_SLOT_STEP = 64
+SLOT_STEPS_PER_S = 1.0 / 15.0
 # The most telling difference first.
 ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "protection", "users", "dtype")
 OF_ONE_ROSTER = ("scaling", "dim", "roster")

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from live_world import LiveWorld
 from scipy.linalg import block_diag
@@ -400,5 +401,61 @@ def test_policies_without_noise_decide_as_a_plain_bandit_over_a_restart(tmp_path
             if not start:
                 await federation.stop_active()
                 await federation.start_active()
+
+    run(federation, scenario)
+
+
+def test_a_decision_that_waits_too_long_for_its_turn_does_not_send_the_next_ones_away(
+    federation, monkeypatch
+):
+    monkeypatch.setattr("vfbandits.serving.shares.WAIT_S", 0.05)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        shared, world = federation.active.shared, federation.world
+        assert (await federation.active.choose(world.request(world.users[0]))).contributors == (
+            *WIDTHS,
+        )
+        await shared._lock.acquire()  # noqa: SLF001  (a burst before it)
+        alone = await federation.active.choose(world.request(world.users[1]))
+        assert alone.contributors == ("shop",)
+        shared._lock.release()  # noqa: SLF001
+        assert shared.away == ""
+        reply = await federation.active.choose(world.request(world.users[2]))
+        assert reply.contributors == (*WIDTHS,)
+        assert shared.n_alone == 1
+
+    run(federation, scenario)
+
+
+def test_a_row_that_is_too_long_is_told_to_its_owner_and_its_length_to_nobody(
+    federation, monkeypatch
+):
+    notes = []
+    monkeypatch.setattr(
+        "vfbandits.participant.passive.note", lambda log, event, facts: notes.append((event, facts))
+    )
+    table = federation.world.folder / "news.parquet"
+    rows = pl.read_parquet(table)
+    rows.with_columns(pl.Series("f0", [77.125] * len(rows))).write_parquet(table)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        declined = []
+        hear = federation.active.role.hear
+        monkeypatch.setattr(
+            federation.active.role, "hear", lambda *it: declined.append(it[1]) or hear(*it)
+        )
+        reply = await federation.active.choose(federation.world.request(federation.world.users[0]))
+        assert reply.contributors == ("shop", "bank")
+        (reason,) = {one.reason for one in declined if getattr(one, "code", "") == "features"}
+        assert reason == "the rows cannot be shared under the terms"
+        facts = next(facts for event, facts in notes if event == "rows_refused")
+        assert "at most 4 long, the declared bound, got a longer one" in facts["reason"]
+        assert "77" not in f"{notes}{declined}"
 
     run(federation, scenario)

@@ -11,7 +11,7 @@ from vfbandits.core.remask import remask_part
 from vfbandits.core.secure_sum import RowsOfOne
 from vfbandits.errors import ArmError, MaskError, SecureSumError, SharesError, WireError
 from vfbandits.protocol.held_share import Membership
-from vfbandits.protocol.instructions import Fetch, Keep, PassiveInstruction, Reply
+from vfbandits.protocol.instructions import Fetch, Keep, Note, PassiveInstruction, Reply
 from vfbandits.protocol.messages import (
     Answer,
     Ask,
@@ -124,10 +124,11 @@ class Answers:
             if len(block) != ask.n_rows:
                 raise WireError(f"rows: wanted {ask.n_rows}, got {len(block)}")
             return slots.answer(ask, block, missing=missing)
-        except (ArmError, SharesError, WireError):
-            # The error may tell how long a row is.
-            reason = "the rows do not fit the terms: a row is longer than the declared bound"
-            return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
+        except (ArmError, SharesError, WireError) as error:
+            # That a row of this user is a long one is for its owner alone.
+            reason = "the rows cannot be shared under the terms"
+            refused = Note("rows_refused", {"round": ask.round, "reason": str(error)})
+            return [refused, Reply(Declined(ask.round, ask.attempt, "features", reason))]
 
     def part(
         self, message: Prepare, new: MaskShare, *, roster: str, deal: str

@@ -139,6 +139,10 @@ class Decision:
     ends: AsyncExitStack
 
 
+class BusyError(LinkError):
+    """A decision has waited too long for its turn; the helper is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
     """Why decisions are made without the helper now."""
@@ -193,7 +197,10 @@ class SharedRounds:
         try:
             contexts = await self._released(query, own, masked, campaign)
         except FAILURES as error:
-            self._note_away(error)
+            if isinstance(error, BusyError):
+                note(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
+            else:
+                self._note_away(error)
             self.n_alone += 1
             missing = missing_of(split, (split.active,))
             return [Contexts(lone_rows(masked), (split.active,), missing)]
@@ -227,7 +234,7 @@ class SharedRounds:
         try:
             await asyncio.wait_for(self._lock.acquire(), WAIT_S)
         except TimeoutError:
-            raise LinkError("earlier decisions and rewards are still with the helper") from None
+            raise BusyError("earlier decisions and rewards are still with the helper") from None
         async with AsyncExitStack() as ends:
             ends.callback(self._lock.release)
             self._refuse_while_away()  # the one before has found out

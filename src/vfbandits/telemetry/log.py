@@ -29,9 +29,11 @@ WARNINGS = frozenset(
         "message_refused",
         "participant_left",
         "round_save_failed",
+        "rows_refused",
         "secure_sum_incomplete",
         "secure_sum_refused",
         "shares_away",
+        "shares_busy",
     }
 )
 # Events that may come with every round or attempt: one line of each in a while, then their number.
@@ -54,8 +56,10 @@ SPARSE = {
     "message_refused": ("participant", "peer"),
     "peer_refused": ("reason",),
     "round_retried": ("participant",),
+    "rows_refused": ("participant",),
     "secure_sum_incomplete": ("participant", "missing"),
     "secure_sum_refused": ("participant",),
+    "shares_busy": ("participant",),
 }
 
 

@@ -60,6 +60,8 @@ def test_on_secret_shares_more_windows_can_be_dealt_into_the_folder_of_the_activ
         (["--protection", "shares", "--mask", "dense"], "has blockwise masks"),
         (["--protection", "shares", "--aggregation", "secure"], "plain aggregation"),
         (["--protection", "mask", "--aggregation", "secure"], "is protection 'sum', got"),
+        (["--helper", "notary"], "--helper goes with --protection shares, got --helper notary"),
+        (["--protection", "shares", "--helper", "shop"], "would hold both shares"),
     ],
 )
 def test_levels_that_do_not_go_with_other_flags_are_refused(flags, reason):
@@ -71,8 +73,12 @@ def test_levels_that_do_not_go_with_other_flags_are_refused(flags, reason):
 @pytest.mark.long
 def test_the_demo_on_secret_shares_equals_the_central_bandit(tmp_path):
     flags = ["--protection", "shares", "--rounds", "40", "--json", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, ["demo", *flags])
+    done = CliRunner().invoke(app, ["demo", *flags, "--helper", "notary"])
     assert done.exit_code == 0, done.output
+    first, *others = done.stderr.splitlines()
+    assert first.startswith("compiling the loops of secret shares")
+    assert others[0] == "dealing words for 352 decisions"
+    assert "starting 6 processes" in others
     result = json.loads(done.stdout)
     assert (result["decisions_equal"], result["incomplete_rounds"]) == (40, 0)
     assert result["protection"] == "shares"

@@ -59,6 +59,15 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
             show_default="what --aggregation says",
         ),
     ] = None,
+    helper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Protection shares: the second server. Another name than a participant's is a "
+            "process without features.",
+            show_default="bank",
+        ),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the federation running until Ctrl-C.")
     ] = False,
@@ -70,7 +79,7 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Start one active and four passive participants on this machine and make decisions.
 
-    Five processes communicate over mutual TLS, each with its own certificate; for dense masks a
+    Their processes communicate over mutual TLS, each with its own certificate; for dense masks a
     mask generator deals the shares first.  Each decision is compared with that of a central bandit
     that sees all features.  The exit code is 1 if any decision differs.
 
@@ -86,7 +95,7 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
         raise SettingError("--json and --keep exclude each other, got both")
     output = Output(as_json=as_json)
     require_extras("rpc", "experiments", *(["http"] if keep else []), to="the demo")
-    terms = _terms(mask, aggregation, protection)
+    terms = _terms(mask, aggregation, protection, helper)
     n_rounds = 200 if quick else rounds
     with tempfile.TemporaryDirectory(prefix="vfb-demo-") as folder:
         started = time.monotonic()
@@ -95,7 +104,7 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
             Path(folder), terms, port, page if keep else None, n_rounds=n_rounds
         )
         with terminated_as_interrupted(), federation:
-            typer.echo(f"5 processes ready after {time.monotonic() - started:.1f} s", err=True)
+            _say(f"{len(federation.participants)} processes ready after {_since(started)}")
             tally = asyncio.run(_drive(federation, rehearsal, n_rounds))
             if terms.shares is not None:
                 _compare_shares(federation, rehearsal, keep=keep)
@@ -111,17 +120,24 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
 
 
 def _terms(
-    mask: MaskName | None, aggregation: AggregationName | None, protection: ProtectionName | None
+    mask: MaskName | None,
+    aggregation: AggregationName | None,
+    protection: ProtectionName | None,
+    helper: str | None,
 ) -> "Terms":
     from vfbandits.protocol.roster import PSEUDONYMS, SharesRules, Terms
 
+    if helper is not None and protection is not ProtectionName.shares:
+        raise SettingError(f"--helper goes with --protection shares, got --helper {helper}")
     if protection is ProtectionName.shares:
         if mask is MaskName.dense or aggregation is AggregationName.secure:
             raise SettingError(
                 "--protection shares has blockwise masks and plain aggregation, got "
                 f"--mask {mask} --aggregation {aggregation}"
             )
-        rules = SharesRules(helper=HELPER, max_arms=N_ARMS, posterior_scale=POSTERIOR_SCALE)
+        rules = SharesRules(
+            helper=helper or HELPER, max_arms=N_ARMS, posterior_scale=POSTERIOR_SCALE
+        )
         return Terms("blockwise", "plain", bound=1.0, users=PSEUDONYMS, shares=rules)
     mask = mask or MaskName.dense
     is_sum = protection is ProtectionName.sum
@@ -141,7 +157,8 @@ def _compare_shares(federation: "LocalFederation", rehearsal: "Rehearsal", *, ke
     """Put the halves of the noise together, for which both servers must not run."""
     from vfbandits.demo.shared_noise import read_noises
 
-    servers = (HELPER, next(iter(WIDTHS)))
+    rules = federation.roster.terms.shares
+    servers = (HELPER if rules is None else rules.helper, next(iter(WIDTHS)))
     for name in servers:
         federation.stop(name)
     rehearsal.compare(read_noises(federation))
@@ -156,6 +173,8 @@ def _build(
     from vfbandits.demo.rehearsal import Rehearsal, Town
     from vfbandits.settings.model import ModelSettings
 
+    if terms.shares is not None:
+        _warm_up()
     town = Town.invent(WIDTHS, n_users=N_USERS, n_arms=N_ARMS, seed=0)
     features = {name: town.write_features(name, folder / f"{name}.parquet") for name in WIDTHS}
     tables = "" if page is None else HTTP.format(port=page)
@@ -166,8 +185,31 @@ def _build(
         text = f'policy = "lints"\nposterior_scale = {POSTERIOR_SCALE}\nseed = 0\n'
         windows = n_rounds // terms.shares.decisions + SPARE_WINDOWS
         plan = replace(plan, model=text, windows=windows)
-    federation = LocalFederation(folder, plan, port=port)
+    if terms.shares is None:
+        federation = LocalFederation(folder, plan, port=port)
+    else:
+        _say(f"dealing words for {plan.windows * terms.shares.decisions:,} decisions")
+        with progress("windows", total=plan.windows) as tell:
+            federation = LocalFederation(folder, plan, port=port, on_window=tell)
+    _say(f"starting {len(federation.participants)} processes")
     return federation, Rehearsal(town, model, seed=1, is_shared=terms.shares is not None)
+
+
+def _warm_up() -> None:
+    """Compile the loops of secret shares once: else each process would, next to the others."""
+    from vfbandits.core.shares.warm_up import warm_up_shares
+
+    _say("compiling the loops of secret shares, or loading them; the first time takes longer")
+    warm_up_shares()
+
+
+def _say(text: str) -> None:
+    """Tell on stderr, where it does not mix with ``--json``."""
+    typer.echo(text, err=True)
+
+
+def _since(started: float) -> str:
+    return f"{time.monotonic() - started:.1f} s"
 
 
 async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: int) -> "Tally":
@@ -249,7 +291,7 @@ def as_table(tally: "Tally", terms: "Terms") -> "Table":
     federation, alone = tally.regret["federation"][-1], tally.regret["alone"][-1]
     table = Table(
         "",
-        "federation of 5 processes",
+        f"federation of {_n_processes(terms)} processes",
         title=f"{_level(terms)}, mutual TLS on loopback, "
         f"{sum(WIDTHS.values())} features of {len(WIDTHS)} participants, {N_ARMS} arms",
         title_justify="left",
@@ -269,6 +311,12 @@ def as_table(tally: "Tally", terms: "Terms") -> "Table":
     )
     table.add_row("bytes of masked rows per decision", f"{tally.bytes_received // tally.total}")
     return table
+
+
+def _n_processes(terms: "Terms") -> int:
+    """One for each participant, and one for a helper that is none."""
+    rules = terms.shares
+    return len(WIDTHS) + (rules is not None and rules.helper not in WIDTHS)
 
 
 def _level(terms: "Terms") -> str:

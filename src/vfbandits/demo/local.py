@@ -61,8 +61,8 @@ class Plan:
 class LocalFederation(Processes):
     """A federation in one folder, with all its files.
 
-    ``plan.features`` holds, for each participant, the text of its [features] table, and ``popen``
-    starts a process.
+    ``plan.features`` holds, for each participant, the text of its [features] table; ``on_window``
+    is called with the number of windows that were dealt so far, and ``popen`` starts a process.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class LocalFederation(Processes):
         plan: Plan,
         *,
         port: int,
+        on_window: Callable[[int], None] = lambda _: None,
         popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
     ) -> None:
         super().__init__(folder, [*plan.widths, *plan.helpers], popen=popen)
@@ -99,7 +100,7 @@ class LocalFederation(Processes):
         if plan.terms.mask == "dense":
             self.store_envelopes(self.deal(self.roster, 1), 1)
         if plan.terms.shares is not None:
-            self.deal_shares(plan.windows)
+            self.deal_shares(plan.windows, on_window=on_window)
 
     def _admit(self, name: str, role: str) -> Approved:
         home = self.folder / name / "identity"
@@ -157,14 +158,18 @@ class LocalFederation(Processes):
             raise ConfigError("the generator has no signing key")
         return MaskGenerator(signing_key).deal(roster, epoch)
 
-    def deal_shares(self, windows: int) -> None:
+    def deal_shares(
+        self, windows: int, *, on_window: Callable[[int], None] = lambda _: None
+    ) -> None:
         """Deal so many windows of secret shares, and the secrets the first time.
 
         Files are copied to where their owners look for them, as an operator would.
         """
         out = self.folder / "generator" / "dealt"
         key_dir = self.folder / "generator" / "identity"
-        deal_windows(self.roster, key_dir=key_dir, epoch=1, out=out, windows=windows)
+        deal_windows(
+            self.roster, key_dir=key_dir, epoch=1, out=out, windows=windows, on_step=on_window
+        )
         for name in self.participants:
             home = self.folder / name / "dealt"
             home.mkdir(exist_ok=True, mode=0o700)

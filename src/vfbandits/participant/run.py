@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from vfbandits.core.noise import KeyedNoise, describe_noise
 from vfbandits.core.shares.dealer import ParticipantSecrets
-from vfbandits.core.shares.warm_up import warm_up_shares
+from vfbandits.core.shares.warm_up import warm_up_shares, warm_up_sharing
 from vfbandits.errors import ConfigError, FeatureError
 from vfbandits.features.open import Features, open_features, refuse_other_features
 from vfbandits.journal.mask_shares import ShareFiles
@@ -137,12 +137,12 @@ def open_sharing(
     settings: PassiveSettings, identity: Identity, roster: Roster
 ) -> tuple[ParticipantSecrets, HelpingServer | None]:
     """What the dealer gave this participant, and server B if this is the helper."""
-    warm_up_shares()
     key = sealing_key_of(identity)
     secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
     if secrets.participant is None:
         raise ConfigError(f"{settings.dealt} must have the secrets of a participant, got none")
     if secrets.server is None:
+        warm_up_sharing()
         return secrets.participant, None
     return secrets.participant, open_server(settings, secrets, roster)
 
@@ -153,6 +153,7 @@ def open_server(
     """Server B with its file, of a passive participant or of a helper without features."""
     if secrets.server is None:
         raise ConfigError(f"wanted the secrets of a server for {settings.name!r}, got none")
+    warm_up_shares()
     return DurableHelper(
         settings.state / HELPER_FILE,
         roster.share_terms,
@@ -169,7 +170,6 @@ def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
     role = IndependentHelper(settings.name, signed, authority, key)
     roster = role.roster
     secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
-    warm_up_shares()
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     server = open_server(settings, secrets, roster)
     if roster.terms.shares is not None:

@@ -1,6 +1,6 @@
 """A link on one gRPC stream; its two ends differ only in how they read, write and end it.
 
-Tasks of its own talk to gRPC, one that reads and, while something waits to be sent, one that
+Tasks of its own talk to gRPC, one that reads and, from the first message that is sent, one that
 writes; two queues stand between them and the link.  So a ``send`` or ``receive`` can be cancelled,
 as by a timeout, and nothing is lost: to cancel a call into gRPC would end the stream.  A link that
 only answers needs neither queue: what comes is answered by the task that reads, in the same turn
@@ -69,6 +69,7 @@ class StreamLink:
         self._idle: asyncio.Future[None] | None = None
         self._refused: Exception | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._parked: asyncio.Future[bytes | None] | None = None  # the task that writes waits
         self._reading = asyncio.ensure_future(self._read())
         # Even a task that is cancelled before it began must let go of those who wait for it.
         self._reading.add_done_callback(lambda _: self.lose(_ENDED))
@@ -148,6 +149,9 @@ class StreamLink:
             self._over.set_result(f"the link to {self._peer.name!r} is gone: {reason}")
         self._inbox.end()
         self._outbox.end()
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
 
     def drop(self) -> None:
         """Let go of gRPC's stream."""
@@ -197,7 +201,18 @@ class StreamLink:
 
     def _start_writing(self, data: bytes | None) -> None:
         self._is_writing = True
-        self._writing = self._over.get_loop().create_task(self._write(data))
+        if self._parked is None:
+            self._writing = self._over.get_loop().create_task(self._keep_writing(data))
+        else:
+            self._parked.set_result(data)
+            self._parked = None
+
+    async def _keep_writing(self, data: bytes | None) -> None:
+        """Write this, and what comes later: a task for each message costs more than a wait."""
+        await self._write(data)
+        while not self._outbox.has_ended:
+            self._parked = self._over.get_loop().create_future()
+            await self._write(await self._parked)
 
     async def _read(self) -> None:
         try:

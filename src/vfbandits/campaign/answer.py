@@ -63,6 +63,38 @@ def encode_answer(answer: Answer) -> bytes:
     return _encode(response)
 
 
+def read_answer(answer: bytes, arms: tuple[str, ...]) -> Answer:
+    """The answer that was kept, with numbers in the order of ``arms``; NaN for unknown ones.
+
+    >>> answer = Answer("a", ("tea", "milk"), 0, [0.0, 2.0], [0.0, 1.5], [1.0, 0.0],
+    ...                 ("shop",), False, "holdback", 3, 0, 1, choice=1)
+    >>> read_answer(encode_answer(answer), answer.arms) == answer
+    True
+    """
+    kept = decode_answer(answer)
+    by_arm = {one.id: one for one in kept.ranking}
+    ranking = [by_arm[arm] for arm in arms]
+    return Answer(
+        kept.event_id,
+        arms,
+        arms.index(kept.arm),
+        [_number(one.score) for one in ranking],
+        [_number(one.estimate) for one in ranking],
+        [_number(one.probability) for one in ranking],
+        tuple(kept.contributors),
+        kept.degraded,
+        kept.group,
+        kept.model_version,
+        kept.config_version,
+        kept.epoch,
+        arms.index(kept.ranking[0].id),
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def decode_answer(answer: bytes) -> RankResponse:
     """The answer that was kept."""
     try:

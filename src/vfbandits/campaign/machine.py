@@ -188,9 +188,10 @@ class Campaign:
             draws=self._draws.generator,
         )
         shown = decision.index if forced is None else forced
-        likely = np.full(len(query.arms), math.nan)  # on secret shares nobody may know
         if decision.propensity.is_known:
             likely = decision.propensity.probabilities()
+        else:  # on secret shares nobody may know
+            likely = np.full(len(query.arms), math.nan)
         probabilities = shown_probabilities(
             settings, likely, baseline=baseline, is_tripped=is_tripped
         )

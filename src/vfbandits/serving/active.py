@@ -6,7 +6,6 @@ decisions wait for their contexts, and the model learns.
 
 import asyncio
 import json
-import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
@@ -15,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from vfbandits.campaign.answer import decode_answer
+from vfbandits.campaign.answer import read_answer
 from vfbandits.campaign.events import MASKS, MEMBERS, Administered
 from vfbandits.campaign.machine import LEARNT
 from vfbandits.campaign.query import Query
@@ -570,27 +569,20 @@ def query_of(request: DecideRequest) -> Query:
 
 
 def _reply(result: Answered, query: Query, *, seconds: float) -> DecideReply:
-    answer = decode_answer(result.answer)
-    by_arm = {one.id: one for one in answer.ranking}
-    ranking = [by_arm[arm] for arm in query.arms]
-    index = query.arms.index(answer.arm)
+    answer = result.decided or read_answer(result.answer, query.arms)
+    shown = answer.shown
     return DecideReply(
         answer.event_id,
-        answer.arm,
-        index,
-        _number(ranking[index].probability),
-        np.array([_number(one.score) for one in ranking]).tobytes(),
-        np.array([_number(one.estimate) for one in ranking]).tobytes(),
-        tuple(answer.contributors),
+        answer.arms[shown],
+        shown,
+        answer.probabilities[shown],
+        np.array(answer.scores).tobytes(),
+        np.array(answer.means).tobytes(),
+        answer.contributors,
         answer.epoch,
         result.bytes_received,
         seconds,
     )
-
-
-def _number(value: float | None) -> float:
-    """NaN for what nobody knows."""
-    return math.nan if value is None else value
 
 
 def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:

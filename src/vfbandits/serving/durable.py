@@ -11,8 +11,7 @@ the log or not; a reward sent again is learnt once either way.
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -254,9 +253,15 @@ class DurableBandit:
         """
         self._check_healthy()
         position = self._commit.position + 1
-        # A mask change that fails half-way has changed something, whatever the error is.
-        with self._or_fail(() if isinstance(event, Moved) else HARMLESS):
+        try:
             self.campaign.apply(position, event)
+        except Exception as error:
+            # An error that is not harmless may leave the model changed and the log not, and a mask
+            # change that fails half-way has changed something, whatever the error is.
+            if isinstance(event, Moved) or not isinstance(error, HARMLESS):
+                self.has_failed = self._commit.broken_by is None
+                self._commit.fail(f"the model failed with {type(error).__name__}")
+            raise
         if isinstance(event, Moved):
             self.recent_moves.append(event)
         elif isinstance(event, Retracted):
@@ -594,18 +599,6 @@ class DurableBandit:
         if self._is_closed:
             raise JournalError("the bandit is closed; open it again")
         self._commit.check_healthy()
-
-    @contextmanager
-    def _or_fail(self, harmless: tuple[type[Exception], ...]) -> Iterator[None]:
-        """An error that is not ``harmless`` may leave the model changed and the log not."""
-        try:
-            yield
-        except harmless:
-            raise
-        except Exception as error:
-            self.has_failed = self._commit.broken_by is None
-            self._commit.fail(f"the model failed with {type(error).__name__}")
-            raise
 
 
 def _plain_settings(bandit: Bandit) -> CampaignSettings:

@@ -200,7 +200,7 @@ class Leader(Served):
             raise
         self._tell_soon([one for one in ranked if isinstance(one, Ranking)], started)
         return [
-            Answered(one.event.note, one.contexts.bytes_received)
+            Answered(one.event.note, one.contexts.bytes_received, one.answer)
             if isinstance(one, Ranking)
             else one
             for one in ranked

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from itertools import chain
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from vfbandits.campaign.answer import Answer
 from vfbandits.campaign.events import Decided, Event
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Ranking, Verdict
@@ -30,10 +31,14 @@ Named: TypeAlias = tuple[str, Query]
 
 
 class Answered(NamedTuple):
-    """The answer that an event got, and what participants sent for it if it was decided now."""
+    """The answer that an event got; if it was decided now, also before it was encoded.
+
+    ``bytes_received`` is what participants sent for it then.
+    """
 
     answer: bytes
     bytes_received: int = 0
+    decided: Answer | None = None
 
 
 Result: TypeAlias = Answered | Exception

@@ -6,8 +6,7 @@ scales once, when it is filled; one behind a server scales each answer.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.errors import FeatureError
@@ -16,8 +15,7 @@ Key: TypeAlias = tuple[str, ...]
 """``(user,)`` in the layouts outer and disjoint, ``(user, arm)`` in layout per_arm."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lookup:
+class Lookup(NamedTuple):
     """Scaled rows (n, width), C-ordered, one for each key asked for and in that order.
 
     Keys at the places ``absent`` were not found: their rows are zeros, which is the mean of a
@@ -25,10 +23,17 @@ class Lookup:
     shortened.  Rows at the places ``refused`` are zeros as well: their users gave no consent.
     """
 
-    values: PlainBlock = field(repr=False)
+    values: PlainBlock
     absent: Sequence[int] = ()
     clipped: int = 0
     refused: Sequence[int] = ()
+
+    def __repr__(self) -> str:
+        """Sizes and places; the values stay inside."""
+        return (
+            f"Lookup({len(self.values)} rows, absent={self.absent}, clipped={self.clipped}, "
+            f"refused={self.refused})"
+        )
 
     @property
     def missing(self) -> int:

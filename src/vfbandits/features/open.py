@@ -1,7 +1,6 @@
 """A participant's features, opened from its settings."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 
 from vfbandits.core.arrays import PlainBlock
@@ -64,7 +63,7 @@ class Features:
         if self._noise is None:
             return lookup
         noisy, clipped = self._noise.add(lookup.values, keys, absent=lookup.absent)
-        return replace(lookup, values=noisy, clipped=lookup.clipped + clipped)
+        return lookup._replace(values=noisy, clipped=lookup.clipped + clipped)
 
     def users(self) -> Iterator[str]:
         """Every user that there are rows of; one may come several times."""
@@ -103,7 +102,7 @@ def clip(lookup: Lookup, longest: float) -> Lookup:
            [0. , 1. ]]), 1)
     """
     values, count = clip_rows(lookup.values, longest)
-    return replace(lookup, values=values, clipped=count) if count else lookup
+    return lookup._replace(values=values, clipped=count) if count else lookup
 
 
 def open_features(

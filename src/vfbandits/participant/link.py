@@ -100,7 +100,7 @@ class ActiveLink:
 
     async def _hear(self, waits: "Waits", message: Message) -> list[Message]:
         replies = await self._answer(message)
-        if self._role.is_welcome:
+        if self.problem and self._role.is_welcome:
             self.problem = ""
             waits.reset()
         return replies

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, compress, repeat
 from operator import and_
 
@@ -202,19 +201,21 @@ class PassiveService:
         named = ask if users is None else ask._replace(users=users.users)
         keys, admission = named.keys(), self._gate.admit(named)
         lookup: Lookup | None = None
-        if len(admission.declined) < len(admission.outcomes):  # something may leave
+        n_declined, n_users = admission.n_declined, len(ask.users)
+        if n_declined < n_users:  # something may leave
             lookup = await self._look_up(keys, admission, _known_rows(users, ask))
             self._store_failed = False
             admission = self._gate.consented(admission, lookup)
-        declined = admission.declined
-        if declined:
-            facts: Facts = {"round": ask.round, "users": len(declined), "limit": declined[0]}
+            n_declined = admission.n_declined
+        if n_declined:
+            limit = admission.declined[0]
+            facts: Facts = {"round": ask.round, "users": n_declined, "limit": limit}
             note(self._log, "access_declined", facts)
-        if lookup is None or len(declined) == len(admission.outcomes):
+        if lookup is None or n_declined == n_users:
             self._gate.note(ask, admission.refused(), ())
             # Not which limit: a list of users may be one of consent.
             return self._role.over_limits(ask, "over a limit of the participant's owner")
-        if declined:
+        if n_declined:
             lookup = _only(lookup, admission.is_answered)
         self._gate.note(ask, admission, lookup.absent)
         self._answered += 1
@@ -242,7 +243,7 @@ class PassiveService:
 
         ``is_known`` says of each key whether its user is; None if that is not known beforehand.
         """
-        if not admission.declined and is_known is None:
+        if not admission.n_declined and is_known is None:
             return await self._rows(keys)
         is_known = [True] * len(keys) if is_known is None else is_known
         is_wanted = [*map(and_, admission.is_answered, is_known)]
@@ -317,4 +318,4 @@ def _only(lookup: Lookup, is_answered: Sequence[bool]) -> Lookup:
     others = np.flatnonzero(np.logical_not(is_answered)).tolist()
     rows = lookup.values.copy()
     rows[others] = 0.0
-    return replace(lookup, values=PlainBlock(rows), absent=sorted({*lookup.absent, *others}))
+    return lookup._replace(values=PlainBlock(rows), absent=sorted({*lookup.absent, *others}))

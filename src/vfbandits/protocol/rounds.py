@@ -83,7 +83,7 @@ class Rounds:
     def present(self) -> tuple[str, ...]:
         """Those that are connected and answer."""
         seats = self._seats
-        return tuple(n for n in self._passive if n in seats and not seats[n].circuit.is_open)
+        return tuple([n for n in self._passive if n in seats and not seats[n].circuit.is_open])
 
     def askable(self) -> tuple[str, ...]:
         """Those that a new round would ask: with secure sums all, or nobody."""
@@ -129,7 +129,11 @@ class Rounds:
         share = self._trial_mask.share(ask.trial) if ask.trial else self.share
         masked = share.mask(own)
         asked = ask.senders if self._secure else self.askable()
-        named = {name: self._named(name, ask) for name in asked}
+        by_pseudonyms = self._goes_by_pseudonyms(ask)
+        if by_pseudonyms:
+            named = {name: self._named(name, ask) for name in asked}
+        else:
+            named = dict.fromkeys(asked, ask)
         if ask.absent:  # they are told, and not waited for
             asked = tuple(name for name in asked if name not in ask.absent)
             others = [name for name in ask.absent if name in self._seats and name not in named]
@@ -137,7 +141,7 @@ class Rounds:
         rows_of = dict.fromkeys(asked, n_rows)
         digests: dict[str, bytes] = {}
         user_rows: tuple[int, ...] = ()
-        if self._goes_by_pseudonyms(ask):
+        if by_pseudonyms:
             digests = {name: digest_for(one) for name, one in named.items()}
         elif asked:
             digests = dict.fromkeys(asked, digest_for(ask))

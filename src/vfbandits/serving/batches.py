@@ -6,8 +6,7 @@ rounds are under way the others wait and gather, so that batches grow with the l
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,30 +18,36 @@ MAX_OPEN_ROUNDS = 2
 MAX_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message may have
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gathering:
+class Gathering(NamedTuple):
     """The masked contexts of decisions that asked in one batch, and whose features are in them.
 
     ``bytes_received`` for each of the decisions; ``alone`` are places of those that have features
     of the active participant alone.
     """
 
-    rows: Matrix = field(repr=False)
+    rows: Matrix
     contributors: tuple[str, ...]
     bytes_received: int
     alone: frozenset[int] = frozenset()
 
+    def __repr__(self) -> str:
+        """Names and sizes; the contexts stay inside."""
+        return f"Gathering({len(self.rows)} rows, contributors={self.contributors})"
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
+
+class Waiting(NamedTuple):
     """Decisions that ask together and have not got their contexts yet, one for each user."""
 
     users: tuple[str, ...]
     arms: tuple[tuple[str, ...], ...]
-    own: PlainBlock = field(repr=False)
+    own: PlainBlock
     trial: int
     campaign: str
-    contexts: "asyncio.Future[Gathering]" = field(repr=False)
+    contexts: "asyncio.Future[Gathering]"
+
+    def __repr__(self) -> str:
+        """How many decisions wait; features stay inside."""
+        return f"Waiting({len(self.users)} decisions, trial={self.trial})"
 
 
 Start: TypeAlias = Callable[[list[Waiting]], int]

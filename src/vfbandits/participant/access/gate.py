@@ -3,10 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from vfbandits.errors import ConfigError
 from vfbandits.features.base import Key, Lookup
@@ -31,14 +31,18 @@ FAILED: Final = "failed"
 COUNT_AFTER: Final = 256  # asks
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """Of an ask: for each user how it is answered, how many rows it has, and for what."""
 
     names: Sequence[str]
     outcomes: Sequence[str]
     rows: Sequence[int]
     campaigns: Sequence[str]
+
+    @property
+    def n_declined(self) -> int:
+        """How many users are not answered about."""
+        return len(self.outcomes) - self.outcomes.count(ANSWERED)
 
     @property
     def declined(self) -> list[str]:
@@ -49,7 +53,7 @@ class Admission:
         """The same, with nobody answered about: all are over the limit that the first is over."""
         limit = next((one for one in self.declined if one != UNKNOWN), NO_CONSENT)
         outcomes = [limit if outcome == ANSWERED else outcome for outcome in self.outcomes]
-        return replace(self, outcomes=outcomes)
+        return self._replace(outcomes=outcomes)
 
     @property
     def is_answered(self) -> list[bool]:
@@ -122,7 +126,7 @@ class AccessGate:
             elif given == ANSWERED and absent.issuperset(places):
                 outcome = UNKNOWN
             outcomes.append(outcome)
-        return replace(admission, outcomes=outcomes)
+        return admission._replace(outcomes=outcomes)
 
     def steady(self, keys: Sequence[Key], lookup: Lookup) -> Lookup:
         """``lookup`` with earlier rows in the place of those that changed a short while ago."""

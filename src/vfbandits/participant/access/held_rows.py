@@ -13,7 +13,7 @@ more than ``max_rows``: those that were not asked for the longest go first.
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Final, TypeAlias
@@ -126,7 +126,7 @@ class HeldRows:
                 self.n_held += 1
         if changes:
             self._store(changes)
-        return lookup if values is None else replace(lookup, values=values)
+        return lookup if values is None else lookup._replace(values=values)
 
     def _next(self, before: _Held | None, row: bytes) -> _Held:
         """What is held once this row was looked up."""

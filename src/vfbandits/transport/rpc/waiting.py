@@ -11,7 +11,8 @@ MAX_SIZE_BYTES: Final = 8 << 20
 class Waiting:
     """A bounded queue that can end; a third of the work that asyncio's own does for a message.
 
-    It is full at 64 messages or 8 MiB: then whoever puts waits until some are taken.
+    It is full at 64 messages or 8 MiB: then whoever puts waits until some are taken.  Once it
+    ``has_ended`` nothing is added any more.
 
     >>> async def main():
     ...     waiting = Waiting()
@@ -25,19 +26,19 @@ class Waiting:
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque()
         self._size = 0
-        self._ended = False
+        self.has_ended = False
         self._takers: deque[asyncio.Future[None]] = deque()
         self._putters: deque[asyncio.Future[None]] = deque()
 
     async def put(self, data: bytes) -> bool:
         """Add a message once there is room for it; False if nothing is added any more."""
-        while self._is_full and not self._ended:
+        while self._is_full and not self.has_ended:
             await _in_line(self._putters)
         return self.put_at_once(data)
 
     def put_at_once(self, data: bytes) -> bool:
         """Add a message if there is room for it now."""
-        if self._ended or self._is_full:
+        if self.has_ended or self._is_full:
             return False
         self._messages.append(data)
         self._size += len(data)
@@ -46,18 +47,13 @@ class Waiting:
         return True
 
     @property
-    def has_ended(self) -> bool:
-        """Whether nothing is added any more."""
-        return self._ended
-
-    @property
     def _is_full(self) -> bool:
         return len(self._messages) >= MAX_MESSAGES or self._size >= MAX_SIZE_BYTES
 
     async def take(self) -> bytes | None:
         """The next message; None, again and again, after the last."""
         while (data := self.take_at_once()) is None:
-            if self._ended:
+            if self.has_ended:
                 return None
             await _in_line(self._takers)
         return data
@@ -74,7 +70,7 @@ class Waiting:
 
     def end(self) -> None:
         """Add no more."""
-        self._ended = True
+        self.has_ended = True
         for line in (self._takers, self._putters):
             while line:
                 _wake(line)

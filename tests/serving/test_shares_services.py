@@ -459,3 +459,32 @@ def test_a_row_that_is_too_long_is_told_to_its_owner_and_its_length_to_nobody(
         assert "77" not in f"{notes}{declined}"
 
     run(federation, scenario)
+
+
+def test_one_answer_that_is_late_does_not_keep_the_helper_away_while_decisions_go_on(
+    federation, monkeypatch
+):
+    monkeypatch.setattr("vfbandits.serving.shares.RETRY_S", 0.3)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        shared, world = federation.active.shared, federation.world
+        post = federation.active.helper._post  # noqa: SLF001
+        monkeypatch.setattr(federation.active.helper, "_timeout_s", 0.05)
+        monkeypatch.setattr(federation.active.helper, "_post", lambda _: True)
+        alone = await federation.active.choose(world.request(world.users[0]))
+        assert alone.contributors == ("shop",)
+        assert "did not answer" in shared.away
+        monkeypatch.setattr(federation.active.helper, "_timeout_s", 10.0)
+        monkeypatch.setattr(federation.active.helper, "_post", post)
+        async with asyncio.timeout(30):
+            while True:  # faster than the helper is tried again
+                reply = await federation.active.choose(world.request(world.users[1]))
+                if reply.contributors == (*WIDTHS,):
+                    break
+                await asyncio.sleep(0.01)
+        assert shared.away == ""
+
+    run(federation, scenario)

@@ -143,6 +143,10 @@ class BusyError(LinkError):
     """A decision has waited too long for its turn; the helper is there."""
 
 
+class StillAwayError(LinkError):
+    """The helper was away a moment ago and was not tried again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
     """Why decisions are made without the helper now."""
@@ -197,10 +201,7 @@ class SharedRounds:
         try:
             contexts = await self._released(query, own, masked, campaign)
         except FAILURES as error:
-            if isinstance(error, BusyError):
-                note(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
-            else:
-                self._note_away(error)
+            self._note_away(error)
             self.n_alone += 1
             missing = missing_of(split, (split.active,))
             return [Contexts(lone_rows(masked), (split.active,), missing)]
@@ -388,9 +389,14 @@ class SharedRounds:
         if rules is None or rules.helper not in self._role.seats:
             raise LinkError("the helper is not connected")
         if self._away is not None and time.monotonic() < self._away.until:
-            raise LinkError(self._away.reason)
+            raise StillAwayError(self._away.reason)
 
     def _note_away(self, error: Exception) -> None:
+        if isinstance(error, StillAwayError):
+            return  # else each decision would put off the next attempt
+        if isinstance(error, BusyError):
+            note(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
+            return
         if self._away is None or self._away.reason != str(error):
             note(self._log, "shares_away", {"reason": str(error)})
         self._away = Away(str(error), time.monotonic() + RETRY_S)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from math import nan
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from playwright.sync_api import expect
 from vfbandits.campaign.observer import Guarded, Reconfigured
 from vfbandits.client.schemas import GuardrailView, Tripped
 from vfbandits.dashboard.observatory import Observatory
-from vfbandits.dashboard.view import Facts
+from vfbandits.dashboard.view import Facts, SharesView
 
 LONG = "an-arm-with-a-name-that-has-no-place-to-break-" * 4
 
@@ -490,3 +491,105 @@ def test_names_are_text_and_never_markup(opened, server):
     page.locator("#decisions tr").first.click()
     expect(page.locator("#why .chosen strong")).to_have_text(mark)
     expect(page.locator("img")).to_have_count(0)
+
+
+# --- secret shares ----------------------------------------------------------------------------
+
+SHARES = SharesView(
+    helper="notary",
+    has_features=False,
+    learns="the arm of a decision",
+    away="",
+    released=9_900,
+    alone=100,
+    queued=3,
+    windows=640,
+    decisions=10_240,
+    lasts_s=4 * 86_400.0,
+    is_ending=False,
+)
+SHARED_LINKS = {
+    "shop": {"width": 10},
+    "bank": {"width": 10, "connected": True, "circuit": "closed", "asks": 25, "answers": 25},
+    "notary": {"width": 0, "connected": True, "circuit": "closed", "since": 1_794_850_000.0},
+}
+
+
+@pytest.fixture(scope="module")
+def shared(browser):
+    """A page on secret shares whose facts a test may change, and those facts."""
+    facts = {"shares": SHARES, "links": SHARED_LINKS}
+    sky = Observatory(
+        "Retail alliance",
+        ["default"],
+        participants=lambda: facts["links"],
+        facts=lambda _: msgspec.structs.replace(LEARNING, protection="shares"),
+        shares=lambda: facts["shares"],
+    )
+    now = time.time()
+    names = {"contributors": ("shop", "bank"), "missing": ()}
+    hidden = {"estimate": nan, "bonus": nan, "parts": None, "probability": nan}
+    for place in range(20):
+        at = now - 20.0 + place
+        sky.ranked([ranked(f"e{place}", campaign="default", at=at, **names, **hidden)])
+    with PageServer(sky) as served:
+        page = browser.new_page()
+        page.goto(served.url)
+        expect(page.locator("main")).to_be_visible()
+        yield page, facts
+        page.close()
+
+
+def test_the_page_says_what_is_released_on_secret_shares_and_what_is_left(shared):
+    page, _ = shared
+    card = page.locator("#shares")
+    expect(card).to_be_visible()
+    for text in (
+        "the arm of a decision",
+        "notary",
+        "without features, connected",
+        "9,900 by both servers",
+        "100 on own features alone (1.0 %)",
+        "10,240 decisions",
+        "640 windows, about 4 d at the present pace",
+    ):
+        expect(card).to_contain_text(text)
+    expect(page.locator("#ending")).to_be_hidden()
+    expect(page.locator("#missing")).to_be_hidden()
+    expect(page.locator("#versions")).to_contain_text("Protection")
+    expect(page.locator("#chart-norm")).to_contain_text("the model is secret-shared")
+    expect(page.locator("#chart-drift")).to_contain_text("Estimates are secret-shared")
+    row = page.locator("#participants tr", has_text="notary")
+    expect(row).to_contain_text("helper")
+    expect(row.locator("[data-label='Features']")).to_have_text("none")
+    bank = page.locator("#participants tr", has_text="bank")
+    expect(bank).to_contain_text("secret-shared")
+    page.locator("#decisions tr").first.locator("button").click()
+    expect(page.locator("#why-body")).to_contain_text("Nobody knows the score of this decision")
+    page.locator("#why-close").click()
+
+
+def test_the_page_warns_before_dealt_words_end_and_says_why_the_helper_is_left_out(shared):
+    page, facts = shared
+    replace = msgspec.structs.replace
+    facts["shares"] = replace(SHARES, windows=15, decisions=240, lasts_s=300.0, is_ending=True)
+    expect(page.locator("#ending")).to_contain_text(
+        "Dealt words end soon: 240 decisions in 15 windows, about 5 min at the present pace."
+    )
+    expect(page.locator("#ending")).to_contain_text("vfb masks deal")
+    away = "the helper is not connected"
+    facts["links"] = {**SHARED_LINKS, "notary": {**SHARED_LINKS["notary"], "connected": False}}
+    facts["shares"] = replace(SHARES, away=away, windows=0, decisions=0, is_ending=True)
+    banner = page.locator("#missing")
+    expect(banner).to_contain_text(f"own features alone: {away}. 3 rewards wait.")
+    expect(banner).not_to_contain_text("count as zeros")
+    expect(page.locator("#ending")).to_contain_text("No dealt words are left.")
+    facts.update(shares=SHARES, links=SHARED_LINKS)
+    expect(banner).to_be_hidden()
+    expect(page.locator("#ending")).to_be_hidden()
+
+
+def test_other_protection_levels_have_no_card_of_secret_shares(opened):
+    page = opened()
+    expect(page.locator("#shares")).to_be_hidden()
+    expect(page.locator("#ending")).to_be_hidden()

@@ -5,7 +5,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from invented_decisions import LINKS, tell, traffic
+from invented_decisions import LINKS, ranked, tell, traffic
 
 from vfbandits.campaign.events import (
     Activated,
@@ -159,3 +159,14 @@ def test_a_retraction_in_the_log_takes_its_reward_out_of_the_charts():
     n_rewards = before.rewards.policy.n + before.rewards.baseline.n
     assert after.rewards.policy.n + after.rewards.baseline.n == n_rewards - 1
     assert after.totals.statuses["retracted"] == 1
+
+
+def test_a_helper_without_features_is_missing_from_no_decision():
+    links = {"shop": {"width": 2}, "bank": {"width": 3}, "notary": {"width": 0}}
+    sky = Observatory("retail", ["ads"], clock=lambda: NOW, participants=lambda: links)
+    seen = ranked("a", at=NOW - 5.0, contributors=("shop",), missing=("bank",))
+    sky.replay("ads", [(1, decided(seen))])
+    view = sky.view("ads", minutes=60)
+    assert view.last[0].missing == ["bank"]
+    facts = {one.name: (one.missing, one.width) for one in view.participants}
+    assert facts == {"shop": (0, 2), "bank": (1, 3), "notary": (0, 0)}

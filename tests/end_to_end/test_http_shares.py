@@ -54,7 +54,11 @@ def test_the_model_health_and_metrics_name_the_level_and_the_dealt_words(world, 
     assert "vfb_shares_windows_left 15.0" in metrics
     assert "vfb_model_norm{" not in metrics
     page = json.loads(client.get("/v1/dashboard").text)
-    assert "shares with bank; the active participant learns the arm" in json.dumps(page)
+    assert page["facts"]["protection"] == "shares"
+    shares = page["shares"]
+    assert (shares["helper"], shares["has_features"], shares["away"]) == ("bank", True, "")
+    assert shares["learns"] == "the arm of a decision"
+    assert (shares["windows"], shares["is_ending"]) == (15, True)  # the alert fires below 16
 
 
 @pytest.mark.parametrize(

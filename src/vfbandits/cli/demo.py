@@ -365,11 +365,24 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
     )
     typer.echo("Ctrl-C stops the federation.")
     processes = federation.processes.values()
+
+    def goes_on() -> bool:
+        if federation.plan.terms.shares is not None:
+            _refill(federation)
+        return all(process.poll() is None for process in processes)
+
     try:
-        visit(town, url, while_true=lambda: all(p.poll() is None for p in processes))
+        visit(town, url, while_true=goes_on)
         federation.refuse_ended()
     except KeyboardInterrupt:
         typer.echo("stopping")
+
+
+def _refill(federation: "LocalFederation") -> None:
+    """Deal more windows before they end, as an operator would have a job do it."""
+    dealt = federation.folder / federation.roster.active.name / "dealt"
+    if len([*dealt.glob("*.deal")]) < SPARE_WINDOWS:
+        federation.deal_shares(SPARE_WINDOWS)
 
 
 def commands_to_type(federation: "LocalFederation") -> list[str]:

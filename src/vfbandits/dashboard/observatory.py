@@ -12,7 +12,7 @@ from vfbandits.dashboard.marks import link_marks, settings_mark
 from vfbandits.dashboard.measure import rewards_of
 from vfbandits.dashboard.replay import ranked_of
 from vfbandits.dashboard.series import step_of
-from vfbandits.dashboard.view import DashboardView, Facts, Mark
+from vfbandits.dashboard.view import DashboardView, Facts, Mark, SharesView
 from vfbandits.errors import SettingError
 
 MAX_MINUTES = 24 * 60
@@ -43,6 +43,8 @@ class Observatory:
         Which versions decide in a campaign.
     guardrail
         What the guardrail of a campaign has seen.
+    shares
+        The helper and the dealt words, on secret shares.
     link_changes
         Times, participants and events of links, oldest first (``serving.presence``).
     clock
@@ -64,6 +66,7 @@ class Observatory:
         norm: Callable[[str], float | None] = lambda _: None,
         facts: Callable[[str], Facts | None] = lambda _: None,
         guardrail: Callable[[str], GuardrailView | None] = lambda _: None,
+        shares: Callable[[], SharesView | None] = lambda: None,
         link_changes: Callable[[], Iterable[tuple[float, str, str]]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -74,6 +77,7 @@ class Observatory:
         self._norm = norm
         self._facts = facts
         self._guardrail = guardrail
+        self._shares = shares
         self._link_changes = link_changes
         self._clock = clock
 
@@ -106,7 +110,7 @@ class Observatory:
 
         What the journal does not hold stays empty.
         """
-        for seen in self._campaign(campaign).replay.seen(campaign, events, self._participants()):
+        for seen in self._campaign(campaign).replay.seen(campaign, events, self._owners()):
             if isinstance(seen, Ranked):
                 self.ranked([seen])
             elif isinstance(seen, Heard):
@@ -118,7 +122,7 @@ class Observatory:
 
     def entered(self, campaign: str, events: Iterable[Decided]) -> None:
         """Take decisions that other processes made; their rewards are heard of here."""
-        names = self._participants()
+        names = self._owners()
         for event in events:
             self.ranked([ranked_of(campaign, event, names)])
 
@@ -164,7 +168,12 @@ class Observatory:
             lists_decisions=lists_decisions,
             facts=self._facts(name) if name else None,
             guardrail=self._guardrail(name) if name else None,
+            shares=self._shares(),
         )
+
+    def _owners(self) -> list[str]:
+        """Participants that have features; a helper of secret shares may have none."""
+        return [name for name, link in self._participants().items() if link.get("width") != 0]
 
     def _marks(self, kept: Campaign, *, since: float) -> list[Mark]:
         marks = [*kept.marks, *link_marks(self._link_changes())]

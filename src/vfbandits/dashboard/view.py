@@ -175,6 +175,38 @@ class Facts(msgspec.Struct, frozen=True):
     journal_lag_s: float
 
 
+class SharesView(msgspec.Struct, frozen=True):
+    """Decisions and dealt words on secret shares; ``telemetry.gauges.SharesGauges`` in JSON.
+
+    Attributes
+    ----------
+    helper, has_features, learns
+        The other server, whether it is a participant too, and what the active participant learns of
+        a decision, in words.
+    away
+        Why decisions use the active participant's own features alone; empty if they do not.
+    released, alone, queued
+        Decisions since the start, by both servers and on own features alone, and rewards that
+        wait for the servers.
+    windows, decisions, lasts_s
+        What is left of the dealt words, and for how long at the pace of the last windows.
+    is_ending
+        Whether more should be dealt: few windows, or less than a day.
+    """
+
+    helper: str
+    has_features: bool
+    learns: str
+    away: str
+    released: int
+    alone: int
+    queued: int
+    windows: int
+    decisions: int
+    lasts_s: float | None
+    is_ending: bool
+
+
 class Drift(msgspec.Struct, frozen=True):
     """How far rewards were from the estimates (reward - estimate), and the model's norm."""
 
@@ -235,3 +267,4 @@ class DashboardView(msgspec.Struct, frozen=True):
     lists_decisions: bool = True
     facts: Facts | None = None
     guardrail: GuardrailView | None = None
+    shares: SharesView | None = None

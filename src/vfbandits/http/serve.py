@@ -8,7 +8,7 @@ from functools import partial
 
 from vfbandits.client.schemas import ParticipantView
 from vfbandits.dashboard.observatory import Observatory
-from vfbandits.dashboard.view import Facts
+from vfbandits.dashboard.view import Facts, SharesView
 from vfbandits.http.access.gate import PUBLIC, guarded, limits_of
 from vfbandits.http.access.guard import Guard, require
 from vfbandits.http.app import Parts, build_app
@@ -30,6 +30,7 @@ from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.supervised import Supervisor
 
 EVENTS_REPLAYED = 5_000  # so that the page is not empty after a restart
+ENDS_SOON_S = 86_400.0  # as the alert VfbSharesStockLow
 
 
 class HttpFront:
@@ -161,6 +162,7 @@ async def _dashboard_of(process: Process) -> Observatory:
         norm=lambda name: campaigns[name].model_norm,
         facts=partial(_facts, process),
         guardrail=lambda name: guardrail_of(campaigns[name], campaigns[name].settings),
+        shares=partial(_shares, process),
         link_changes=process.link_changes,
     )
     for campaign in campaigns:
@@ -184,7 +186,7 @@ def _facts(process: Process, name: str) -> Facts:
         mode=campaign.settings.mode,
         mask_epoch=campaign.model.epoch,
         roster=roster.number,
-        protection=_protection(process),
+        protection=roster.terms.protection,
         model_version=campaign.model.n_learnt,
         settings_version=campaign.config_version,
         journal_position=campaign.model.position,
@@ -192,19 +194,23 @@ def _facts(process: Process, name: str) -> Facts:
     )
 
 
-def _protection(process: Process) -> str:
-    """The level, and under "shares" what is released and what is left of the dealt words."""
-    level, shares = process.roster().terms.protection, process.shares()
+def _shares(process: Process) -> SharesView | None:
+    shares = process.shares()
     if shares is None:
-        return level
-    lasts = "" if shares.lasts_s is None else f", about {shares.lasts_s / 3600:,.1f} h"
-    words = [
-        f"{level} with {shares.helper}",
-        f"the active participant learns {shares.learns}",
-        f"words for {shares.decisions:,} decisions{lasts}",
-        *(["without the helper now"] if shares.away else []),
-    ]
-    return "; ".join(words)
+        return None
+    return SharesView(
+        helper=shares.helper,
+        has_features=shares.helper in process.roster().split.names,
+        learns=shares.learns,
+        away=shares.away,
+        released=shares.released,
+        alone=shares.alone,
+        queued=shares.queued,
+        windows=shares.windows,
+        decisions=shares.decisions,
+        lasts_s=shares.lasts_s,
+        is_ending=shares.is_low or (shares.lasts_s is not None and shares.lasts_s < ENDS_SOON_S),
+    )
 
 
 def _warnings(process: Process) -> list[str]:

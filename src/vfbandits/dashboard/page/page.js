@@ -1,7 +1,7 @@
 // The page: asks for the figures every two seconds and draws them.
 
 import { Chart } from "./charts.js";
-import { drawDecisions, drawGuardrail, drawMissing, drawMode, drawParticipants, drawTiles, drawVersions, drawWhy } from "./panels.js";
+import { drawDecisions, drawGuardrail, drawMissing, drawMode, drawParticipants, drawShares, drawTiles, drawVersions, drawWhy } from "./panels.js";
 import { byId, make, milliseconds, none, number, percent, short } from "./words.js";
 
 const EVERY_MS = 2000;
@@ -65,7 +65,7 @@ function armSeries(view) {
 
 function drawCharts(view) {
   const { times, step_s: step, rewards, drift, marks } = view;
-  const draw = (chart, series) => chart.draw({ times, step, series, marks, empty: none(chart.options.what, view) });
+  const draw = (chart, series, empty = none(chart.options.what, view)) => chart.draw({ times, step, series, marks, empty });
   const { policy_series: policy, baseline_series: baseline } = rewards;
   const groups = rewards.baseline_groups.join(" + ");
   const group = groups ? `baseline (${groups})` : "baseline";
@@ -77,8 +77,9 @@ function drawCharts(view) {
   const anything = view.per_second.some((value) => value > 0);
   draw(charts.rate, [{ name: "decisions per second", tone: "first", filled: true, values: anything ? view.per_second : times.map(() => null) }]);
   draw(charts.latency, [{ name: "p99", tone: "second", values: view.p99_ms }, { name: "median", tone: "first", values: view.p50_ms }]);
-  draw(charts.drift, [{ name: "root mean square", tone: "second", values: drift.rmse }, { name: "mean", tone: "first", values: drift.residual }]);
-  draw(charts.norm, [{ name: "‖θ‖", tone: "first", values: drift.norm }]);
+  draw(charts.drift, [{ name: "root mean square", tone: "second", values: drift.rmse }, { name: "mean", tone: "first", values: drift.residual }],
+    view.shares ? "Estimates are secret-shared" : undefined);
+  draw(charts.norm, [{ name: "‖θ‖", tone: "first", values: drift.norm }], view.shares ? "Nobody knows it: the model is secret-shared" : undefined);
 }
 
 // --- what is on the page ----------------------------------------------------------------------
@@ -91,6 +92,7 @@ function draw() {
   drawCampaigns(view);
   drawMode(view);
   drawMissing(view);
+  drawShares(view);
   drawGuardrail(view);
   drawVersions(view);
   drawTiles(view);
@@ -98,7 +100,7 @@ function draw() {
   drawParticipants(view);
   drawDecisions(view, byId("filter").value);
   const open = state.open && view.last.find((one) => one.event_id === state.open);
-  if (open) drawWhy(open);
+  if (open) drawWhy(open, view);
 }
 
 function drawCampaigns(view) {
@@ -193,6 +195,7 @@ function askForKey(status) {
     : had ? "The server does not take this key." : "This server shows its figures to holders of a key that may read. The key stays in this tab.";
   byId("banner").hidden = true;
   byId("missing").hidden = true;
+  byId("ending").hidden = true;
   byId("tripped").hidden = true;
   byId("main").hidden = true;
   byId("gate").hidden = false;
@@ -206,7 +209,7 @@ function showWhy(event) {
   const one = row && state.view.last.find((decision) => decision.event_id === row.dataset.event);
   if (!one) return;
   state.open = one.event_id;
-  drawWhy(one);
+  drawWhy(one, state.view);
   byId("why").showModal();
 }
 

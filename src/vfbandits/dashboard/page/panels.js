@@ -1,7 +1,7 @@
 // Tiles, the two tables, and the answer to "why this arm".
 
 import {
-  NOTHING, byId, bytes, count, dayAndTime, make, milliseconds, none, number, percent, settle, short, signed, span, timeOfDay,
+  NOTHING, byId, bytes, count, dayAndTime, lasting, make, milliseconds, none, number, percent, settle, short, signed, span, timeOfDay,
 } from "./words.js";
 
 function tile(id, figure, unit, ...notes) {
@@ -78,18 +78,49 @@ export function drawMode({ facts, guardrail }) {
 }
 
 // Who is missing, and since when: their features count as zeros meanwhile.
-export function drawMissing({ participants, now }) {
+export function drawMissing({ participants, now, shares }) {
   const lines = participants
     .filter((one) => one.connected === false || (one.circuit && one.circuit !== "closed"))
+    .filter((one) => !shares?.away || one.name !== shares.helper)
     .map((one) => {
       const since = one.since === null ? "" : ` since ${now - one.since < 43200 ? timeOfDay(one.since) : dayAndTime(one.since)}`;
       const what = one.connected === false ? `is not connected${since}` : `does not answer in time${since}`;
       return make("p", "", {}, make("strong", "", {}, one.name), ` ${what}. Its features count as zeros.`);
     });
+  if (shares?.away) {
+    const waiting = shares.queued ? ` ${count(shares.queued)} rewards wait.` : "";
+    lines.unshift(make("p", "", {}, make("strong", "", {}, "Decisions use the active participant's own features alone:"), ` ${shares.away}.${waiting}`));
+  }
   const banner = byId("missing");
   banner.hidden = !lines.length;
   const text = lines.map((line) => line.textContent).join("\n");
   if (text !== banner.textContent) banner.replaceChildren(...lines);
+}
+
+// What is released on secret shares, the helper, and how long the dealt words last.
+export function drawShares({ shares, participants }) {
+  const card = byId("shares");
+  const banner = byId("ending");
+  card.hidden = !shares;
+  banner.hidden = !shares?.is_ending;
+  if (!shares) return;
+  const { released, alone, windows, decisions } = shares;
+  const lasts = shares.lasts_s === null ? "" : `about ${lasting(shares.lasts_s)} at the present pace`;
+  const left = `${count(decisions)} decisions in ${count(windows)} windows`;
+  const ends = windows ? `Dealt words end soon: ${left}${lasts ? `, ${lasts}` : ""}.` : "No dealt words are left.";
+  if (shares.is_ending) banner.textContent = `${ends} The mask generator makes more: vfb masks deal.`;
+  const link = participants.find((one) => one.name === shares.helper);
+  const all = released + alone;
+  const entries = [
+    ["Released", shares.learns, "to the active participant", ""],
+    ["Helper", shares.helper, `${shares.has_features ? "with features" : "without features"}, ${link?.connected ? "connected" : "not connected"}`, shares.away ? "bad" : ""],
+    ["Decisions", `${count(released)} by both servers`, `${count(alone)} on own features alone (${percent(all ? alone / all : 0)})`, alone > 0.05 * all ? "warn" : ""],
+    ["Queued rewards", count(shares.queued), "wait for both servers", ""],
+    ["Dealt words", `${count(decisions)} decisions`, `${count(windows)} windows${lasts ? `, ${lasts}` : ""}`, shares.is_ending ? "warn" : ""],
+  ];
+  byId("shares-note").textContent = "experimental; counts since the start";
+  byId("shares-facts").replaceChildren(...entries.map(([term, text, note, tone]) =>
+    make("div", tone, {}, make("dt", "", {}, term), make("dd", "", {}, text, make("small", "", {}, note)))));
 }
 
 const GUARDRAIL = {
@@ -187,13 +218,14 @@ export function drawParticipants(view) {
     const [state, says] = linkState(one);
     const name = make("th", "who", { scope: "row" }, make("i", `dot ${state}`), make("span", "name", { title: one.name }, one.name));
     if (says) name.append(make("small", "", {}, says));
-    const share = one.share === null ? make("span", "muted", {}, "hidden by the mask") : bar(one.share, percent(one.share));
+    const hidden = view.shares ? "secret-shared" : "hidden by the mask";
+    const share = one.share === null || view.shares ? make("span", "muted", {}, one.width === 0 ? "helper" : hidden) : bar(one.share, percent(one.share));
     const share_of = view.totals.decisions ? share : NOTHING;
     const here = one.availability === null ? NOTHING : bar(one.availability, percent(one.availability), one.availability < 0.95 ? "low" : "");
-    const answers = one.asks === null ? NOTHING : `${count(one.answers)} / ${count(one.asks)}`;
+    const answers = one.asks === null || one.width === 0 ? NOTHING : `${count(one.answers)} / ${count(one.asks)}`;
     const cells = [
       ["Share of prediction", share_of, "wide"], ["Availability", here, "wide"], ["Latency", milliseconds(one.latency_ms), "n"],
-      ["Answers", answers, "n"], ["Received", bytes(one.bytes), "n"], ["Features", count(one.width), "n"],
+      ["Answers", answers, "n"], ["Received", one.width === 0 ? NOTHING : bytes(one.bytes), "n"], ["Features", one.width === 0 ? "none" : count(one.width), "n"],
       ["Drift", driftOf(one), "drift"],
     ];
     return make("tr", "", {}, name, ...cells.map(([label, value, kind]) => make("td", kind, { "data-label": label }, value)));
@@ -287,10 +319,10 @@ const GROUPS = {
   guardrail: "switched by the guardrail: the baseline is shown",
 };
 
-export function drawWhy(one) {
+export function drawWhy(one, { shares }) {
   const arm = make("p", "chosen", {}, make("strong", "", {}, one.arm), make("span", "muted", {}, GROUPS[one.group] ?? one.group));
   const knows = one.estimate !== null && one.bonus !== null;
-  const chart = knows ? drawWaterfall(one) : make("p", "muted", {}, "The log does not hold the score of this decision.");
+  const chart = knows ? drawWaterfall(one) : make("p", "muted", {}, shares ? "Nobody knows the score of this decision: it is secret-shared." : "The log does not hold the score of this decision.");
   const parts = [arm, chart];
   if (knows && !one.parts) parts.push(make("p", "muted hint", {}, "Which participant the estimate comes from is hidden by the mask."));
   const reward = one.reward === null ? (one.status ?? "waiting") : `${number(one.reward)} (${one.status}, after ${short(one.waited_s)} s)`;

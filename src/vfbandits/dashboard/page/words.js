@@ -60,6 +60,14 @@ export function span(minutes) {
   return minutes % 60 ? `${minutes} min` : `${minutes / 60} h`;
 }
 
+// A forecast, in the unit that people would take.
+export function lasting(seconds) {
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= 2 * size) return `${grouped.format(Math.floor(seconds / size))} ${unit}`;
+  }
+  return `${grouped.format(seconds)} s`;
+}
+
 // That there are none: ever, or in the time that is looked at.
 export const none = (what, view) => `No ${what} ${view.last.length ? `in the last ${span(view.minutes)}` : "yet"}`;
 

@@ -98,7 +98,13 @@ async def help_and_kill(world, federation, url):
         answered = await scraped(http, url, 'vfb_helper_messages_total{outcome="answered"}')
         assert answered > 8
         for _ in range(2):
-            federation.kill("notary")
+            before = session.total
+            playing = asyncio.create_task(session.play(12))
+            async with asyncio.timeout(60):
+                while session.total < before + 3:  # noqa: ASYNC110  (answers of a process)
+                    await asyncio.sleep(0.001)
+            federation.kill("notary")  # in the middle of decisions and rewards
+            await playing
             await session.wait_for()  # on own features alone
             shares = (await session.status())["shares"]
             assert (shares["helper"], "helper" in shares["away"]) == ("notary", True)

@@ -95,7 +95,8 @@ class ActiveParticipant:
 
     ``first_round`` comes after all rounds that it has asked for before, as far as it knows.  What
     passive participants say in their hellos moves it on, each by ``MAX_ROUND_STEP`` in all: more
-    than an honest one needs, and too little to use the numbers up.
+    than an honest one needs, and too little to use the numbers up.  On secret shares each number
+    was dealt, and one may skip ``MAX_SLOT_STEP`` in one go and few over time.
 
     ``spoken`` are the versions of the protocol that it speaks; each seat has the one of its stream.
     ``sealing_key`` is needed where the roster has users asked for by pseudonyms.

@@ -82,7 +82,11 @@ class Delay:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # it does not listen yet; the participant tries again
+                    near.close()
+                    continue
                 for one, other in ((near, far), (far, near)):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     self._pass_on(one, other)

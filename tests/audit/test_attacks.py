@@ -26,11 +26,14 @@ from vfbandits.audit.discrete import discrete_columns
 from vfbandits.audit.ica import component_errors, independent_columns
 from vfbandits.audit.known_pairs import known_pairs
 from vfbandits.audit.moments import second_moments, second_moments_by_halves
+from vfbandits.audit.planted import planted_users
 from vfbandits.audit.reidentify import reidentify
 from vfbandits.audit.released_means import mean_errors, released_means
 from vfbandits.audit.repeated_asks import repeated_asks
+from vfbandits.audit.repeated_widths import repeated_widths
 from vfbandits.audit.result import Level, Severity
 from vfbandits.audit.returning import returning_users, single_changes
+from vfbandits.audit.shown_arms import shown_arms, visit_errors
 from vfbandits.audit.view import look
 from vfbandits.core.arrays import PlainBlock
 
@@ -331,6 +334,52 @@ class TestRepeatedAsks:
         result = repeated_asks(spherical(rng(), 1000, 16), names(16), rng=rng(), visits=(1,))
         (error,) = result.curve.lines["rounded to 1e-11"]
         assert error == pytest.approx(np.sqrt(1.0 - 1 / 16), abs=0.02)
+
+
+class TestPlantedUsers:
+    def play(self, level, n_arms=6):
+        here, there = np.split(standard(skewed(rng(), 4000, 4)), 2)
+        return planted_users(
+            here, names(4), level=level, public=there, rng=rng(), n_arms=n_arms, rounds=3000
+        )
+
+    def test_means_open_features_and_the_arm_hardly_does(self):
+        means, arm = self.play(Level.STATISTICS), self.play(Level.ARM)
+        assert means.curve.lines["means (LinTS)"][-1] < 0.5
+        assert arm.curve.lines["the arm (LinTS)"][-1] > 0.8
+        assert means.severity is Severity.RED
+        assert arm.severity is Severity.AMBER
+
+    def test_widths_beside_the_arm_tell_more(self):
+        lines = self.play(Level.ARM).curve.lines
+        assert lines["the arm and widths (LinUCB)"][-1] < lines["the arm (LinTS)"][-1] - 0.1
+
+    def test_an_arm_that_is_always_the_same_tells_nothing(self):
+        result = self.play(Level.ARM, n_arms=1)
+        assert result.curve.lines["the arm (LinTS)"][-1] == pytest.approx(1.0, abs=0.01)
+
+
+class TestShownArms:
+    def test_more_visits_tell_more_and_do_not_open_a_row(self):
+        here, there = np.split(spherical(rng(), 1000, 5), 2)
+        result = shown_arms(here, names(5), public=there, rng=rng(), visits=(1, 16))
+        (few, many) = result.curve.lines["10 arms"]
+        assert 0.4 < many < few < 1.0
+        assert result.level is Level.ARM
+
+    def test_one_arm_tells_nothing(self):
+        here, there = np.split(spherical(rng(), 1000, 3), 2)
+        errors = visit_errors(here, there, 4, n_arms=1, rng=rng())
+        assert errors == pytest.approx(np.ones(3), abs=0.1)
+
+
+class TestRepeatedWidths:
+    def test_twice_as_many_visits_as_features_open_a_row(self):
+        result = repeated_widths(standard(skewed(rng(), 500, 5)), names(5), rng=rng())
+        errors = dict(zip(result.curve.at, result.curve.lines["widths (LinUCB)"], strict=True))
+        assert errors[1.0] == errors[2.0] == 1.0
+        assert errors[10.0] < 0.1
+        assert (result.severity, result.is_universal) == (Severity.RED, True)
 
 
 def test_the_same_seed_gives_the_same_result():

@@ -29,6 +29,19 @@ BOUNDS = {
     "the same row 4 times": {"statistics": (0.84, 0.88)},
     "the same row 16 times": {"statistics": (0.0, 0.01)},
     "the same row 32 times": {"statistics": (0.0, 0.01)},
+    "7,000 planted users, LinTS, 10 arms": {"statistics": (0.03, 0.4), "arm": (0.84, 0.93)},
+    "7,000 planted users, LinTS, 20 arms": {"statistics": (0.01, 0.15), "arm": (0.80, 0.90)},
+    "7,000 planted users, LinUCB, 10 arms": {"statistics": (0.03, 0.4), "arm": (0.60, 0.80)},
+    "7,000 planted users, LinUCB, 20 arms": {"statistics": (0.0, 0.1), "arm": (0.50, 0.72)},
+    "the arms of one user 1 times, 10 arms": {"arm": (0.88, 0.97)},
+    "the arms of one user 16 times, 10 arms": {"arm": (0.80, 0.92)},
+    "the arms of one user 32 times, 10 arms": {"arm": (0.76, 0.90)},
+    "the arms of one user 1 times, 20 arms": {"arm": (0.83, 0.94)},
+    "the arms of one user 16 times, 20 arms": {"arm": (0.68, 0.88)},
+    "the arms of one user 32 times, 20 arms": {"arm": (0.64, 0.88)},
+    "widths of the same row 1 times": {"arm": (1.0, 1.0)},
+    "widths of the same row 16 times": {"arm": (0.2, 1.0)},
+    "widths of the same row 32 times": {"arm": (0.0, 0.3)},
 }
 
 
@@ -83,7 +96,7 @@ def test_repeated_asks_open_a_row_once_there_are_as_many_as_features(cases):
 
 def test_a_line_shows_the_range_over_seeds():
     line = Line("x", {"mask": (3e-15, 4e-15), "sum": (0.871, 0.866)})
-    assert [line.spell(level) for level in Level] == ["3e-15–4e-15", "0.87", "–"]
+    assert [line.spell(level) for level in Level] == ["3e-15–4e-15", "0.87", "–", "–"]
 
 
 def test_a_line_of_many_seeds_shows_the_median_too():

@@ -185,12 +185,12 @@ def test_audit_writes_what_is_done(started, tmp_path):
     pl.DataFrame(columns).write_parquet(tmp_path / "bank.parquet")
     out = tmp_path / "out"
     running = started("audit", tmp_path / "bank.parquet", "--out", out)
-    running.wait_for(r"[2-9] of 17 attacks")
+    running.wait_for(r"[2-9] of 21 attacks")
     assert running.interrupt() == 130
     assert "Traceback" not in running.text
-    found = re.fullmatch(r"stopped: (\d+) of 17 attacks are in \S+", last_line(running.text))
+    found = re.fullmatch(r"stopped: (\d+) of 21 attacks are in \S+", last_line(running.text))
     text = (out / "audit.html").read_text("utf-8")
-    assert 2 <= int(found[1]) < 17
+    assert 2 <= int(found[1]) < 21
     assert "The audit was stopped." in text
     assert running.left_over() == []
 

@@ -14,6 +14,8 @@ LEVELS = {
     Level.MASK: "the active participant sees this participant's masked rows",
     Level.SUM: "the active participant sees only the sum of all passive participants' masked rows",
     Level.STATISTICS: "the active participant sees no row, but the estimated reward of every arm",
+    Level.ARM: "the active participant sees no row, but the arm of each decision, and the widths "
+    "of all arms if the policy is LinUCB",
 }
 
 

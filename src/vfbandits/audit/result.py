@@ -18,12 +18,13 @@ class Level(StrEnum):
 
     ``mask``: its masked rows.  ``sum``: only the sum of all passive participants' masked rows.
     ``statistics``: no row at all, but the estimated reward of every arm, as protocols on secret
-    shares release it.
+    shares release it.  ``arm``: the arm of each decision, and by LinUCB the widths.
     """
 
     MASK = "mask"
     SUM = "sum"
     STATISTICS = "statistics"
+    ARM = "arm"
 
 
 class Severity(StrEnum):

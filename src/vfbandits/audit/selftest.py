@@ -13,10 +13,13 @@ from vfbandits.audit.discrete import discrete_columns
 from vfbandits.audit.ica import component_errors
 from vfbandits.audit.known_pairs import known_pairs
 from vfbandits.audit.moments import errors_by_way, moment_errors
+from vfbandits.audit.planted import RELEASES, planted_errors
 from vfbandits.audit.released_means import mean_errors
 from vfbandits.audit.repeated_asks import repeated_asks
+from vfbandits.audit.repeated_widths import width_errors
 from vfbandits.audit.result import Level
 from vfbandits.audit.returning import returning_users, single_changes
+from vfbandits.audit.shown_arms import visit_errors
 from vfbandits.audit.view import View, look
 from vfbandits.core.arrays import Matrix
 
@@ -24,6 +27,7 @@ WIDTH, PASSIVE = 20, 4
 ROWS = 20_000
 FEW_ROWS = 5000  # where more change nothing, and of second moments that few people make
 SEEDS = 3
+PLANTED_ROUNDS = 21_000  # the first third is left out, and half of the others are planted
 MIN_FOR_MEDIAN = 5
 MATCHED = "public second moments, matched; {} of the variance shared"
 LIKELIEST = "public second moments, most likely; {} of the variance shared"
@@ -126,6 +130,9 @@ def selftest(*, seed: int = 0, rows: int = ROWS, seeds: int = SEEDS) -> list[Cas
         *(_means_case("disjoint", n_arms, more) for n_arms in (3, 6, 10, 20)),
         *(_means_case("outer", n_arms, more) for n_arms in (3, 10, 20)),
         *(_asks_case(visits, numbers) for visits in (1, 4, 16, 32)),
+        *(_planted_case(policy, n, numbers) for policy in ("LinTS", "LinUCB") for n in (10, 20)),
+        *(_arms_case(n, visits, numbers) for n in (10, 20) for visits in (1, 16, 32)),
+        *(_widths_case(visits, numbers) for visits in (1, 16, 32)),
     ]
 
 
@@ -227,6 +234,49 @@ def _means_case(layout: str, n_arms: int, seeds: tuple[int, ...]) -> Case:
     arms = f"{n_arms} arms, {layout}" if layout == "disjoint" else f"{n_arms} arm features, outer"
     attacker = f"means of {arms}; 10 features independent, not Gaussian"
     return Case(attacker, {Level.STATISTICS: run}, seeds)
+
+
+def _planted_case(policy: str, n_arms: int, seeds: tuple[int, ...]) -> Case:
+    def run(level: Level) -> Callable[[int], float]:
+        (release,) = (one for one in RELEASES[level] if policy in one)
+        return lambda seed: _planted(release, n_arms, seed)
+
+    attacker = (
+        f"{PLANTED_ROUNDS // 3:,} planted users, {policy}, {n_arms} arms, disjoint; 10 features "
+        "independent, not Gaussian"
+    )
+    return Case(attacker, {level: run(level) for level in (Level.STATISTICS, Level.ARM)}, seeds)
+
+
+def _planted(release: str, n_arms: int, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    here, there = np.split(not_gaussian(rng, 24_000, 10), 2)
+    found = planted_errors(
+        here, there, release=release, rng=rng, n_arms=n_arms, rounds=PLANTED_ROUNDS
+    )
+    return float(found[max(found)].mean())
+
+
+def _arms_case(n_arms: int, visits: int, seeds: tuple[int, ...]) -> Case:
+    def run(seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        here, there = np.split(not_gaussian(rng, 4000, 10), 2)
+        return float(visit_errors(here, there, visits, n_arms=n_arms, rng=rng).mean())
+
+    attacker = (
+        f"the arms of one user {visits} times, {n_arms} arms, disjoint, 10 features, parameters "
+        "known"
+    )
+    return Case(attacker, {Level.ARM: run}, seeds)
+
+
+def _widths_case(visits: int, seeds: tuple[int, ...]) -> Case:
+    def run(seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        return float(width_errors(gaussian(rng, 1000, 16), visits, rng=rng).mean())
+
+    attacker = f"widths of the same row {visits} times, LinUCB, 16 features, covariances known"
+    return Case(attacker, {Level.ARM: run}, seeds)
 
 
 def _asks_case(visits: int, seeds: tuple[int, ...]) -> Case:

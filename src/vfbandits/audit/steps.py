@@ -12,11 +12,14 @@ from vfbandits.audit.discrete import discrete_columns
 from vfbandits.audit.ica import independent_columns
 from vfbandits.audit.known_pairs import known_pairs
 from vfbandits.audit.moments import second_moments_by_halves
+from vfbandits.audit.planted import planted_users
 from vfbandits.audit.reidentify import reidentify
 from vfbandits.audit.released_means import released_means
 from vfbandits.audit.repeated_asks import repeated_asks
+from vfbandits.audit.repeated_widths import repeated_widths
 from vfbandits.audit.result import Level, Result
 from vfbandits.audit.returning import returning_users, single_changes
+from vfbandits.audit.shown_arms import shown_arms
 from vfbandits.audit.table import AuditTable
 from vfbandits.audit.view import View, look, simulate_others
 from vfbandits.core.arrays import Matrix
@@ -43,6 +46,8 @@ def plan(
     for level in levels:
         if level is Level.STATISTICS:
             steps += _on_statistics(table, seed)
+        elif level is Level.ARM:
+            steps += _on_arms(table, seed)
         else:
             steps += _on_rows(table, level, seed, n_others)
     return steps
@@ -86,18 +91,54 @@ def _on_rows(table: AuditTable, level: Level, seed: int, n_others: int | None) -
 
 
 def _on_statistics(table: AuditTable, seed: int) -> list[Step]:
+    level = Level.STATISTICS
+
     def rng(step: int) -> np.random.Generator:
-        return np.random.default_rng([seed, list(Level).index(Level.STATISTICS), step])
+        return np.random.default_rng([seed, list(Level).index(level), step])
+
+    here, there = _halves(table, rng(0))
 
     def means() -> Result:
-        order = rng(0).permutation(len(table.values))
-        here, there = np.array_split(order, 2)
-        return released_means(
-            table.values[here], table.columns, public=table.values[there], rng=rng(1)
-        )
+        return released_means(here, table.columns, public=there, rng=rng(1))
 
     def asks() -> Result:
         return repeated_asks(table.values, table.columns, rng=rng(2))
 
-    level = Level.STATISTICS
-    return [Step("released means", level, means), Step("repeated asks", level, asks)]
+    def planted() -> Result:
+        return planted_users(here, table.columns, level=level, public=there, rng=rng(3))
+
+    return [
+        Step("released means", level, means),
+        Step("repeated asks", level, asks),
+        Step("planted users", level, planted),
+    ]
+
+
+def _on_arms(table: AuditTable, seed: int) -> list[Step]:
+    level = Level.ARM
+
+    def rng(step: int) -> np.random.Generator:
+        return np.random.default_rng([seed, list(Level).index(level), step])
+
+    here, there = _halves(table, rng(0))
+
+    def planted() -> Result:
+        return planted_users(here, table.columns, level=level, public=there, rng=rng(1))
+
+    def arms() -> Result:
+        return shown_arms(here, table.columns, public=there, rng=rng(2))
+
+    def widths() -> Result:
+        return repeated_widths(table.values, table.columns, rng=rng(3))
+
+    return [
+        Step("planted users", level, planted),
+        Step("shown arms", level, arms),
+        Step("repeated widths", level, widths),
+    ]
+
+
+def _halves(table: AuditTable, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+    """Rows that are attacked, and those of other people."""
+    here, there = np.array_split(rng.permutation(len(table.values)), 2)
+    return table.values[here], table.values[there]

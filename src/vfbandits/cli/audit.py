@@ -35,6 +35,7 @@ class LevelName(StrEnum):
     mask = "mask"
     sum = "sum"
     statistics = "statistics"
+    arm = "arm"
 
 
 def audit(  # noqa: PLR0913  (one argument for each flag)
@@ -54,8 +55,8 @@ def audit(  # noqa: PLR0913  (one argument for each flag)
     level: Annotated[
         list[LevelName] | None,
         typer.Option(
-            help="What the active participant sees: masked rows, their sum, or released means; "
-            "may be repeated.",
+            help="What the active participant sees: masked rows, their sum, released means, or the "
+            "arm; may be repeated.",
             show_default="all",
         ),
     ] = None,

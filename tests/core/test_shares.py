@@ -1,5 +1,6 @@
 """Deciding and learning on secret shares: as in the open, slot by slot, each slot once."""
 
+from copy import deepcopy
 from dataclasses import fields, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.core.shares import dealer as dealer_module
 from vfbandits.core.shares import messages, sides
 from vfbandits.core.shares.messages import Message, Place
+from vfbandits.core.shares.root import RootSide
 from vfbandits.errors import (
     ArmError,
     RewardError,
@@ -77,9 +79,21 @@ def test_arms_and_state_are_those_of_a_plain_bandit_with_the_same_noise(
     assert_allclose(inverse, np.linalg.inv(state.Lambda), atol=1e-9)
 
 
-def test_the_plain_loops_decide_as_the_compiled_ones_do(monkeypatch):
-    monkeypatch.setattr(ring.kernels, "load_ring", lambda: None)
-    play(local_shares(small_terms()), rounds=20, seed=3)
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+@pytest.mark.parametrize("without", ["compiled loops", "compiled steps"])
+def test_without_what_is_compiled_the_same_bytes_are_sent(without, scale, monkeypatch):
+    """One server may have numba and the other not."""
+    terms = small_terms(posterior_scale=scale)
+    sent = []
+    for is_compiled in (True, False):
+        recorder = Recorder()
+        if not is_compiled and without == "compiled loops":
+            monkeypatch.setattr(ring.kernels, "load_ring", lambda: None)
+        elif not is_compiled:
+            monkeypatch.setattr(RootSide, "_loops", lambda _: None)
+        play(local_shares(terms, on_message=recorder), rounds=20, seed=3)
+        sent.append([message.to_bytes() for _, _, message in recorder.messages])
+    assert sent[0] == sent[1]
 
 
 def test_arms_that_tie_go_to_the_first():
@@ -476,6 +490,21 @@ def test_a_missing_or_foreign_block_is_refused():
     for wrong in (blocks[:1], blocks[::-1], blocks):
         with pytest.raises(SharesError, match="slot 1 needs a block of each participant"):
             next(local.active.decide(ready, wrong))
+
+
+def test_blocks_of_another_width_or_of_too_many_arms_are_refused():
+    local, recorder, _, _ = one_decision()
+    fresh = local_shares(local.terms)
+    fresh._ensure_deal()  # noqa: SLF001
+    blocks = recorder.view("active", "participant")
+    first = blocks[0].contexts
+    narrow = replace(blocks[0], contexts=first[:, :, :1])
+    many = [replace(b, contexts=np.repeat(b.contexts, 2, axis=1)) for b in blocks]
+    ready = fresh._run(fresh.active.prepare(fresh.active.next_place()))  # noqa: SLF001
+    for wrong in ([narrow, blocks[1]], many):
+        again = deepcopy(fresh.active)
+        with pytest.raises(SharesError, match="wanted words that fit together"):
+            next(again.decide(ready, wrong))
 
 
 def test_a_participant_shares_one_block_in_a_slot():

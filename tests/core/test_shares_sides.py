@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from vfbandits.core import kernels, ring
 from vfbandits.core.shares import sides
-from vfbandits.core.shares.comparison import UNIT_BITS, less_pairs, look_up_pairs
+from vfbandits.core.shares.comparison import (
+    UNIT_BITS,
+    begin_comparison,
+    best_arm,
+    candidates,
+    compare,
+    end_comparison,
+)
 from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.function_table import _GUARD_BITS, SLACK
 from vfbandits.core.shares.terms import MAX_LENGTH
@@ -116,6 +123,8 @@ def test_the_ring_has_room_for_all_that_is_in_it():
 def test_compiled_loops_have_the_bits_of_the_ring():
     loops = kernels.load_covariance()
     assert (loops.FRACTION, loops.CUT) == (ring.FRACTION, ring.CUT)
+    steps = kernels.load_root()
+    assert (steps.FRACTION, steps.CUT) == (ring.FRACTION, ring.CUT)
     assert (loops.FINE, loops.KEPT, loops.OFFSET) == sides.CUTS
 
 
@@ -126,7 +135,12 @@ def test_words_that_do_not_fit_are_refused():
         lambda: sides.reopen_side(three, three, two, three),
         lambda: sides.product(ring.zeros(2, 2), three, two, 2),
         lambda: sides.combined(ring.zeros(2, 2), two, ring.zeros(1, 2), two, two),
-        lambda: sides.plus_first_rows(ring.zeros(2, 3), 3, three),
+        lambda: sides.first_rows(ring.zeros(2, 3), 3, 0),
+        lambda: sides.refuse_other_shapes((two, three, two)),
+        lambda: sides.refuse_other_shapes((three, three, two)),
+        lambda: sides.refuse_unless_long(ring.zeros(2, 3), 3, 3),
+        lambda: sides.context_share(ring.zeros(2, 3), ring.zeros(2, 3), 0, two),
+        lambda: sides.picked(three, ring.zeros(2, 3), three),
         lambda: sides.minus_narrow_outer(ring.zeros(2, 3), ring.zeros(2, 3), ring.zeros(2, 3)),
         lambda: sides.reopen_narrow_side(two, two, two, three),
     ):
@@ -143,13 +157,18 @@ def test_compiled_loops_have_the_bits_of_the_plain_ones(seed, n):
     d, window = 5, 3
     rows, v, rho = words(rng, d, d), words(rng, d), words(rng, d)
     kept, weights, scalars = words(rng, window, d), words(rng, n), words(rng, window)
-    tables, flips = words(rng, 12, 8), rng.integers(0, 2**64, 12, dtype=np.uint64)
-    numbers = rng.integers(0, 2**43, 4, dtype=np.uint64)
-    live = np.flatnonzero(rng.integers(0, 2, 4))
+    tables, flips = words(rng, 12, 8), words(rng, 12)
+    scores, others = words(rng, n + 1), words(rng, n + 1)
+    order, ranks, other_tables = words(rng, 4), words(rng, 4), words(rng, 12, 8)
+    bits = rng.integers(0, 2, 12, dtype=np.uint8)
 
-    def compare():
-        lookups, tops = look_up_pairs(numbers, live, tables)
-        return [lookups, tops, less_pairs(lookups, live, 4, tables, flips)]
+    def compared():
+        begun = begin_comparison(scores, others, order, ranks, tables, bits=sides.PRODUCT_BITS)
+        live = begun.is_live, begun.numbers, begun.lookups
+        lookups, less = compare(*live, other_tables, flips)
+        results = end_comparison(begun, lookups, tables, bits)
+        found = candidates(less, results, n + 1)
+        return [*begun, lookups, less, results, found, np.array(best_arm(begun, found))]
 
     calls = [
         lambda: sides.open_side(v, rho, v),
@@ -157,12 +176,12 @@ def test_compiled_loops_have_the_bits_of_the_plain_ones(seed, n):
         lambda: sides.combined(rows, v, kept, weights, rho),
         lambda: sides.product(rows, v, rho, n),
         lambda: sides.whole_product(rows, v, rho),
-        lambda: sides.plus_first_rows(kept, n, rho),
-        lambda: sides.plus_first_clipped(sides.clipped(kept), n, rho),
+        lambda: sides.picked(scalars, kept, rho),
+        lambda: sides.context_share(rows[:, None, 0], kept, 0, rho),
         lambda: sides.minus_narrow_outer(kept, kept[:, ::-1].copy(), rows),
         lambda: sides.reopen_narrow_side(rows >> np.uint64(48), rows, rows, rows),
         lambda: sides.scaled_gap_term(scalars, kept),
-        compare,
+        compared,
     ]
     compiled = [call() for call in calls]
     with pytest.MonkeyPatch.context() as patch:

@@ -14,6 +14,7 @@ SMALL_PRODUCT = 4_096
 compiled: ModuleType | None = None
 ring: ModuleType | None = None
 covariance: ModuleType | None = None
+root: ModuleType | None = None
 
 
 def load() -> ModuleType | None:
@@ -46,6 +47,18 @@ def load_covariance() -> ModuleType | None:
 
         covariance = covariance_kernels
     return covariance
+
+
+def load_root() -> ModuleType | None:
+    """As ``load_ring``, for the steps of the root form and comparisons."""
+    global root  # noqa: PLW0603  (loaded once for all)
+    if load_ring() is None:
+        return None
+    if root is None:
+        from vfbandits.core import root_kernels  # noqa: PLC0415
+
+        root = root_kernels
+    return root
 
 
 def _are_wanted() -> bool:

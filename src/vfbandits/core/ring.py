@@ -376,8 +376,9 @@ class SheetName(NamedTuple):
 
     def counter(self, place: int) -> bytes:
         """One of the 2^32 counters that no other name of the same kind has."""
+        _, epoch, window, attempt, slot = self
         try:
-            return _COUNTER.pack(*self[1:], place)
+            return _COUNTER.pack(epoch, window, attempt, slot, place)
         except struct.error:
             raise SharesError(f"there are no words left for {self}") from None
 
@@ -391,15 +392,24 @@ class Layout(Mapping[str, tuple[int, ...]]):
     7
     """
 
-    __slots__ = ("_parts", "n_words", "places")
+    __slots__ = ("_parts", "_starts", "n_words", "places")
 
     def __init__(self, parts: Mapping[str, tuple[int, ...]]) -> None:
         self._parts = dict(parts)
         self.places: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self._starts: dict[tuple[str, ...], NDArray[np.int64]] = {}
         self.n_words = 0
         for part, shape in parts.items():
             self.places[part] = WORD_SIZE * self.n_words, (2, *shape)
             self.n_words += math.prod(shape)
+
+    def starts(self, parts: tuple[str, ...]) -> NDArray[np.int64]:
+        """Where these parts begin in the stream, in halves of words."""
+        starts = self._starts.get(parts)
+        if starts is None:
+            starts = np.array([self.places[part][0] // _WORD_HALF.itemsize for part in parts])
+            self._starts[parts] = starts
+        return starts
 
     def __getitem__(self, part: str) -> tuple[int, ...]:
         """The shape of a part."""
@@ -417,13 +427,14 @@ class Layout(Mapping[str, tuple[int, ...]]):
 class Sheet:
     """Uniform words for one slot, cut into named parts; each part can be taken once."""
 
-    __slots__ = ("_layout", "_stream", "_taken", "name")
+    __slots__ = ("_halves", "_layout", "_stream", "_taken", "name")
 
     def __init__(self, name: SheetName, stream: bytearray, layout: Layout) -> None:
         self.name = name
         self._stream = stream
         self._layout = layout
         self._taken: set[str] = set()
+        self._halves: NDArray[np.uint64] | None = None
 
     def __repr__(self) -> str:
         """Names only: the words are secret."""
@@ -437,6 +448,19 @@ class Sheet:
         self._taken.add(part)
         start, shape = self._layout.places[part]
         return np.ndarray(shape, _WORD_HALF, self._stream, start)
+
+    def take_together(self, parts: tuple[str, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The stream in halves of words, and where each of these parts begins in it.
+
+        A loop that needs many parts cuts them out by itself.  The low halves of a part come first,
+        then its high halves.
+        """
+        if not self._taken.isdisjoint(parts):
+            raise SharesError(f"some of the words {parts} of {self.name} were taken before")
+        self._taken.update(parts)
+        if self._halves is None:
+            self._halves = np.frombuffer(self._stream, _WORD_HALF)
+        return self._halves, self._layout.starts(parts)
 
     def take_stacked(self) -> NDArray[np.uint64]:
         """All parts of a sheet whose parts have one shape, (n_parts, 2, *shape)."""

@@ -4,7 +4,6 @@ It keeps its side of the state.  What it learns is what the terms release of a d
 the arms that tie for it, and what the policy reads.  All else stays under masks of B's.
 """
 
-import math
 import os
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
@@ -21,21 +20,16 @@ from vfbandits.core.ring import (
     Words,
     WordSource,
     add,
-    cut,
     encode,
-    open_short,
     shifted_up,
-    subtract,
     zeros,
 )
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
-    less_pairs,
-    live_positions,
-    look_up_pairs,
-    masked_ranks,
+    begin_comparison,
+    best_arm,
+    end_comparison,
     refuse_lookups,
-    shuffled,
 )
 from vfbandits.core.shares.covariance import MEAN_BITS, HeldCovariance, widths_of
 from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
@@ -46,13 +40,13 @@ from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Exchange, expect
 from vfbandits.core.shares.noise import HalfNoise
-from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
+from vfbandits.core.shares.root import Held, RootSide
 from vfbandits.core.shares.sides import (
+    CLIP,
     PRODUCT_BITS,
-    open_side,
-    plus_first_clipped,
+    context_share,
+    refuse_unless_long,
     reopen_side,
-    whole_product,
 )
 from vfbandits.core.shares.terms import MAX_ADDEND, MAX_REWARD, ShareTerms
 from vfbandits.errors import ArmError, RewardError, SharesError
@@ -64,22 +58,34 @@ BLANK: Event = (-1, -1)
 
 
 class Opened:
-    """A decision whose arm, or whose statistics, are known and which was not picked yet."""
+    """A decision whose arm, or whose statistics, are known and which was not picked yet.
 
-    __slots__ = ("T_X", "arm", "event", "n_arms", "place", "sheet", "statistics")
+    ``contexts`` are masked, and ``masks`` are A's part of their masks.
+    """
+
+    __slots__ = (
+        "arm",
+        "contexts",
+        "event",
+        "masks",
+        "n_arms",
+        "place",
+        "sheet",
+        "statistics",
+    )
 
     def __init__(
         self,
         place: m.Place,
-        T_X: Words,
+        inputs: tuple[Words, Words],
         sheet: Sheet,
         arm: int,
         statistics: Statistics | None = None,
     ) -> None:
         self.place = place
         self.event = (place.window, place.slot)
-        self.T_X = T_X
-        self.n_arms = T_X.shape[1]
+        self.contexts, self.masks = inputs
+        self.n_arms = self.contexts.shape[1]
         self.sheet = sheet
         self.arm = arm
         self.statistics = statistics
@@ -88,17 +94,17 @@ class Opened:
 class Prepared:
     """A decision whose noise was exchanged, after ``n_rows`` rewards of the window.
 
-    ``tau`` are the weights of the window's rows in the sampled direction.
+    With noise it has the side of z, and both servers' shares of a_l·z.
     """
 
-    __slots__ = ("n_rows", "own_projections", "place", "sheet", "tau", "z")
+    __slots__ = ("n_rows", "place", "projections", "sheet", "z")
 
     def __init__(self, place: m.Place, sheet: Sheet, n_rows: int) -> None:
         self.place = place
         self.sheet = sheet
         self.n_rows = n_rows
         self.z: Words | None = None
-        self.tau = self.own_projections = zeros(0)
+        self.projections = (_NOTHING, _NOTHING, _NOTHING)
 
 
 class ActiveServer:
@@ -255,16 +261,17 @@ class ActiveServer:
         if not self.terms.is_root:
             return ready
         if not self.terms.is_noisy:
-            expect(m.Asked, (yield m.Ask(place, n, zeros(0))))
-            ready.tau = state.minus_h[:, :n]
+            expect(m.Asked, (yield m.Ask(place, n, _NOTHING)))
             return ready
         deal, sheet = cast("m.DecisionDeal", self._dealt().decisions[place.slot]), ready.sheet
         mask = sheet.take("mask_noise")
         noise = add(self._noise.of(place), mask)
         asked = expect(m.Asked, (yield m.Ask(place, n, noise)))
-        z = ready.z = open_side(noise, asked.noise, mask)
-        own = ready.own_projections = state.projections(z, n, sheet.take("rho_projections"))
-        ready.tau = reopen_side(own, asked.projections, deal.projections, state.minus_h)
+        opening, rho = (noise, asked.noise, mask), sheet.take("rho_projections")
+        ready.z, own = state.open_noise(opening, n, rho)
+        if asked.projections.shape != own.shape:
+            raise SharesError(f"wanted {n} projections, got {asked.projections.shape[1:]}")
+        ready.projections = (own, asked.projections, deal.projections)
         return ready
 
     def decide(self, ready: Prepared, blocks: list[m.Contribution]) -> Exchange[Opened]:
@@ -272,27 +279,29 @@ class ActiveServer:
         place, sheet, state = ready.place, ready.sheet, self._state
         dealt = self._dealt().decisions[place.slot]
         contexts = self._joined(place, blocks)
-        n_arms = contexts.shape[1]
-        masks = self._inputs.take(place)[:, :n_arms]
-        T_X = subtract(contexts, masks)
+        masks = self._inputs.take(place)
+        refuse_unless_long(masks, contexts.shape[1], contexts.shape[2])
+        inputs = contexts, masks
         if not self.terms.is_root:
-            return (yield from self._score(cast("ScoreDeal", dealt), sheet, contexts, T_X, masks))
-        deal = cast("m.DecisionDeal", dealt)
-        own = state.direction(ready.z, ready.tau, sheet.take("rho_direction"))
-        own = plus_first_clipped(deal.rows, ready.n_rows, own)
-        message = m.Sample(place, contexts, ready.own_projections, own)
+            return (yield from self._score(cast("ScoreDeal", dealt), sheet, inputs))
+        deal, rho = cast("m.DecisionDeal", dealt), sheet.take("rho_direction")
+        if ready.z is None:
+            own = state.share_direction_without_noise(ready.n_rows, rho, deal.rows, CLIP)
+        else:
+            own = state.share_direction(ready.z, ready.projections, rho, deal.rows, CLIP)
+        message = m.Sample(place, contexts, ready.projections[0], own)
         sampled = expect(m.Sampled, (yield message))
-        w = reopen_side(own, sampled.direction, deal.direction, state.theta)
-        scores = whole_product(subtract(T_X, masks), w, deal.scores)
+        direction = (own, sampled.direction, deal.direction)
+        scores = state.scores(direction, inputs, deal.scores, state.nothing)
         arm = yield from self._best(deal, sheet, scores, sampled.scores)
-        return Opened(place, T_X, sheet, arm)
+        return Opened(place, inputs, sheet, arm)
 
     def _score(
-        self, deal: ScoreDeal, sheet: Sheet, contexts: Words, T_X: Words, masks: Words
+        self, deal: ScoreDeal, sheet: Sheet, inputs: tuple[Words, Words]
     ) -> Exchange[Opened]:
-        came = yield from self._covariance.score(deal, sheet, contexts, masks, self.n_rows)
+        came = yield from self._covariance.score(deal, sheet, *inputs, self.n_rows)
         if self.terms.release == "statistics":
-            return Opened(deal.place, T_X, sheet, -1, came)
+            return Opened(deal.place, inputs, sheet, -1, came)
         scores = came.scores
         if self.terms.reads == "widths":
             bonus = self.terms.beta * widths_of(came.forms)
@@ -300,51 +309,43 @@ class ActiveServer:
             words = encode(bonus, bound=MAX_ADDEND * (1.0 + SLACK), what="beta·width")
             scores = add(scores, shifted_up(words, MEAN_BITS - FRACTION))
         arm = yield from self._best(deal, sheet, scores, came.others)
-        return Opened(deal.place, T_X, sheet, arm)
+        return Opened(deal.place, inputs, sheet, arm)
 
     def _sheet(self, kind: str, place: m.Place) -> Sheet:
         return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
 
     def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
-        numbers = [block.participant for block in blocks if block.place == place]
-        if numbers != self._participants or len(blocks) != len(numbers):
+        parts = [b.contexts for b in blocks if b.place == place]
+        numbers = [b.participant for b in blocks]
+        if numbers != self._participants or len(parts) != len(numbers):
             raise SharesError(
                 f"slot {place.slot} needs a block of each participant in order, got {numbers}"
             )
-        contexts = [block.contexts for block in blocks]
         if self.terms.idle:
-            contexts.append(zeros(contexts[0].shape[1], self.terms.idle))
-        return np.concatenate(contexts, axis=2)
+            parts.append(zeros(parts[0].shape[1], self.terms.idle))
+        return np.concatenate(parts, axis=2)
 
     def _best(
         self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words, others: Words
     ) -> Exchange[int]:
         """The best arm of scores (n_arms,) that add up from two shares, under masks of B's."""
-        place, max_arms = deal.place, self.terms.max_arms
-        n_arms = scores.shape[1]
-        order = shuffled(sheet.take("order"))
-        live = live_positions(order, n_arms)
-        ranks = sheet.take("mask_ranks")
+        place, n_arms = deal.place, scores.shape[1]
         if n_arms == 1:
             return 0
         bits = PRODUCT_BITS if self.terms.is_root else MEAN_BITS
-        numbers = masked_ranks(scores, others, ranks, order, bits=bits)
-        is_live = np.zeros(max_arms, np.uint8)
-        is_live[live] = 1
-        lookups, tops = look_up_pairs(numbers, live, deal.tables)
-        message = m.Compare(place, is_live, numbers[live], lookups)
+        words = sheet.take("order"), sheet.take("mask_ranks"), deal.tables
+        begun = begin_comparison(scores, others, *words, bits=bits)
+        message = m.Compare(place, begun.is_live, begun.numbers, begun.lookups)
         compared = expect(m.Compared, (yield message))
         refuse_lookups(compared.lookups, n_arms)
-        opened = lookups ^ compared.lookups
-        less = less_pairs(opened, live, max_arms, deal.tables, deal.tops)
-        results = less ^ tops ^ np.uint8(1)
+        results = end_comparison(begun, compared.lookups, deal.tables, deal.tops)
         found = expect(m.Candidates, (yield m.Results(place, results)))
-        if found.candidates.shape != live.shape:
+        if found.candidates.shape != (n_arms,):
             raise SharesError(f"wanted {n_arms} candidate bits, got {len(found.candidates)}")
-        candidates = order[live[found.candidates == 1]]
-        if not len(candidates):
+        best = best_arm(begun, found.candidates)
+        if best < 0:
             raise SharesError("no arm is the best: a score was beyond what is compared")
-        return int(candidates.min())
+        return best
 
     def pick(self, opened: Opened, arm: int) -> Exchange[Event]:
         """Keep shares of the context of the arm that is shown, until its reward comes."""
@@ -356,7 +357,8 @@ class ActiveServer:
         choice[0, arm] = 1
         masked = add(choice, opened.sheet.take("mask_choice"))
         expect(m.Picked, (yield m.Pick(opened.place, masked)))
-        self._open[opened.event] = add(opened.T_X[:, arm], deal.context)
+        inputs = opened.contexts, opened.masks
+        self._open[opened.event] = context_share(*inputs, arm, deal.context)
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
         return opened.event
@@ -400,46 +402,37 @@ class ActiveServer:
             self._unfinished = None
             return
         deal = cast("m.RewardDeal", dealt)
-        none = state.nothing
         mask = sheet.take("mask_context")
         own = add(share, mask)
         recalled = expect(m.Recalled, (yield m.Recall(place, *event, own)))
-        x = open_side(own, recalled.context, mask)
-        own_u = state.overlaps(x, n, sheet.take("rho_overlaps"))
-        u = reopen_side(own_u, recalled.overlaps, deal.overlaps, none)
-        own_f = state.whitened(x, u, sheet.take("rho_whitened"))
-        reply = expect(m.Whitened, (yield m.Whiten(place, own_u, own_f)))
-        rho_difference = add(sheet.take("rho_difference"), _as_product(reward))
-        rho = OpenedRow(sheet.take("rho_projections"), sheet.take("rho_square"), rho_difference)
-        f, row = state.open_row(Exchanged(own_f, reply.whitened, deal.whitened), x, u, rho)
-        own_q = row.square[0]
-        opened_q = open_short(own_q, reply.square, bits=PRODUCT_BITS)
-        table, coefficients = self.terms.scalars, deal.coefficients[:, None]
-        scalars = table.share(opened_q, coefficients, bits=PRODUCT_BITS)[:, 0]
-        own_s = cut(add(scalars, sheet.take("rho_scalars")))
-        v = reopen_side(row.projections, reply.projections, deal.projections, none)
-        own_g = state.gain(f, v, sheet.take("rho_gain"))
+        context = (own, recalled.context, mask)
+        came = state.open_and_whiten(sheet, context, recalled.overlaps, deal.overlaps, n)
+        reply = expect(m.Whitened, (yield m.Whiten(place, came.overlaps, came.whitened)))
+        f = (came.whitened, reply.whitened, deal.whitened)
+        words = reply.projections, reply.square, deal, round(reward * 2.0**FRACTION)
+        row, own_s, own_g = state.open_and_gain(sheet, came, f, *words)
         message = m.Learn(
             place,
             projections=row.projections,
-            square=own_q,
+            square=row.square[0],
             difference=row.difference,
             scalars=own_s,
             gain=own_g,
         )
         learnt = expect(m.Learnt, (yield message))
         own_a, own_h = state.scale_row(
-            Exchanged(own_s, learnt.scalars, deal.scalars),
-            Exchanged(row.difference, reply.difference, deal.difference),
-            f,
-            (sheet.take("rho_row"), sheet.take("rho_residual")),
+            (own_s, learnt.scalars, deal.scalars),
+            (row.difference, reply.difference, deal.difference),
+            row.f,
+            sheet.take("rho_row"),
+            sheet.take("rho_residual"),
         )
         expect(m.Settled, (yield m.Settle(place, row=own_a, residual=own_h)))
         state.append(
             n,
-            row=Exchanged(own_a, learnt.row, deal.row),
-            gain=Exchanged(own_g, learnt.gain, deal.gain),
-            residual=Exchanged(own_h, learnt.residual, deal.residual),
+            row=(own_a, learnt.row, deal.row),
+            gain=(own_g, learnt.gain, deal.gain),
+            residual=(own_h, learnt.residual, deal.residual),
         )
         self.n_rows += 1
         self._unfinished = None
@@ -473,7 +466,4 @@ class ActiveServer:
         return self._deal
 
 
-def _as_product(reward: float) -> Words:
-    """A reward as twice a product has it, (1,)."""
-    whole = round(math.ldexp(reward, FRACTION)) << (PRODUCT_BITS - FRACTION)
-    return np.array([[whole % 2**64], [(whole >> 64) % 2**64]], np.uint64)
+_NOTHING = zeros(0)

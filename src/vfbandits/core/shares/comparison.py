@@ -20,7 +20,7 @@ stream.
 """
 
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,9 @@ def refuse_lookups(lookups: Lookups, n_arms: int) -> None:
     n_pairs = n_arms * (n_arms - 1)
     if lookups.shape != (n_pairs,):
         raise SharesError(f"wanted {n_pairs} look-ups, got {len(lookups)}")
-    if (lookups >> np.uint16(N_TABLES)).any():
+    loops = kernels.load_root()
+    is_beyond = loops.is_beyond(lookups) if loops else (lookups >> np.uint16(N_TABLES)).any()
+    if is_beyond:
         raise SharesError(f"wanted look-ups of {N_TABLES} bits, got a larger number")
 
 
@@ -189,61 +191,113 @@ def shuffled_masks(
     return masked_numbers(add(mask_ranks, rho_scores[:, order]), bits=bits)
 
 
-def masked_ranks(
-    scores: Words, others: Words, ranks: Words, order: Places, *, bits: int
-) -> Numbers:
-    """A's numbers of all positions, from both servers' shares of scores; 0 without an arm."""
-    loops = kernels.load_ring()
-    numbers = np.zeros(len(order), np.uint64)
-    if loops is not None and scores.shape == others.shape and ranks.shape == (2, len(order)):
-        loops.masked_ranks(scores, others, ranks, order, bits - UNIT_BITS, int(_MODULUS), numbers)
-        return numbers
-    live = live_positions(order, scores.shape[1])
-    shown = add(scores, others)[:, order[live]]
-    numbers[live] = masked_numbers(add(shown, ranks[:, live]), bits=bits)
-    return numbers
+class Comparison(NamedTuple):
+    """A's part of the comparison of all arms of a decision.
 
-
-def live_positions(order: Places, n_arms: int) -> Places:
-    """Positions of a shuffled order that hold one of the first ``n_arms`` arms."""
-    if n_arms == len(order):
-        return _positions(n_arms)
-    return np.flatnonzero(order < n_arms)
-
-
-@cache
-def _positions(n: int) -> Places:
-    return np.arange(n)
-
-
-def look_up_pairs(numbers: Numbers, live: Places, tables: Words) -> tuple[Lookups, Bits]:
-    """A server's look-ups for all pairs of live positions, and the top bits of their differences.
-
-    ``numbers`` has one for each position, and ``tables`` (n_pairs, 8) is the server's share.
+    Attributes
+    ----------
+    order, is_live
+        The arm at each position of the secret order, and whether the decision has it.
+    numbers
+        Masked scores of live positions, (n_arms,).
+    lookups, tops
+        A's look-ups for each pair of live positions, and the top bits of their differences.
     """
-    loops = kernels.load_ring()
-    if loops is None:
-        i, j, places = pairs_among(live, len(numbers))
-        x = differences(numbers, i, j, tolerance=TOLERANCE)
-        return look_up(x, words_of_tables(tables)[places]), top_bits(x)
-    n = len(live) * (len(live) - 1)
-    lookups, tops = np.empty(n, np.uint16), np.empty(n, np.uint8)
-    loops.look_up(numbers, live, tables, TOLERANCE, lookups, tops)
-    return lookups, tops
+
+    order: Places
+    is_live: Bits
+    numbers: Numbers
+    lookups: Lookups
+    tops: Bits
 
 
-def less_pairs(
-    opened: Lookups, live: Places, max_arms: int, tables: Words, flips: Bits | Numbers
-) -> Bits:
-    """A server's shares of 1{x < r} for all pairs of live positions, flipped by low bits of flips.
+def begin_comparison(
+    scores: Words, others: Words, order_words: Words, ranks: Words, tables: Words, *, bits: int
+) -> Comparison:
+    """Mask and shuffle scores (n_arms,) that add up from two shares with ``bits`` after the point.
 
-    ``flips`` and ``tables`` have one entry for each pair of all positions.
+    ``order_words``, ``ranks`` and ``tables`` are A's words for all positions and their pairs.
     """
-    loops = kernels.load_ring()
+    n, max_arms = scores.shape[1], order_words.shape[1]
+    if scores.shape != others.shape:
+        raise SharesError(f"wanted shares of {n} scores, got {others.shape[1:]}")
+    loops = kernels.load_root()
     if loops is None:
-        places = pairs_among(live, max_arms)[2]
-        less = is_less(opened, words_of_tables(tables)[places])
-        return np.asarray(less ^ (flips[places] & flips.dtype.type(1)), dtype=np.uint8)
-    bits = np.empty(len(opened), np.uint8)
-    loops.is_less(opened, live, max_arms, tables, flips, _formula(), bits)
-    return bits
+        order = shuffled(order_words)
+        is_live = order < n
+        shown = add(scores, others)[:, order[is_live]]
+        numbers = masked_numbers(add(shown, ranks[:, is_live]), bits=bits)
+        x, own = _pairs_of(is_live, numbers, tables)
+        return Comparison(order, is_live.astype(np.uint8), numbers, look_up(x, own), top_bits(x))
+    begun = Comparison(
+        np.empty(max_arms, np.intp),
+        np.empty(max_arms, np.uint8),
+        np.empty(n, np.uint64),
+        np.empty(n * (n - 1), np.uint16),
+        np.empty(n * (n - 1), np.uint8),
+    )
+    words = (order_words, ranks, tables)
+    loops.begin_comparison(scores, others, *words, bits - UNIT_BITS, TOLERANCE, *begun)
+    return begun
+
+
+def compare(
+    is_live: Bits, numbers: Numbers, theirs: Lookups, tables: Words, flips: Words
+) -> tuple[Lookups, Bits]:
+    """B's look-ups, and its shares of 1{x < r}, for each pair of live positions.
+
+    ``tables`` and ``flips`` are B's words for pairs of all positions.
+    """
+    loops = kernels.load_root()
+    if loops is None:
+        x, own = _pairs_of(is_live == 1, numbers, tables)
+        lookups = look_up(x, own)
+        flipped = flips[0, _places_of(is_live == 1)] & _ONE
+        return lookups, is_less(lookups ^ theirs, own) ^ flipped.astype(np.uint8)
+    lookups, less = np.empty(len(theirs), np.uint16), np.empty(len(theirs), np.uint8)
+    loops.compare(is_live, numbers, theirs, tables, flips, TOLERANCE, lookups, less)
+    return lookups, less
+
+
+def end_comparison(begun: Comparison, theirs: Lookups, tables: Words, flips: Bits) -> Bits:
+    """A's shares of which pairs' first position is not beaten by the second."""
+    loops = kernels.load_root()
+    if loops is None:
+        places = _places_of(begun.is_live == 1)
+        less = is_less(begun.lookups ^ theirs, words_of_tables(tables)[places])
+        return np.asarray(less ^ flips[places] ^ begun.tops ^ np.uint8(1))
+    results = np.empty(len(theirs), np.uint8)
+    lookups = (begun.lookups, theirs)
+    loops.end_comparison(begun.is_live, *lookups, tables, flips, begun.tops, results)
+    return results
+
+
+def candidates(own: Bits, theirs: Bits, n_arms: int) -> Bits:
+    """Which live positions no other one beats, from both servers' shares of all results."""
+    loops = kernels.load_root()
+    if loops is None:
+        return np.asarray((own ^ theirs).reshape(n_arms, -1).all(axis=1), dtype=np.uint8)
+    found = np.empty(n_arms, np.uint8)
+    loops.candidates(own, theirs, found)
+    return found
+
+
+def best_arm(begun: Comparison, found: Bits) -> int:
+    """The first arm of those that no other beats, from which live positions those are; or -1."""
+    loops = kernels.load_root()
+    if loops is None:
+        arms = begun.order[begun.is_live == 1][found == 1]
+        return int(arms.min(initial=len(begun.order))) if len(arms) else -1
+    return int(loops.best_arm(begun.order, begun.is_live, found))
+
+
+def _places_of(is_live: NDArray[np.bool_]) -> Places:
+    return pairs_among(np.flatnonzero(is_live), len(is_live))[2]
+
+
+def _pairs_of(
+    is_live: NDArray[np.bool_], numbers: Numbers, tables: Words
+) -> tuple[Numbers, Numbers]:
+    """Differences of all pairs of live positions, and a server's shares of their tables."""
+    x = differences(numbers, *ordered_pairs(len(numbers)), tolerance=TOLERANCE)
+    return x, words_of_tables(tables)[_places_of(is_live)]

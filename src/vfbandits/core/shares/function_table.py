@@ -123,9 +123,13 @@ class FunctionTable:
             opened = open_short(one, other, bits=bits)
             return cut(add(self.share(opened, coefficients[:, None], bits=bits)[:, 0], rho))
         out = np.empty(rho.shape, np.uint64)
-        numbers = (bits - FRACTION - CUT, self._period_bits, self._segment_bits, bits - FRACTION)
-        loops.chebyshev_cut(one[0], other[0], *numbers, _GUARD_BITS, coefficients, rho, out)
+        loops.chebyshev_cut(one[0], other[0], *self.numbers(bits), coefficients, rho, out)
         return out
+
+    def numbers(self, bits: int) -> tuple[int, int, int, int, int]:
+        """What a compiled loop needs to know of this table, for shares with ``bits``."""
+        sizes = (self._period_bits, self._segment_bits)
+        return (bits - FRACTION - CUT, *sizes, bits - FRACTION, _GUARD_BITS)
 
     def _place(self, opened: int) -> tuple[int, int]:
         number = opened & ((1 << self._period_bits) - 1)

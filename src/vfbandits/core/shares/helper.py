@@ -19,18 +19,14 @@ from vfbandits.core.ring import (
     Words,
     WordSource,
     add,
-    cut,
-    open_short,
-    subtract,
-    times,
     zeros,
 )
 from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import (
     Bits,
-    less_pairs,
-    look_up_pairs,
+    candidates,
+    compare,
     refuse_lookups,
 )
 from vfbandits.core.shares.covariance import HeldCovariance
@@ -43,19 +39,13 @@ from vfbandits.core.shares.dealer import (
 )
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.noise import HalfNoise
-from vfbandits.core.shares.root import Exchanged, Held, OpenedRow, RootSide
-from vfbandits.core.shares.sides import (
-    PRODUCT_BITS,
-    open_side,
-    plus_first_rows,
-    reopen_side,
-    side,
-    whole_product,
-)
+from vfbandits.core.shares.root import Held, OpenedRow, RootSide, Scaled
+from vfbandits.core.shares.sides import picked, reopen_side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
 MAX_OPEN = 100_000
+_NOTHING = zeros(0)
 
 
 class _Decision:
@@ -65,9 +55,9 @@ class _Decision:
         self.sheet = sheet
         self.n_rows = n_rows
         self.n_arms = 0  # until contexts have come
-        self.masks = zeros(0, 0)
+        self.masks = _NOTHING
         self.z: Words | None = None
-        self.own_projections = zeros(0)
+        self.own_projections = _NOTHING
         self.results: Bits = np.zeros(0, np.uint8)
 
 
@@ -78,10 +68,9 @@ class _Reward:
         self.sheet = sheet
         self.x = x
         self.own_overlaps = overlaps
-        self.f = x
         self.row: OpenedRow | None = None
-        self.own_row = self.own_residual = x
-        self.gain: Exchanged | None = None
+        self.scaled: Scaled | None = None
+        self.their_gain = _NOTHING
 
 
 class Helper:
@@ -307,16 +296,12 @@ class Helper:
         if ask.noise.shape != (2, n_noise):
             raise SharesError(f"wanted {n_noise} numbers of noise, got {ask.noise.shape[1:]}")
         decision = self._begun(ask)
-        sheet = decision.sheet
         if not terms.is_noisy:
-            return m.Asked(place, noise=zeros(0), projections=zeros(0))
-        mask = sheet.take("mask_noise")
-        own = add(self._noise.of(place), mask)
-        decision.z = open_side(own, ask.noise, mask)
-        decision.own_projections = self._state.projections(
-            decision.z, ask.n_rows, sheet.take("rho_projections")
-        )
-        return m.Asked(place, noise=own, projections=decision.own_projections)
+            return m.Asked(place, noise=_NOTHING, projections=_NOTHING)
+        half, n = self._noise.of(place), ask.n_rows
+        masked = self._state.mask_noise(decision.sheet, half, ask.noise, n)
+        decision.z, decision.own_projections = masked.side, masked.products
+        return m.Asked(place, noise=masked.own, projections=masked.products)
 
     def _sheet(self, kind: str, place: m.Place) -> Sheet:
         return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
@@ -329,35 +314,29 @@ class Helper:
     def _sample(self, message: m.Sample) -> m.Sampled:
         decision, state = self._decision(message), self._state
         self._take_contexts(decision, message)
-        sheet, n, n_arms = decision.sheet, decision.n_rows, decision.n_arms
-        tau = state.minus_h[:, :n]
-        if decision.z is not None:
-            mask = sheet.take("mask_projections")
-            tau = reopen_side(decision.own_projections, message.projections, mask, state.minus_h)
-        rho = plus_first_rows(sheet.take("blind_rows"), n, sheet.take("rho_direction"))
-        own = state.direction(decision.z, tau, rho)
-        w = reopen_side(own, message.direction, sheet.take("mask_direction"), state.theta)
-        P_X = side(message.contexts, decision.masks[:, :n_arms])
-        rho = add(sheet.take("blind_scores"), sheet.take("rho_scores"))
-        scores = whole_product(P_X, w, rho)
+        sheet, inputs = decision.sheet, (message.contexts, decision.masks)
+        if decision.z is None:
+            rho, rows = sheet.take("rho_direction"), sheet.take("blind_rows")
+            own = state.share_direction_without_noise(decision.n_rows, rho, rows, 0)
+            direction = (own, message.direction, sheet.take("mask_direction"))
+            words = sheet.take("blind_scores"), sheet.take("rho_scores")
+            scores = state.scores(direction, inputs, *words)
+        else:
+            theirs = message.projections, message.direction
+            own, scores = state.sample(sheet, decision.z, decision.own_projections, theirs, inputs)
         return m.Sampled(message.place, direction=own, scores=scores)
 
     def _compare(self, message: m.Compare) -> m.Compared:
         decision = self._decision(message)
-        sheet = decision.sheet
-        live = np.flatnonzero(message.live)
-        max_arms, n = self.terms.max_arms, decision.n_arms
-        if len(live) != n:
-            raise SharesError(f"wanted as many live positions as arms, got {len(live)}")
+        sheet, n = decision.sheet, decision.n_arms
+        n_live = np.count_nonzero(message.live)
+        if n_live != n:
+            raise SharesError(f"wanted as many live positions as arms, got {n_live}")
         if message.numbers.shape != (n,):
             raise SharesError(f"wanted {n} masked numbers, got {len(message.numbers)}")
         refuse_lookups(message.lookups, n)
-        tables = sheet.take("tables")
-        numbers = np.zeros(max_arms, np.uint64)
-        numbers[live] = message.numbers
-        lookups, _ = look_up_pairs(numbers, live, tables)
-        opened = lookups ^ message.lookups
-        decision.results = less_pairs(opened, live, max_arms, tables, sheet.take("flips")[0])
+        words = sheet.take("tables"), sheet.take("flips")
+        lookups, decision.results = compare(message.live, message.numbers, message.lookups, *words)
         return m.Compared(message.place, lookups=lookups)
 
     def _results(self, message: m.Results) -> m.Candidates:
@@ -370,16 +349,14 @@ class Helper:
             raise SharesError(
                 f"wanted the results of {n_pairs} comparisons, got {len(message.results)}"
             )
-        results = decision.results ^ message.results
-        candidates = np.asarray(results.reshape(n, n - 1).all(axis=1), dtype=np.uint8)
-        return m.Candidates(message.place, candidates=candidates)
+        found = candidates(decision.results, message.results, n)
+        return m.Candidates(message.place, candidates=found)
 
     def _pick(self, message: m.Pick) -> m.Picked:
         decision = self._decision(message)
-        share = times(message.choice[:, None], decision.masks)[:, 0]
         place = message.place
         blind = decision.sheet.take("blind_context")
-        self._open[place.window, place.slot] = subtract(blind, share)
+        self._open[place.window, place.slot] = picked(message.choice, decision.masks, blind)
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
         return m.Picked(place)
@@ -403,28 +380,21 @@ class Helper:
         if share is None:
             raise SharesError(f"no context waits for a reward at {event}")
         sheet = self._sheet("learn", place)
-        mask = sheet.take("mask_context")
-        own = add(share, mask)
         if self._is_root:
-            x = open_side(own, message.context, mask)
-            overlaps = self._state.overlaps(x, self._n_rows, sheet.take("rho_overlaps"))
-            self._rewards[place.slot] = _Reward(sheet, x, overlaps)
+            masked = self._state.mask_context(sheet, share, message.context, self._n_rows)
+            own, overlaps = masked.own, masked.products
+            self._rewards[place.slot] = _Reward(sheet, masked.side, overlaps)
         else:
+            mask = sheet.take("mask_context")
+            own = add(share, mask)
             overlaps = self._covariance.recall(place.slot, sheet, own, message.context, mask)
         self._open.pop(event, None)
         return m.Recalled(place, context=own, overlaps=overlaps)
 
     def _whiten(self, message: m.Whiten) -> m.Whitened:
         reward, state = self._reward(message), self._state
-        sheet, x, none = reward.sheet, reward.x, state.nothing
-        mask = sheet.take("mask_overlaps")
-        u = reopen_side(reward.own_overlaps, message.overlaps, mask, none)
-        own = state.whitened(x, u, sheet.take("rho_whitened"))
-        exchanged = Exchanged(own, message.whitened, sheet.take("mask_whitened"))
-        rho = OpenedRow(
-            sheet.take("rho_projections"), sheet.take("rho_square"), sheet.take("rho_difference")
-        )
-        reward.f, row = state.open_row(exchanged, x, u, rho)
+        theirs = message.overlaps, message.whitened
+        own, row = state.whiten_and_open(reward.sheet, reward.x, reward.own_overlaps, theirs)
         reward.row = row
         return m.Whitened(
             message.place,
@@ -436,42 +406,18 @@ class Helper:
 
     def _learn(self, message: m.Learn) -> m.Learnt:
         reward, state = self._reward(message), self._state
-        sheet, f, row = reward.sheet, reward.f, reward.row
-        if row is None:
+        if reward.row is None:
             raise SharesError(f"no context was whitened in slot {message.place.slot}")
-        mask = sheet.take("mask_projections")
-        v = reopen_side(row.projections, message.projections, mask, state.nothing)
-        gain = state.gain(f, v, sheet.take("rho_gain"))
-        opened = open_short(row.square[0], message.square, bits=PRODUCT_BITS)
-        coefficients = sheet.take("coefficients")[:, None]
-        scalars = self.terms.scalars.share(opened, coefficients, bits=PRODUCT_BITS)[:, 0]
-        scalars = cut(add(scalars, sheet.take("rho_scalars")))
-        reward.own_row, reward.own_residual = state.scale_row(
-            Exchanged(scalars, message.scalars, sheet.take("mask_scalars")),
-            Exchanged(row.difference, message.difference, sheet.take("mask_difference")),
-            f,
-            (sheet.take("rho_row"), sheet.take("rho_residual")),
-        )
-        reward.gain = Exchanged(gain, message.gain, sheet.take("mask_gain"))
-        return m.Learnt(
-            message.place,
-            scalars=scalars,
-            gain=gain,
-            row=reward.own_row,
-            residual=reward.own_residual,
-        )
+        scaled = reward.scaled = state.gain_and_scale(reward.sheet, reward.row, message)
+        reward.their_gain = message.gain
+        return m.Learnt(message.place, *scaled)
 
     def _settle(self, message: m.Settle) -> m.Settled:
         reward = self._reward(message)
-        if reward.gain is None:
+        if reward.scaled is None:
             raise SharesError(f"no reward was learnt in slot {message.place.slot}")
-        sheet = reward.sheet
-        self._state.append(
-            self._n_rows,
-            row=Exchanged(reward.own_row, message.row, sheet.take("mask_row")),
-            gain=reward.gain,
-            residual=Exchanged(reward.own_residual, message.residual, sheet.take("mask_residual")),
-        )
+        theirs = message.row, message.residual
+        self._state.settle(self._n_rows, reward.sheet, reward.scaled, reward.their_gain, theirs)
         self._n_rows += 1
         return m.Settled(message.place)
 

@@ -24,6 +24,7 @@ from vfbandits.core.ring import (
     opened_within,
     rows_times,
     shifted_down,
+    shifted_up,
     subtract,
     times,
     total,
@@ -72,12 +73,17 @@ def _refuse_unless(fits: bool, *arrays: Words) -> None:  # noqa: FBT001
         raise SharesError(f"wanted words that fit together, got shapes {shapes}")
 
 
-def refuse_unless_equal(first: Words, *others: Words) -> None:
-    """Words of one shape."""
-    shape = first.shape
-    for other in others:
-        if other.shape != shape:
-            _refuse_unless(False, first, other)  # noqa: FBT003
+def refuse_other_shapes(*exchanged: tuple[Words, Words, Words]) -> None:
+    """A server's own words and the other's have one shape, and a mask is as long or longer."""
+    for own, other, mask in exchanged:
+        if own.shape != other.shape or mask.shape[1] < own.shape[1]:
+            _refuse_unless(False, own, other, mask)  # noqa: FBT003
+
+
+def refuse_unless_long(terms: Words, n: int, width: int) -> None:
+    """At least n rows of the dealer's terms, each as wide as that."""
+    if terms.shape[1] < n or terms.shape[2] != width:
+        _refuse_unless(False, terms)  # noqa: FBT003
 
 
 def side(m: Words, mask: Words) -> Words:
@@ -173,6 +179,28 @@ def _combined(
     return out
 
 
+def picked(choice: Words, masks: Words, blind: Words) -> Words:
+    """Blind − Σ_a choice_a·masks_a, (d,), for whole numbers (n,) and rows (n, d)."""
+    loops = kernels.load_root()
+    if loops is None:
+        return subtract(blind, times(choice[:, None], masks)[:, 0])
+    _refuse_unless(choice.shape[1] == masks.shape[1], choice, masks)
+    out = np.empty(blind.shape, np.uint64)
+    loops.picked(choice, masks, blind, out)
+    return out
+
+
+def context_share(contexts: Words, masks: Words, arm: int, term: Words) -> Words:
+    """A's share of the context of an arm, (d,), with the dealer's term of B's share."""
+    loops = kernels.load_root()
+    if loops is None:
+        return add(subtract(contexts[:, arm], masks[:, arm]), term)
+    _refuse_unless(term.shape[1] == contexts.shape[2] == masks.shape[2], contexts, masks, term)
+    out = np.empty(term.shape, np.uint64)
+    loops.context_share(contexts, masks, arm, term, out)
+    return out
+
+
 def minus_narrow_outer(g: Words, a: Words, rho: Words) -> Words:
     """Narrow shares of −Σ_l g_l a_l' under ρ, for rows g and a, (n, d).
 
@@ -180,7 +208,7 @@ def minus_narrow_outer(g: Words, a: Words, rho: Words) -> Words:
     average.
     """
     _refuse_unless(g.shape == a.shape and rho.shape[1:] == (g.shape[2],) * 2, g, a, rho)
-    loops = kernels.load_ring()
+    loops = kernels.load_root()
     if loops is not None:
         share = np.empty(rho.shape, np.uint64)
         loops.minus_outer(g, a, rho, _QUARTER, _DROP, _NARROW_TOP, share)
@@ -242,27 +270,8 @@ def clipped(terms: Words) -> Words:
     return shifted_down(terms, CLIP)
 
 
-def plus_first_rows(rows: Words, n: int, start: Words) -> Words:
-    """The sum of ``start`` (d,) and the first n of ``rows`` (at least n, d)."""
-    return _plus_first_rows(rows, n, start, 0)
-
-
-def plus_first_clipped(rows: Words, n: int, share: Words) -> Words:
-    """A cut share (d,) with the first n of the clipped ``rows`` added to it."""
-    plus = _plus_first_rows(rows, n, share, CLIP - CUT)
-    plus[1] &= np.uint64(CUTS[1])
-    return plus
-
-
-def _plus_first_rows(rows: Words, n: int, start: Words, up: int) -> Words:
-    _refuse_unless(n <= rows.shape[1] and rows.shape[2] == start.shape[1], rows, start)
-    loops = kernels.load_ring()
-    if loops is None:
-        lifted = total(rows[:, :n])
-        if up:
-            high = (lifted[1] << np.uint64(up)) | (lifted[0] >> np.uint64(64 - up))
-            lifted = np.stack((lifted[0] << np.uint64(up), high))
-        return add(start, lifted)
-    out = np.empty(start.shape, np.uint64)
-    loops.add_first_rows(rows, n, start, up, out)
-    return out
+def first_rows(terms: Words, n: int, lift: int) -> Words:
+    """The sum of the first n of the dealer's terms, (at least n, d), times 2^lift: (d,)."""
+    _refuse_unless(n <= terms.shape[1], terms)
+    summed = total(terms[:, :n])
+    return shifted_up(summed, lift) if lift else summed

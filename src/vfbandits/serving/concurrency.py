@@ -262,7 +262,8 @@ async def both(
     """
     first, second = asyncio.ensure_future(one), asyncio.ensure_future(other)
     try:
-        return await asyncio.gather(first, second)
+        results = await asyncio.gather(first, second)
+        return results[0], results[1]
     except BaseException:
         for task in (first, second):
             task.cancel()

@@ -320,6 +320,36 @@ def test_the_helper_refuses_messages_that_no_active_server_would_send():
     helper.answer(compare)
 
 
+def test_the_helper_refuses_steps_of_a_reward_out_of_turn():
+    local, recorder, opened, _ = one_decision()
+    local.learn(local.pick(opened, 0), 0.5)
+    sent = recorder.view("helper")
+    by_kind = {type(message): message for message in sent}
+    helper = local_shares(local.terms).helper
+    for message in sent[: sent.index(by_kind[messages.Recall]) + 1]:
+        helper.answer(message)
+    with pytest.raises(SharesError, match="no context was whitened in slot 0"):
+        helper.answer(by_kind[messages.Learn])
+    with pytest.raises(SharesError, match="no reward was learnt in slot 0"):
+        helper.answer(by_kind[messages.Settle])
+
+
+def test_answers_of_another_size_are_refused_after_rewards():
+    local, _, opened, X = one_decision()
+    local.learn(local.pick(opened, 0), 0.5)
+    place = local.active.next_place()
+    exchange = local.active.prepare(place)
+    asked = local.helper.answer(next(exchange))
+    with pytest.raises(StopIteration) as ready:
+        exchange.send(replace(asked, projections=asked.projections[:, :0]))
+    blocks = [
+        one.share(place, block)
+        for one, block in zip(local.participants, split_rows(X, local.terms), strict=True)
+    ]
+    with pytest.raises(SharesError, match="wanted words that fit together"):
+        next(local.active.decide(ready.value.value, blocks))
+
+
 def test_the_helper_compares_nothing_where_statistics_are_released():
     recorder = Recorder()
     terms = covariance_terms("means", "statistics")

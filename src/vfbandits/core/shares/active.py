@@ -269,8 +269,6 @@ class ActiveServer:
         asked = expect(m.Asked, (yield m.Ask(place, n, noise)))
         opening, rho = (noise, asked.noise, mask), sheet.take("rho_projections")
         ready.z, own = state.open_noise(opening, n, rho)
-        if asked.projections.shape != own.shape:
-            raise SharesError(f"wanted {n} projections, got {asked.projections.shape[1:]}")
         ready.projections = (own, asked.projections, deal.projections)
         return ready
 

@@ -230,8 +230,7 @@ class RootSide:
         n_arms = contexts.shape[1]
         refuse_other_shapes(direction)
         refuse_unless_long(masks, n_arms, direction[0].shape[1])
-        if rho.shape[1] < n_arms:
-            raise SharesError(f"wanted words for {n_arms} scores, got {rho.shape[1]}")
+        refuse_unless_long(rho[:, :, None], n_arms, 1)
         loops = self._loops()
         if loops is None:
             w = reopen_side(*direction, self._theta)

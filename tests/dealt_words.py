@@ -22,7 +22,7 @@ SEALING_KEYS = {name: key_of(number + 1) for number, name in enumerate(NAMES)}
 SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(b"g" * 32)
 
 
-def shares_roster(**rules):
+def shares_roster(*, layout="per_arm", arm_dim=0, **rules):
     """A roster on secret shares: shop is server A, bank the helper."""
     members = [
         Member(
@@ -37,7 +37,8 @@ def shares_roster(**rules):
     values = {"helper": "bank", "max_arms": MAX_ARMS, "window": 3, "decisions": 6}
     rules = SharesRules(**{**values, "posterior_scale": 0.3, **rules})
     key = SIGNING_KEY.public_key().public_bytes_raw().hex()
-    return Roster("shops", 1, Terms(bound=1.0, shares=rules), tuple(members), key)
+    terms = Terms(bound=1.0, layout=layout, arm_dim=arm_dim, shares=rules)
+    return Roster("shops", 1, terms, tuple(members), key)
 
 
 def make_key_dir(folder):

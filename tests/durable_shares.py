@@ -16,6 +16,8 @@ from vfbandits.protocol.dealt import terms_digest
 from vfbandits.serving.deal_stock import DealStock
 from vfbandits.serving.share_server import DurableActive
 
+ARMS = [f"arm {number}" for number in range(MAX_ARMS)]
+
 
 class DealtWorld(DealtFolder):
     """The servers and participants of a folder with dealt words."""
@@ -72,7 +74,16 @@ class DealtWorld(DealtFolder):
 def rows_of(place, terms):
     """The contexts of a slot's decision: the same whenever they are asked for."""
     rng = np.random.default_rng((place.window, place.slot))
-    return split_rows(unit_rows(rng, rng.integers(2, MAX_ARMS + 1), terms.dim), terms)
+    n_rows = rng.integers(2, MAX_ARMS + 1) if terms.layout == "per_arm" else 1
+    return split_rows(unit_rows(rng, n_rows, sum(terms.widths)), terms)
+
+
+def arms_of(place, terms):
+    """Ids and features of the arms of a slot's decision, as ``DurableActive.offer`` takes them."""
+    rng = np.random.default_rng((place.window, place.slot, 1))
+    arms = [ARMS[i] for i in rng.permutation(MAX_ARMS)[: rng.integers(2, MAX_ARMS + 1)]]
+    features = rng.uniform(-0.7, 0.7, (len(arms), terms.arm_dim))
+    return arms, features if terms.layout == "outer" else None
 
 
 def reward_of(event):

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from durable_shares import DealtWorld, reward_of, shared_blocks
+from durable_shares import ARMS, DealtWorld, arms_of, reward_of, shared_blocks
 
 from vfbandits.errors import LinkError, SharesError
 
@@ -117,7 +117,8 @@ class Campaign:
             with self.refs.open("a") as file:
                 file.write(f"{ref}\n")
             blocks = shared_blocks(self.participants, slot.place, self.active.terms)
-            opened = await slot.decide(await slot.prepare(), blocks)
+            offer = await self.active.offer(*arms_of(slot.place, self.active.terms))
+            opened = await slot.decide(await slot.prepare(), blocks, offer)
             await slot.pick(opened, opened.arm, ref=ref)
             return ref
 
@@ -139,6 +140,8 @@ async def active_main(folder, address):
             await active.start()
             break
     campaign = Campaign(folder, active, world.participants())
+    # The first life numbers the arms, in an order of its own.
+    await active.offer(campaign.rng.sample(ARMS, len(ARMS)), None)
     async with asyncio.TaskGroup() as group:
         for _ in range(N_WORKERS):
             group.create_task(campaign.work())

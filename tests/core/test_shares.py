@@ -24,6 +24,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.core.shares import dealer as dealer_module
 from vfbandits.core.shares import messages, sides
 from vfbandits.core.shares.messages import Message, Place
+from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.root import RootSide
 from vfbandits.errors import (
     ArmError,
@@ -138,7 +139,11 @@ def messages_of_a_window(**changes):
 
 def test_every_message_comes_back_from_its_bytes():
     kinds = set()
-    for message in messages_of_a_window() + messages_of_a_window(reads="widths", beta=0.5):
+    lifted = Recorder()
+    local = local_shares(small_terms(layout="outer", arm_dim=2), on_message=lifted)
+    local.decide(split_rows(np.full((1, 5), 0.1), local.terms), Offer(features=np.eye(2)))
+    messages = messages_of_a_window() + messages_of_a_window(reads="widths", beta=0.5)
+    for message in messages + [message for _, _, message in lifted.messages]:
         data = message.to_bytes()
         assert len(data) == message.size_bytes
         again = type(message).from_bytes(data)

@@ -41,7 +41,7 @@ def test_without_the_helper_a_plain_bandit_on_own_features_decides_that_learnt_a
         shown = bandit.decide(released_rows((0, slot), slot, OWN))
         bandit.reward(shown, value)
         plain.fit(OWN[slot : slot + 1], [value])
-    alone, twin = bandit.decide(lone_rows(OWN)), plain.decide(OWN)
+    alone, twin = bandit.decide(lone_rows(TERMS, OWN, len(OWN))), plain.decide(OWN)
     assert alone.index == twin.index
     assert np.array_equal(alone.scores, twin.scores)
     bandit.reward(alone, 1.0)
@@ -51,7 +51,7 @@ def test_without_the_helper_a_plain_bandit_on_own_features_decides_that_learnt_a
 def test_thompson_sampling_alone_draws_in_arm_space_and_leaves_the_state_as_it_is():
     bandit = slot_bandit()
     before = bandit.snapshot()
-    proposal = bandit.propose(lone_rows(OWN), draws=np.random.default_rng(3))
+    proposal = bandit.propose(lone_rows(TERMS, OWN, len(OWN)), draws=np.random.default_rng(3))
     twin = vfb.Bandit(vfb.LinTS(TERMS.posterior_scale, space="arm"), dim=2, ridge=TERMS.ridge)
     wanted = twin.propose(OWN, draws=np.random.default_rng(3))
     assert np.array_equal(proposal.decision.scores, wanted.decision.scores)
@@ -70,7 +70,7 @@ def test_a_snapshot_keeps_the_queue_and_the_state_beside():
     for one in (bandit, again):
         one.reward(open_one.id, 0.1)
         assert [queued.number for queued in one.slots.queue] == [1, 2]
-    rows = lone_rows(OWN)
+    rows = lone_rows(TERMS, OWN, len(OWN))
     draws = [one.propose(rows, draws=np.random.default_rng(0)) for one in (bandit, again)]
     assert np.array_equal(draws[0].decision.scores, draws[1].decision.scores)
 

@@ -22,6 +22,7 @@ from vfbandits.core.ring import CUT
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import UNIT_BITS
 from vfbandits.core.shares.covariance import MEAN_BITS
+from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.sides import CLIP, PRODUCT_BITS
 
 # With a large ridge q is below 1/2, and a reward's table is small.
@@ -36,6 +37,11 @@ def covariance_terms(reads, release):
     return replace(TERMS, posterior_scale=0.0, reads=reads, release=release, beta=beta)
 
 
+def layout_terms(layout, reads="noise", release="arm"):
+    terms = TERMS if reads == "noise" else covariance_terms(reads, release)
+    return replace(terms, layout=layout, arm_dim=2 if layout == "outer" else 0, intercept=True)
+
+
 FORMS = {
     "LinTS, arm": TERMS,
     "root without noise": replace(TERMS, posterior_scale=0.0),
@@ -44,11 +50,26 @@ FORMS = {
     "LinGreedy, statistics": covariance_terms("means", "statistics"),
     "LinUCB, statistics": covariance_terms("widths", "statistics"),
     "LinTS, statistics": covariance_terms("covariance", "statistics"),
+    "disjoint, LinTS, arm": layout_terms("disjoint"),
+    "disjoint, LinGreedy, arm": layout_terms("disjoint", "means"),
+    "disjoint, LinUCB, statistics": layout_terms("disjoint", "widths", "statistics"),
+    "outer, LinTS, arm": layout_terms("outer"),
+    "outer, LinGreedy, arm": layout_terms("outer", "means"),
+    "outer, LinUCB, arm": layout_terms("outer", "widths"),
+    "outer, LinUCB, statistics": layout_terms("outer", "covariance", "statistics"),
 }
-HIDDEN = ("LinTS, arm", "LinGreedy, arm", "LinUCB, arm", "LinTS, statistics")
+HIDDEN = (
+    "LinTS, arm",
+    "LinGreedy, arm",
+    "LinUCB, arm",
+    "LinTS, statistics",
+    "disjoint, LinTS, arm",
+    "outer, LinGreedy, arm",
+)
 HIDDEN_FORMS = [pytest.param(FORMS[form], id=form) for form in HIDDEN] + [
     pytest.param(FORMS["root without noise"], id="root without noise", marks=pytest.mark.long)
 ]
+FEATURES = np.array([[0.6, -0.3], [0.2, 0.7]])
 EACH_FORM = pytest.mark.parametrize("terms", FORMS.values(), ids=FORMS)
 
 # The word of the same slot that blinds each field; other fields are outputs, or public.
@@ -62,6 +83,7 @@ BLINDED_BY_HELPER = {
         "context": "blind_context",
         "tables": "tables",
         "tops": "flips",
+        "lift": "mask_lift",
     },
     "RewardDeal": {
         "overlaps": "mask_overlaps",
@@ -75,6 +97,7 @@ BLINDED_BY_HELPER = {
         "residual": "mask_residual",
     },
     "FoldDeal": {"root": "mask_root", "theta": "mask_theta"},
+    "Lifted": {"rows": "rho_lift"},
     "Asked": {"noise": "mask_noise", "projections": "rho_projections"},
     "Sampled": {"direction": "rho_direction", "scores": "rho_scores"},
     "Recalled": {"context": "mask_context", "overlaps": "rho_overlaps"},
@@ -99,6 +122,7 @@ BLINDED_BY_HELPER = {
         "context": "blind_context",
         "tables": "tables",
         "tops": "flips",
+        "lift": "mask_lift",
     },
     "ScaleDeal": {
         "overlaps": "mask_overlaps",
@@ -115,6 +139,7 @@ BLINDED_BY_HELPER = {
 }
 BLINDED_BY_ACTIVE = {
     "Ask": {"noise": "mask_noise"},
+    "Lift": {"contexts": "contexts", "arms": "mask_arms", "products": "rho_lift"},
     "Sample": {
         "contexts": "contexts",
         "projections": "rho_projections",
@@ -152,6 +177,8 @@ OUTPUTS = {
     "helper": {
         ("Ask", "n_rows"),
         ("Score", "n_rows"),
+        ("Sample", "n_arms"),
+        ("Score", "n_arms"),
         ("Compare", "live"),
         ("Compare", "lookups"),
         ("Results", "results"),
@@ -162,6 +189,8 @@ OUTPUTS = {
 PUBLIC = {
     ("Ask", "n_rows"),
     ("Score", "n_rows"),
+    ("Sample", "n_arms"),
+    ("Score", "n_arms"),
     ("Compare", "live"),
     ("Recall", "window"),
     ("Recall", "slot"),
@@ -188,6 +217,15 @@ CUT_FIELDS, SHORT_FIELDS = fields_of(m.Cut), fields_of(m.Short)
 CLIPPED_FIELDS, NARROW_FIELDS = fields_of(m.Clipped), fields_of(m.Narrow)
 
 
+def decide(local, X, features=FEATURES):
+    """A decision on two rows; in layouts with one row for all arms, on the first of them."""
+    layout = local.terms.layout
+    if layout == "per_arm":
+        return local.decide(split_rows(X, TERMS))
+    offer = Offer((1, 0), 2) if layout == "disjoint" else Offer(features=features)
+    return local.decide(split_rows(X[:1], TERMS), offer)
+
+
 class World:
     """Two decisions and two rewards, which fill the second window; its words can be changed."""
 
@@ -197,7 +235,7 @@ class World:
         self.sheet = ring.WordSource.sheet
         self.base = local_shares(terms, seed=seed)
         for X, reward in zip(CONTEXTS[::-1], REWARDS, strict=True):  # then the state has masks
-            self.base.learn(self.base.pick(self.base.decide(split_rows(X, TERMS)), 0), reward)
+            self.base.learn(self.base.pick(decide(self.base, X), 0), reward)
 
     def changed(self, words, changes, owner, name, part):
         """Words of a part, with the changes that belong to it."""
@@ -210,7 +248,16 @@ class World:
             words[:, 1:] = words[:, :1]
         return words
 
-    def run(self, changes=None, *, contexts=CONTEXTS, rewards=REWARDS, arms=ARMS, other_order=()):
+    def run(
+        self,
+        changes=None,
+        *,
+        contexts=CONTEXTS,
+        rewards=REWARDS,
+        arms=ARMS,
+        other_order=(),
+        features=FEATURES,
+    ):
         recorder = Recorder()
         local = deepcopy(self.base)
         local.on_message = recorder
@@ -235,7 +282,7 @@ class World:
             patch.setattr(ring.WordSource, "part", changed_part)
             released = []
             for X, reward, arm in zip(contexts, rewards, arms, strict=True):
-                opened = local.decide(split_rows(X, TERMS))
+                opened = decide(local, X, features)
                 released.append(opened.arm)
                 local.learn(local.pick(opened, arm), reward)
         return recorder, released
@@ -301,6 +348,7 @@ def blinding_of(label, party, terms):
         return where, "xor", 1
     dropped = {**dict.fromkeys(CUT_FIELDS | SHORT_FIELDS, CUT), **dict.fromkeys(NARROW_FIELDS, 45)}
     dropped |= dict.fromkeys(CLIPPED_FIELDS, CLIP)
+    dropped["Lifted", "rows"] = 45
     dropped["Compare", "numbers"] = (PRODUCT_BITS if terms.is_root else MEAN_BITS) - UNIT_BITS
     return where, "add", 2 ** dropped.get((name, part), 0)
 
@@ -311,6 +359,8 @@ def size_of(label):
         return 2
     if (name, part) in SHORT_FIELDS:
         return 2**64
+    if (name, part) == ("Lifted", "rows"):
+        return 2**83
     if (name, part) in NARROW_FIELDS | CLIPPED_FIELDS:
         return 2**80 if (name, part) in NARROW_FIELDS else 2 ** (128 - CLIP)
     return (
@@ -480,7 +530,7 @@ def test_no_stream_word_is_drawn_for_two_purposes(terms, monkeypatch):
     recorder = Recorder()
     local = local_shares(terms, on_message=recorder)
     for X, reward in zip(np.tile(CONTEXTS, (4, 1, 1)), REWARDS * 4, strict=True):
-        opened = local.decide(split_rows(X, TERMS))
+        opened = decide(local, X)
         local.learn(local.pick(opened, max(opened.arm, 0)), reward)
     assert all(len(each) == 1 for each in users.values())
     named = {id(source): name for name, source in sources(local).items()}
@@ -515,7 +565,7 @@ def simulated(message, party, rng):
             if key in NARROW_FIELDS:
                 values[part.name][1] >>= np.uint64(48)
             if key in CLIPPED_FIELDS:
-                values[part.name][1] >>= np.uint64(CLIP)
+                values[part.name][1] >>= np.uint64(45 if key[0] == "Lifted" else CLIP)
             if part.name == "numbers":
                 values[part.name] >>= np.uint64(21)
     return replace(message, **values)
@@ -544,7 +594,9 @@ def refuse_unless_uniform(samples):
         assert abs(int(signs[:, one] @ signs[:, other])) < 6 * np.sqrt(n)
 
 
-@pytest.mark.parametrize("form", ["LinTS, arm", "LinUCB, arm", "LinTS, statistics"])
+@pytest.mark.parametrize(
+    "form", ["LinTS, arm", "LinUCB, arm", "LinTS, statistics", "outer, LinTS, arm"]
+)
 def test_real_and_simulated_views_pass_the_same_checks(form, monkeypatch):
     rng = np.random.default_rng(5)
     views = {(party, kind): [] for party in OUTPUTS for kind in ("real", "simulated")}

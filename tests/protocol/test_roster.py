@@ -325,7 +325,7 @@ def test_rules_that_no_words_can_be_dealt_for_are_refused(changes, reason):
     ("changes", "reason"),
     [
         ({"mask": "dense"}, "needs mask='blockwise'"),
-        ({"layout": "disjoint"}, "layout 'per_arm'"),
+        ({"intercept": True}, "intercept goes with"),
         ({"aggregation": "secure"}, "secure aggregation needs"),
         ({"bound": 64.0}, "scale the features"),
     ],

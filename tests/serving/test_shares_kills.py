@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import shares_server_child
 from dealt_words import EPOCH
-from durable_shares import DealtWorld, reward_of, shared_blocks
+from durable_shares import DealtWorld, arms_of, reward_of, shared_blocks
 from fork_server import Popen
 from shares_server_child import ANSWER, GONE, frame, read_frame
 
@@ -21,6 +21,7 @@ from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.active import BLANK, ActiveServer
 from vfbandits.core.shares.helper import Helper
 from vfbandits.core.shares.kept import Kept
+from vfbandits.core.shares.offer import ArmBlocks, Offer
 from vfbandits.journal.shares.active_log import ActiveLog
 from vfbandits.journal.shares.helper_log import HelperLog
 from vfbandits.protocol.dealt import window_name
@@ -177,6 +178,7 @@ class Uninterrupted:
             world.terms, world.secrets["bank"].server, entropy=lambda _: noises[1], epoch=EPOCH
         )
         self.participants = world.participants()
+        self.blocks = ArmBlocks(world.terms.max_arms, arms_in(world))
         self.recalled = BLANK
 
     def follow(self, request, reply):
@@ -206,7 +208,12 @@ class Uninterrupted:
     def decide(self, place):
         blocks = shared_blocks(self.participants, place, self.world.terms)
         ready = self.carry_out(self.active.prepare(place))
-        opened = None if ready is None else self.carry_out(self.active.decide(ready, blocks))
+        arms, features = arms_of(place, self.world.terms)
+        offer = None if features is None else Offer(features=features)
+        if self.world.terms.layout == "disjoint":
+            offer = self.blocks.offer(arms)
+        decided = self.active.decide(ready, blocks, offer) if ready is not None else None
+        opened = None if decided is None else self.carry_out(decided)
         if opened is not None:
             self.carry_out(self.active.pick(opened, opened.arm))
 
@@ -238,6 +245,15 @@ def noise_of(kind, world, name):
         store.close()
 
 
+def arms_in(world):
+    """Arms in the order of their blocks, as the life that was killed last has left them."""
+    store = ActiveLog(world.folder / "a/shares.db", dealt=world.dealt)
+    try:
+        return store.arms()
+    finally:
+        store.close()
+
+
 def words(held):
     return [part.tobytes().hex() for part in held]
 
@@ -250,6 +266,8 @@ LONG = [pytest.mark.long, pytest.mark.timeout(900)]
     [
         (20, {}),
         (8, {"reads": "widths", "beta": 0.5}),
+        (8, {"layout": "disjoint"}),
+        (6, {"layout": "outer", "arm_dim": 2}),
         pytest.param(200, {}, marks=LONG),
         pytest.param(200, {"reads": "widths", "beta": 0.5}, marks=LONG),
     ],

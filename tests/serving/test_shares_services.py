@@ -8,9 +8,18 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from live_world import LiveWorld
 from scipy.linalg import block_diag
-from served_federation import ServedFederation
+from shared_federation import (
+    PASSIVE,
+    RULES,
+    SCALE,
+    TERMS,
+    WIDTHS,
+    SharedFederation,
+    connected,
+    run,
+    until,
+)
 from shares_world import GivenDraws
 
 from vfbandits import LinGreedy, LinTS, LinUCB
@@ -21,52 +30,12 @@ from vfbandits.core.shares.slots import event_of
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.application import RewardRequest
 from vfbandits.protocol.messages import Declined
-from vfbandits.protocol.roster import SharesRules, Terms
 from vfbandits.transport.rpc.codec import decode_to_active
-
-WIDTHS = {"shop": 2, "bank": 3, "news": 2}
-PASSIVE = ("bank", "news")
-SCALE = 0.3
-RULES = SharesRules(helper="bank", max_arms=4, window=4, decisions=6, posterior_scale=SCALE)
-TERMS = Terms(bound=4.0, shares=RULES)
-MODEL = f'policy = "lints"\nposterior_scale = {SCALE}\nseed = 7\n'
-
-
-class SharedFederation(ServedFederation):
-    """Services on secret shares in this process."""
-
-    def __init__(self, tmp_path, *, terms=TERMS, kind="memory", model=MODEL):
-        world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
-        plan = world.federation
-        world.federation = lambda: plan(model=model, patience="deadline_s = 5.0\n")
-        super().__init__(world, kind)
 
 
 @pytest.fixture
 def federation(tmp_path, monkeypatch):
     return SharedFederation(tmp_path)
-
-
-def run(federation, scenario):
-    """Play a scenario, and end all services whatever becomes of it."""
-
-    async def played():
-        try:
-            return await scenario()
-        finally:
-            await federation.close()
-
-    return asyncio.run(played())
-
-
-async def until(holds):
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110  (conditions in several services)
-            await asyncio.sleep(0.01)
-
-
-async def connected(federation, *names):
-    await until(lambda: set(names) <= set(federation.active.role.askable()))
 
 
 def twin_of(federation):

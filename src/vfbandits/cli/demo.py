@@ -322,7 +322,7 @@ def _n_processes(terms: "Terms") -> int:
 def _level(terms: "Terms") -> str:
     if terms.shares is None:
         return f"{terms.mask} masks, {terms.aggregation} aggregation"
-    return f"secret shares with {terms.shares.helper}; shop learns {terms.shares.learns}"
+    return f"secret shares with {terms.shares.helper}; shop learns {terms.learns}"
 
 
 def _write(tally: "Tally", out: Path) -> list[Path]:

@@ -29,7 +29,7 @@ from vfbandits.core.context import Split
 from vfbandits.core.decision import ArmId, Decision, DecisionId
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.layout import MAX_ARMS
-from vfbandits.core.layout.base import as_arms, refuse_arm_features, refuse_empty
+from vfbandits.core.layout.base import as_arms, refuse_empty
 from vfbandits.core.mask import Entropy, MaskShare, deal_blockwise, deal_dense
 from vfbandits.core.move import Narrowing, Rotation, Widening
 from vfbandits.core.noise import KeyedNoise, VectorNoise
@@ -40,7 +40,7 @@ from vfbandits.core.settings import refuse_unknown
 from vfbandits.core.shares.handover import NEW
 from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
-from vfbandits.core.shares.released import LEARNS, ReleasedPolicy, plan
+from vfbandits.core.shares.released import ReleasedPolicy, learns_of, plan, refuse_leak
 from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms, default_window
 from vfbandits.core.snapshot import Record, Snapshot, stored
 from vfbandits.errors import (
@@ -82,6 +82,13 @@ class Federation:
         What the active participant learns of a decision under "shares": "arm" (None is the same),
         or "statistics", the means and, where the policy reads them, widths or covariances of all
         arms.  ``learns`` says it in words.
+    accept_leak
+        Passive participants whose rows may be read from what is released under "shares": in
+        layouts "disjoint" and "outer" the numbers of all arms are equations in one row, and as many
+        of them as the row has features are refused otherwise.
+    arm_bound
+        Most that the length of a row of arm features may be in layout "outer" under "shares", 1
+        unless given.
     bound
         Largest size of a masked value that a secure sum takes, 64 unless given; ‖block row‖ bounds
         it.  Under "shares" the most that ‖block row‖ may be, 1 unless given.
@@ -115,6 +122,8 @@ class Federation:
         protection: str | None = None,
         helper: str | None = None,
         release: str | None = None,
+        accept_leak: Sequence[str] = (),
+        arm_bound: float | None = None,
         bound: float | None = None,
         noise: VectorNoise | None = None,
         entropy: Entropy = os.urandom,
@@ -141,12 +150,18 @@ class Federation:
         self.helper = helper
         is_shared = self.protection == "shares"
         if is_shared:
-            refuse_for_shares(mask, layout, discount, self.split, helper)
-        elif helper is not None or release is not None:
-            what, got = ("helper", helper) if helper is not None else ("release", release)
-            raise SettingError(f"only protection 'shares' has a {what}, got {what} {got!r}")
+            refuse_for_shares(mask, discount, self.split, helper)
+        else:
+            given = {"helper": helper, "release": release, "arm_bound": arm_bound}
+            for what, got in (*given.items(), ("accept_leak", tuple(accept_leak) or None)):
+                if got is not None:
+                    article = "an" if what[0] in "aeiou" else "a"
+                    raise SettingError(
+                        f"only protection 'shares' has {article} {what}, got {what} {got!r}"
+                    )
         self.release = (release or "arm") if is_shared else None
-        shared = plan(policy, self.release) if self.release else None
+        self.accept_leak = tuple(accept_leak)
+        shared = plan(policy, self.release, layout) if self.release else None
         self.bound = bound if bound is not None else 1.0 if is_shared else 64.0
         self.noise = noise
         self.clipped = 0
@@ -186,7 +201,12 @@ class Federation:
                 beta=shared.beta,
                 window=default_window(shared.reads),
                 decisions=default_window(shared.reads),
+                layout=layout,
+                arm_dim=arm_dim or 0,
+                arm_bound=1.0 if arm_bound is None else arm_bound,
+                intercept=intercept,
             )
+            refuse_leak(terms, self.split.names, self.accept_leak)
             rotations = list(self._shares.values())
             local = LocalShares(terms, rotations=rotations, entropy=entropy, max_open=max_open)
             self._learner = SharesLearner(local)
@@ -209,6 +229,7 @@ class Federation:
         return (
             f", protection={self.protection!r}, helper={self.helper!r}{brings}, "
             f"release={self.release!r} ({self.learns})"
+            + (f", accept_leak={self.accept_leak}" if self.accept_leak else "")
         )
 
     @property
@@ -224,7 +245,7 @@ class Federation:
         if self._learner is None:
             return "rotated contexts of a decision"
         terms = self._learner.local.terms
-        return LEARNS[terms.release, terms.reads]
+        return learns_of(terms.release, terms.reads, terms.layout)
 
     def decide(
         self,
@@ -319,15 +340,18 @@ class Federation:
         return Bandit(plain, dim=self.split.dim, **self.bandit.options)
 
     def noise_of(self, decision: Decision) -> Vector:
-        """The normals z, (dim,), that LinTS on secret shares drew for its latest decision.
+        """The normals that LinTS on secret shares drew for its latest decision.
 
         Ask before the next reward.  Each server drew half, and only a federation in one process can
         add them; parity reports and tests need it.  The rotations are undone: with these normals
-        the plain twin chooses the same arm.
+        the plain twin chooses the same arm.  They are z, (dim,), in layout "per_arm", one for each
+        arm in "disjoint" and one for each feature of an arm in "outer".
         """
         if self._learner is None:
             raise SettingError("only protection 'shares' draws noise in two halves")
         behind = self._learner.noise_of(self.bandit.observation(decision))
+        if self._ndim == 1:  # inner products, which no rotation changes
+            return behind
         return np.asarray(behind @ self.reveal_mask())
 
     def estimate_norm(self) -> float:
@@ -407,21 +431,22 @@ class Federation:
         arm_features: ArrayLike | None,
         decision_id: str | None,
     ) -> Decision:
-        refuse_arm_features(arm_features)
-        came = self.split.check(blocks, ndim=2)
+        came = self.split.check(blocks, ndim=self._ndim)
+        if self._ndim == 1:
+            came = _as_rows(came)
         if self.noise is not None:
             came = self._with_noise(came)
-        n_arms = len(came[self.split.active])
+        n_rows = len(came[self.split.active])
         refuse_empty(came[self.split.active])
-        if arms is not None:
-            arms = as_arms(arms, n_arms)
+        if arms is not None and self._ndim == 2:
+            arms = as_arms(arms, n_rows)
         # A participant without this user shares zeros, as it would any other rows.
         rows = [
-            came.get(name, PlainBlock(np.zeros((n_arms, width))))
+            came.get(name, PlainBlock(np.zeros((n_rows, width))))
             for name, width in self.split.items()
         ]
         try:
-            reference = learner.gather(rows)
+            reference = learner.gather(rows, arms, arm_features)
         except SharesError:
             self.split.blame(came)
             raise
@@ -629,9 +654,7 @@ def protection_of(protection: str | None, aggregation: str) -> str:
     return protection
 
 
-def refuse_for_shares(
-    mask: str, layout: str, discount: float, split: Split, helper: str | None
-) -> None:
+def refuse_for_shares(mask: str, discount: float, split: Split, helper: str | None) -> None:
     """Let only settings through that protection "shares" is built for."""
     if not isinstance(helper, str) or helper in ("", split.active):
         passive = " or ".join(split.passive)
@@ -649,8 +672,6 @@ def refuse_for_shares(
             "protection 'shares' needs mask='blockwise': each participant has a rotation of its "
             f"own under the shares, got {mask!r}"
         )
-    if layout != "per_arm":
-        raise SettingError(f"protection 'shares' is built for layout 'per_arm', got {layout!r}")
     if discount != 1.0:
         raise SettingError(
             "protection 'shares' cannot forget: the prior would have to be put back, which takes "

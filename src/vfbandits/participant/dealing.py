@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from vfbandits.core.shares.dealer import Dealer
@@ -105,7 +105,7 @@ def _about(roster: Roster, deal: str, *, is_handed_out: bool) -> dict[str, objec
     return {
         "federation": roster.federation,
         "digest": terms_digest(roster),
-        "terms": asdict(roster.share_terms) | {"participants": roster.split.names},
+        "terms": roster.share_terms.document() | {"participants": roster.split.names},
         "deal": deal,
         "is_handed_out": is_handed_out,
     }

@@ -108,7 +108,7 @@ def _passive_of(
     sharing, helper = open_sharing(settings, identity, roster) if is_shared else (None, None)
     if roster.terms.shares is not None:
         rules = roster.terms.shares
-        log.info("shares_agreed", helper=rules.helper, active_learns=rules.learns)
+        log.info("shares_agreed", helper=rules.helper, active_learns=roster.terms.learns)
     role = PassiveParticipant(
         settings.name,
         signed,
@@ -173,7 +173,7 @@ def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     server = open_server(settings, secrets, roster)
     if roster.terms.shares is not None:
-        log.info("shares_agreed", helper=settings.name, active_learns=roster.terms.shares.learns)
+        log.info("shares_agreed", helper=settings.name, active_learns=roster.terms.learns)
     return HelperService(role, _dialer(settings, roster), server, log=log, backoff=settings.backoff)
 
 

@@ -117,7 +117,7 @@ def terms_digest(roster: Roster) -> str:
         "session": roster.session,
         "participants": roster.split.names,
         "helper": rules.helper,
-        "terms": asdict(roster.share_terms),
+        "terms": roster.share_terms.document(),
         "bits": [FRACTION, CUT, RELEASED],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from vfbandits.core.context import Split
 from vfbandits.core.round import AGGREGATIONS, MASKS, refuse_combination, refuse_for_shares
-from vfbandits.core.shares.released import LEARNS
+from vfbandits.core.shares.released import LEARNS, learns_of, refuse_leak
 from vfbandits.core.shares.terms import DEFAULT_ARMS, ShareTerms
 from vfbandits.errors import ConfigError, SettingError
 from vfbandits.versions import upcast
@@ -106,6 +106,11 @@ class SharesRules:
         (LinUCB).
     posterior_scale, beta
         The v of LinTS, and the multiple of the width that LinUCB adds; 0 for other policies.
+    arm_bound
+        Most that the length of a row of arm features may be, in layout "outer".
+    accept_leak
+        Passive participants whose rows may be read from what is released, in layouts "disjoint" and
+        "outer".
     """
 
     helper: str
@@ -117,25 +122,17 @@ class SharesRules:
     ridge: float = 1.0
     posterior_scale: float = 0.0
     beta: float = 0.0
-
-    @property
-    def learns(self) -> str:
-        """What the active participant learns, in words.
-
-        >>> SharesRules(helper="bank").learns
-        'the arm of a decision'
-        """
-        return LEARNS[self.release, self.reads]
+    arm_bound: float = 1.0
+    accept_leak: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse words that mean nothing; numbers are refused with the widths."""
-        for what in ("ridge", "posterior_scale", "beta"):
+        for what in ("ridge", "posterior_scale", "beta", "arm_bound"):
             object.__setattr__(self, what, float(getattr(self, what)))  # one digest
-        if self.reads == "covariance":
-            raise ConfigError(
-                "reads 'covariance' is not built for services: LinTS runs with release 'arm', "
-                "which draws it in parameter space"
-            )
+        names = self.accept_leak
+        if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
+            raise ConfigError(f"accept_leak must be a list of participants, got {names!r}"[:200])
+        object.__setattr__(self, "accept_leak", tuple(names))
         if (self.release, self.reads) not in LEARNS:
             known = ", ".join(f"{release!r} with {reads!r}" for release, reads in LEARNS)
             raise ConfigError(
@@ -179,6 +176,21 @@ class Terms:
         object.__setattr__(self, "bound", float(self.bound))  # 64 and 64.0 have one digest
         if not 1.0 <= self.bound < 2.0**40:
             raise ConfigError(f"bound must be a number from 1 to 2^40, got {self.bound!r}")
+
+    @property
+    def learns(self) -> str:
+        """What the active participant learns of a decision, in words.
+
+        >>> Terms(shares=SharesRules(helper="bank")).learns
+        'the arm of a decision'
+        """
+        rules = self.shares
+        if rules is None:
+            return "rotated contexts of a decision"
+        learns = learns_of(rules.release, rules.reads, self.layout)
+        if not rules.accept_leak:
+            return learns
+        return f"{learns}, from which rows of {', '.join(rules.accept_leak)} can be read"
 
     @property
     def protection(self) -> str:
@@ -266,7 +278,7 @@ class Roster:
 
     def _refuse_for_shares(self, rules: SharesRules) -> None:
         terms = self.terms
-        refuse_for_shares(terms.mask, terms.layout, 1.0, self.split, rules.helper)
+        refuse_for_shares(terms.mask, 1.0, self.split, rules.helper)
         if rules.helper not in (known := self.stream_members):
             raise SettingError(
                 "protection 'shares' needs helper, a passive participant or a member with the role "
@@ -277,12 +289,12 @@ class Roster:
                 "protection 'shares' needs aggregation 'plain': rows are under masks of both "
                 f"servers, got {terms.aggregation!r}"
             )
-        if terms.intercept:
+        if rules.reads == "covariance" and terms.layout == "per_arm":
             raise SettingError(
-                "protection 'shares' is built without an intercept: give a participant a feature "
-                "that is 1, got intercept"
+                "reads 'covariance' is not built for services in layout 'per_arm': LinTS runs with "
+                "release 'arm', which draws it in parameter space"
             )
-        self.share_terms  # noqa: B018  (refuses numbers that the ring has no room for)
+        refuse_leak(self.share_terms, self.split.names, rules.accept_leak)
         _refuse_unless_hex(self.generator_key, 32, "generator_key, which secret shares need,")
 
     @property
@@ -302,6 +314,10 @@ class Roster:
             release=rules.release,
             reads=rules.reads,
             beta=rules.beta,
+            layout=self.terms.layout,
+            arm_dim=self.terms.arm_dim,
+            arm_bound=rules.arm_bound,
+            intercept=self.terms.intercept,
         )
 
     @property
@@ -362,6 +378,8 @@ class Roster:
             del top["terms"]["users"]
         if self.terms.shares is None:
             del top["terms"]["shares"]
+        elif self.terms.layout == "per_arm":  # as before there were other layouts on shares
+            del top["terms"]["shares"]["arm_bound"], top["terms"]["shares"]["accept_leak"]
         return json.dumps(top, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod

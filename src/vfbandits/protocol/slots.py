@@ -40,8 +40,8 @@ class Slots:
             return f"on secret shares an ask is about one user, got {len(ask.users)}"
         if ask.place.slot >= self._terms.decisions or ask.round != self._terms.round_of(ask.place):
             return f"the round of this slot is {self._terms.round_of(ask.place)}, got {ask.round}"
-        if ask.n_rows > self._terms.max_arms:
-            return f"an ask has at most max_arms={self._terms.max_arms} arms, got {ask.n_rows}"
+        if ask.n_rows > self._terms.input_rows:
+            return f"an ask has at most max_arms={self._terms.input_rows} arms, got {ask.n_rows}"
         return ""
 
     def first_or_again(self, ask: Ask) -> Fetch | Resend | Keep:

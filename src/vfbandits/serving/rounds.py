@@ -191,7 +191,8 @@ def arm_features_of(query: Query, terms: Terms) -> Matrix | None:
             raise ContextError("arm features go with layout 'outer'")
         return None
     rows = _floats(query.arm_features, (len(query.arms), terms.arm_dim), "arm features")
-    refuse_features_beyond(rows, terms.bound, "arm features")
+    bound = terms.bound if terms.shares is None else terms.shares.arm_bound
+    refuse_features_beyond(rows, bound, "arm features")
     return rows
 
 

@@ -13,12 +13,22 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
+from vfbandits.core.arrays import Matrix
+from vfbandits.core.decision import ArmId
 from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened, Prepared
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.messages import Contribution, Exchange, Message, Place, read_message
+from vfbandits.core.shares.messages import (
+    Contribution,
+    Exchange,
+    Lift,
+    Message,
+    Place,
+    read_message,
+)
+from vfbandits.core.shares.offer import ArmBlocks, Offer
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.errors import (
@@ -37,6 +47,7 @@ from vfbandits.journal.shares.active_log import (
     ActiveLog,
     Begun,
     Forgotten,
+    Numbered,
     Reserved,
     Reward,
     Step,
@@ -91,6 +102,7 @@ class DurableActive:
                 self._log.rewards(),
                 self._log.contexts(),
             )
+            self._blocks = ArmBlocks(stock.terms.max_arms, self._log.arms())
             self._seen = Seen(progress.seen)
             self._reserved = progress.reserved
             self._durable_to = progress.window, progress.reserved
@@ -212,19 +224,39 @@ class DurableActive:
         """Blocks of zeros for participants that never answer in a slot of ``decision``."""
         return await self._run(self._server.fill_absent(place, numbers, n_arms=n_arms))
 
+    def check_arms(self, arms: Sequence[ArmId]) -> None:
+        """Refuse arms for which there is no block of the state left, in layout "disjoint"."""
+        if self.terms.layout == "disjoint":
+            self._blocks.new(arms)
+
+    async def offer(self, arms: Sequence[ArmId], features: Matrix | None) -> Offer | None:
+        """The arms of a decision; blocks that new ones take are durable when this returns."""
+        if self.terms.layout != "disjoint":
+            return None if features is None else Offer(features=features)
+        for arm in self._blocks.new(arms):
+            (number,) = self._blocks.numbers([arm])
+            self._add(Numbered(number, arm))
+        await self._commit.flush()  # also those that another decision has numbered
+        return self._blocks.offer(arms)
+
     async def prepare(self, place: Place) -> Prepared:
         """Exchange what a decision needs before its contexts, in a slot of ``decision``."""
         # The first message says how many rewards the window has: none may be learnt meanwhile.
         async with self._rows.shared():
             return await self._run(self._server.prepare(place))
 
-    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
+    async def decide(
+        self, ready: Prepared, blocks: list[Contribution], offer: Offer | None = None
+    ) -> Opened:
         """The arm with the best score, in a slot of ``decision``."""
-        exchange = self._server.decide(ready, blocks)
-        # As above: without noise this message is the first.
+        exchange = self._server.decide(ready, blocks, offer)
+        # As above: without noise this message is the first, but for arm features.
         async with self._rows.shared():
             message = next(exchange)
             reply = await self._send(message)
+            while isinstance(message, Lift):
+                message = exchange.send(read_message(reply))
+                reply = await self._send(message)
         return await self._run(exchange, reply=reply)
 
     async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
@@ -423,7 +455,7 @@ class DurableActive:
 
     # The disk.
 
-    def _add(self, change: Begun | Reserved | Waits | Forgotten | Reward) -> None:
+    def _add(self, change: Begun | Reserved | Numbered | Waits | Forgotten | Reward) -> None:
         self._commit.add(Step(change, self._seen.head))
 
     def _trim_learnt(self) -> None:
@@ -482,9 +514,11 @@ class Slot:
         """Exchange what a decision needs before its contexts; participants may be asked beside."""
         return await self._server.prepare(self.place)
 
-    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
+    async def decide(
+        self, ready: Prepared, blocks: list[Contribution], offer: Offer | None = None
+    ) -> Opened:
         """The arm with the best score for blocks that the participants have sent for this slot."""
-        return await self._server.decide(ready, blocks)
+        return await self._server.decide(ready, blocks, offer)
 
     async def pick(self, opened: Opened, arm: int, *, ref: str) -> Event:
         """Keep the context of the arm that is shown, under the campaign's reference."""

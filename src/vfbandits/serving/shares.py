@@ -22,14 +22,16 @@ from vfbandits.campaign.machine import Ranking
 from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.core.arrays import Matrix, PlainBlock
+from vfbandits.core.decision import ArmId
 from vfbandits.core.shares.active import Event, Opened, Prepared
 from vfbandits.core.shares.messages import Contribution, Place
+from vfbandits.core.shares.offer import Offer, checked_arms
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.slots import (
     ALONE,
     SlotLearner,
     lone_rows,
-    released_rows,
+    rows_of,
 )
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import (
@@ -46,7 +48,7 @@ from vfbandits.protocol.instructions import ActiveInstruction, Gathered
 from vfbandits.protocol.slots import from_rows
 from vfbandits.serving.concurrency import both
 from vfbandits.serving.deal_stock import StockLeft
-from vfbandits.serving.rounds import Rounds, missing_of
+from vfbandits.serving.rounds import Rounds, arm_features_of, missing_of
 from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, note
 
@@ -75,7 +77,9 @@ class SlotOfA(Protocol):
         """Exchange what does not depend on the participants' blocks, while they are asked."""
         ...
 
-    async def decide(self, ready: Prepared, blocks: list[Contribution]) -> Opened:
+    async def decide(
+        self, ready: Prepared, blocks: list[Contribution], offer: Offer | None
+    ) -> Opened:
         """The best arm for blocks that the participants have sent for this slot."""
         ...
 
@@ -90,6 +94,14 @@ class ServerA(Protocol):
     @property
     def terms(self) -> ShareTerms:
         """What was dealt for."""
+        ...
+
+    def check_arms(self, arms: Sequence[ArmId]) -> None:
+        """Refuse arms for which nothing was dealt."""
+        ...
+
+    async def offer(self, arms: Sequence[ArmId], features: Matrix | None) -> Offer | None:
+        """The arms of a decision, where participants share one row for all of them."""
         ...
 
     def decision(self) -> AbstractAsyncContextManager[SlotOfA]:
@@ -195,31 +207,34 @@ class SharedRounds:
     async def contexts(self, queries: Sequence[Query], *, campaign: str) -> list[Contexts]:
         """The released arm of one query, or its own rows alone; ``keep`` must follow."""
         (query,) = queries
-        own = self._own_rows(query)
+        features = arm_features_of(query, self._role.roster.terms)
+        own = self._own_rows(query, features)
         masked = self._role.share.mask(own)
         split = self._role.split
         try:
-            contexts = await self._released(query, own, masked, campaign)
+            contexts = await self._released(query, own, masked, features, campaign)
         except FAILURES as error:
             self._note_away(error)
             self.n_alone += 1
             missing = missing_of(split, (split.active,))
-            return [Contexts(lone_rows(masked), (split.active,), missing)]
+            rows = lone_rows(self._server.terms, masked, len(query.arms))
+            return [Contexts(rows, (split.active,), missing, features)]
         self._away = None
         self.n_released += 1
         return [contexts]
 
-    def _own_rows(self, query: Query) -> PlainBlock:
+    def _own_rows(self, query: Query, features: Matrix | None) -> PlainBlock:
         if query.trial:
             raise SettingError(
                 "protection 'shares' has no trials: nobody knows the noise of a decision"
             )
-        rows = self._rounds.own_rows([query])
-        if len(rows) > self._server.terms.max_arms:
+        rows, terms = self._rounds.own_rows([query]), self._server.terms
+        if len(query.arms) > terms.max_arms:
             raise ArmError(
-                f"a decision on secret shares has at most max_arms={self._server.terms.max_arms} "
-                f"arms, got {len(rows)}"
+                f"a decision on secret shares has at most max_arms={terms.max_arms} "
+                f"arms, got {len(query.arms)}"
             )
+        self._server.check_arms(checked_arms(terms, query.arms, features)[0] or ())
         try:
             self._own.check(rows)
         except SharesError as error:
@@ -228,7 +243,12 @@ class SharedRounds:
         return rows
 
     async def _released(
-        self, query: Query, own: PlainBlock, masked: Matrix, campaign: str
+        self,
+        query: Query,
+        own: PlainBlock,
+        masked: Matrix,
+        features: Matrix | None,
+        campaign: str,
     ) -> Contexts:
         """The arm, with the lock held until ``keep``."""
         self._refuse_while_away()
@@ -240,13 +260,15 @@ class SharedRounds:
             ends.callback(self._lock.release)
             self._refuse_while_away()  # the one before has found out
             await self._learn_queued()
+            offer = await self._server.offer(query.arms, features)
             slot, ready, blocks, gathered = await self._gather(query, own, campaign, ends)
-            opened = await _readable(slot.decide(ready, blocks))
+            opened = await _readable(slot.decide(ready, blocks, offer))
             self._decision = Decision(slot, opened, ends.pop_all())
-        rows = released_rows(opened.event, opened.arm, masked, opened.statistics)
+        rows = rows_of(self._server.terms, opened, masked)
         names = gathered.contributors
         missing = missing_of(self._role.split, names)
-        return Contexts(rows, names, missing, bytes_received=gathered.bytes_received)
+        size = gathered.bytes_received
+        return Contexts(rows, names, missing, features, bytes_received=size)
 
     async def _gather(
         self, query: Query, own: PlainBlock, campaign: str, ends: AsyncExitStack
@@ -356,7 +378,7 @@ class SharedRounds:
         rules, left = self._role.roster.terms.shares, self._server.left()
         return SharesGauges(
             helper="" if rules is None else rules.helper,
-            learns="" if rules is None else rules.learns,
+            learns=self._role.roster.terms.learns,
             away=self.away,
             released=self.n_released,
             alone=self.n_alone,

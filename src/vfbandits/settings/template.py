@@ -64,10 +64,11 @@ def _model(roster: Roster) -> str:
             'policy = "linucb"', "or lints, lingreedy, inverse_gap; its parameters follow"
         )
         return f"{policy}beta = 0.5\nridge = 1.0\n"
-    names = {"noise": "lints", "means": "lingreedy", "widths": "linucb"}
+    names = {"noise": "lints", "means": "lingreedy", "widths": "linucb", "covariance": "linucb"}
     policy = _line(f'policy = "{names[rules.reads]}"', "a term of the roster, as what follows is")
     scale = f"posterior_scale = {rules.posterior_scale}\n" if rules.reads == "noise" else ""
-    beta = f"beta = {rules.beta}\n" if rules.reads == "widths" else ""
+    # With statistics the policy runs in the open, and its beta is no term.
+    beta = f"beta = {rules.beta}\n" if (rules.release, rules.reads) == ("arm", "widths") else ""
     return f"{policy}{scale}{beta}ridge = {rules.ridge}\n"
 
 

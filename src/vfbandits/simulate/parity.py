@@ -218,6 +218,7 @@ def _parity_on_shares(
     federation.bandit.draw_from(released)
     twin.draw_from(servers)
     tally = _Tally()
+    is_per_arm = federation.bandit.layout.layout == "per_arm"
     for number, item in enumerate(rounds):
         given = item if isinstance(item, ParityRound) else ParityRound(*item)
         released.is_released = False
@@ -225,7 +226,11 @@ def _parity_on_shares(
         counted = {name: given.blocks[name] for name in shared.contributors}
         if is_noisy:
             servers.normals = federation.noise_of(shared)
-        plain = twin.decide(federation.split.join(counted, ndim=2), arms=given.arms)
+        plain = twin.decide(
+            federation.split.join(counted, ndim=2 if is_per_arm else 1),
+            arms=given.arms,
+            arm_features=given.arm_features,
+        )
         tally.note_arms(number, shared, plain)
         tally.note_regret(given.expected, shared, plain)
         federation.reward(shared, float(given.rewards[shared.index]))

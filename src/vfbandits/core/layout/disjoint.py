@@ -63,7 +63,7 @@ class DisjointLearner:
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> DisjointRound:
         """Contexts (dim,), arms by id."""
-        ids = _ids(arms, arm_features)
+        ids = arm_ids(arms, arm_features)
         user = as_array(contexts, ndim=1, width=self.dim, what="contexts")
         return self._round(user, ids)
 
@@ -71,7 +71,7 @@ class DisjointLearner:
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> Sequence[DisjointRound]:
         """Contexts (n_rounds, dim); all rounds have the same arms."""
-        ids = _ids(arms, arm_features)
+        ids = arm_ids(arms, arm_features)
         users = as_array(contexts, ndim=2, width=self.dim, what="contexts")
         return [self._round(user, ids) for user in users]
 
@@ -223,7 +223,8 @@ def _row(arrays: dict[str, AnyArray], name: str, position: int, shape: tuple[int
     return row
 
 
-def _ids(arms: Sequence[ArmId] | None, arm_features: ArrayLike | None) -> tuple[ArmId, ...]:
+def arm_ids(arms: Sequence[ArmId] | None, arm_features: ArrayLike | None) -> tuple[ArmId, ...]:
+    """The ids of a round's arms, which must be given."""
     if arm_features is not None:
         raise ArmError("layout 'disjoint' knows arms by id only; got arm_features as well")
     if arms is None:

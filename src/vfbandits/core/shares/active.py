@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import (
     FRACTION,
@@ -22,9 +23,11 @@ from vfbandits.core.ring import (
     add,
     encode,
     shifted_up,
+    subtract,
     zeros,
 )
 from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.blocks import root_side
 from vfbandits.core.shares.comparison import (
     begin_comparison,
     best_arm,
@@ -40,13 +43,22 @@ from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Exchange, expect
 from vfbandits.core.shares.noise import HalfNoise
-from vfbandits.core.shares.root import Held, RootSide
+from vfbandits.core.shares.offer import Offer, feature_words
+from vfbandits.core.shares.root import Held
+from vfbandits.core.shares.rows import (
+    in_block,
+    lift_share,
+    lifted_rows,
+    scored_rows,
+    with_constant,
+)
 from vfbandits.core.shares.sides import (
     CLIP,
     PRODUCT_BITS,
     context_share,
     refuse_unless_long,
     reopen_side,
+    side,
 )
 from vfbandits.core.shares.terms import MAX_ADDEND, MAX_REWARD, ShareTerms
 from vfbandits.errors import ArmError, RewardError, SharesError
@@ -60,32 +72,23 @@ BLANK: Event = (-1, -1)
 class Opened:
     """A decision whose arm, or whose statistics, are known and which was not picked yet.
 
-    ``contexts`` are masked, and ``masks`` are A's part of their masks.
+    ``arm`` is the position of the best one among those on offer.
     """
 
-    __slots__ = (
-        "arm",
-        "contexts",
-        "event",
-        "masks",
-        "n_arms",
-        "place",
-        "sheet",
-        "statistics",
-    )
+    __slots__ = ("arm", "event", "n_arms", "place", "rows", "sheet", "statistics")
 
     def __init__(
         self,
         place: m.Place,
-        inputs: tuple[Words, Words],
+        rows: "Rows",
         sheet: Sheet,
         arm: int,
         statistics: Statistics | None = None,
     ) -> None:
         self.place = place
         self.event = (place.window, place.slot)
-        self.contexts, self.masks = inputs
-        self.n_arms = self.contexts.shape[1]
+        self.rows = rows
+        self.n_arms = rows.n_arms
         self.sheet = sheet
         self.arm = arm
         self.statistics = statistics
@@ -107,6 +110,45 @@ class Prepared:
         self.projections = (_NOTHING, _NOTHING, _NOTHING)
 
 
+class Rows:
+    """The rows of a decision that are scored, as A has them.
+
+    ``sent`` is what B makes them of, ``m`` and ``masks`` are (n, row_dim), and ``user`` is the
+    masked row that participants share with A's mask of it, where there is one row for all arms.
+    """
+
+    __slots__ = ("m", "masks", "offer", "sent", "user")
+
+    def __init__(
+        self,
+        sent: Words,
+        m: Words,
+        masks: Words,
+        offer: Offer | None = None,
+        user: tuple[Words, Words] | None = None,
+    ) -> None:
+        self.sent = sent
+        self.m = m
+        self.masks = masks
+        self.offer = offer
+        self.user = user
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms are on offer."""
+        return self.m.shape[1] if self.offer is None else self.offer.n_arms
+
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """The row of each arm, where they are not those of the arms in order."""
+        return None if self.offer is None or not self.offer.blocks else self.offer.blocks
+
+    @property
+    def P(self) -> Words:  # noqa: N802
+        """A's side of the rows."""
+        return side(self.m, self.masks)
+
+
 class ActiveServer:
     """The active participant's end of the protocol."""
 
@@ -123,7 +165,7 @@ class ActiveServer:
         self._noise = HalfNoise(WordSource(entropy(SECRET_SIZE)), terms)
         self._max_open = max_open
         self._inputs = InputMasks(secrets, terms)
-        self._state = RootSide(terms)
+        self._state = root_side(terms)
         self._covariance = ActiveCovariance(terms)
         self._participants = list(range(len(terms.widths)))
         self._words_of = {
@@ -243,7 +285,7 @@ class ActiveServer:
         flags[[*numbers]] = 1
         opened = expect(m.Absence, (yield m.Absent(place, n_arms, flags)))
         columns = absent_columns(self.terms, flags)
-        own = self._inputs.look(place)[:, :n_arms, columns]
+        own = self._inputs.look(place)[:, : min(n_arms, self.terms.input_rows), columns]
         if opened.masks.shape != own.shape:
             raise SharesError("the helper opened masks of another shape than was asked for")
         masks = add(own, opened.masks)
@@ -272,42 +314,85 @@ class ActiveServer:
         ready.projections = (own, asked.projections, deal.projections)
         return ready
 
-    def decide(self, ready: Prepared, blocks: list[m.Contribution]) -> Exchange[Opened]:
-        """What is released of contexts that all participants have shared."""
+    def decide(
+        self, ready: Prepared, blocks: list[m.Contribution], offer: Offer | None = None
+    ) -> Exchange[Opened]:
+        """What is released of contexts that all participants have shared.
+
+        ``offer`` says which arms there are, where participants share one row for all of them.
+        """
         place, sheet, state = ready.place, ready.sheet, self._state
         dealt = self._dealt().decisions[place.slot]
-        contexts = self._joined(place, blocks)
-        masks = self._inputs.take(place)
-        refuse_unless_long(masks, contexts.shape[1], contexts.shape[2])
-        inputs = contexts, masks
+        rows = yield from self._enter(place, sheet, self._joined(place, blocks), offer)
+        inputs = rows.m, rows.masks
         if not self.terms.is_root:
-            return (yield from self._score(cast("ScoreDeal", dealt), sheet, inputs))
+            return (yield from self._score(cast("ScoreDeal", dealt), sheet, rows))
         deal, rho = cast("m.DecisionDeal", dealt), sheet.take("rho_direction")
         if ready.z is None:
             own = state.share_direction_without_noise(ready.n_rows, rho, deal.rows, CLIP)
         else:
             own = state.share_direction(ready.z, ready.projections, rho, deal.rows, CLIP)
-        message = m.Sample(place, contexts, ready.projections[0], own)
+        n_scored = rows.m.shape[1]
+        message = m.Sample(place, n_scored, rows.sent, ready.projections[0], own)
         sampled = expect(m.Sampled, (yield message))
         direction = (own, sampled.direction, deal.direction)
         scores = state.scores(direction, inputs, deal.scores, state.nothing)
-        arm = yield from self._best(deal, sheet, scores, sampled.scores)
-        return Opened(place, inputs, sheet, arm)
+        arm = yield from self._best(deal, sheet, scores, sampled.scores, rows)
+        return Opened(place, rows, sheet, arm)
 
-    def _score(
-        self, deal: ScoreDeal, sheet: Sheet, inputs: tuple[Words, Words]
-    ) -> Exchange[Opened]:
-        came = yield from self._covariance.score(deal, sheet, *inputs, self.n_rows)
+    def _enter(
+        self, place: m.Place, sheet: Sheet, contexts: Words, offer: Offer | None
+    ) -> Exchange[Rows]:
+        """The rows that are scored, of those that participants have shared."""
+        terms, masks = self.terms, self._inputs.take(place)
+        if terms.layout == "per_arm":
+            refuse_unless_long(masks, contexts.shape[1], contexts.shape[2])
+            return Rows(contexts, contexts, masks)
+        if offer is None or not offer.n_arms:
+            raise SharesError(f"layout {terms.layout!r} needs the arms on offer, got none")
+        user = with_constant(terms, contexts), masks
+        if terms.lift_rows and not terms.has_units:
+            lifted = yield from self._lift(place, sheet, contexts, user, offer.features)
+            return Rows(zeros(0, 0), *lifted, offer, user)
+        n = terms.max_rows if terms.has_units else offer.n_blocks
+        m_rows, own = (scored_rows(terms, part, n) for part in user)
+        return Rows(contexts, m_rows, own, offer, user)
+
+    def _lift(
+        self,
+        place: m.Place,
+        sheet: Sheet,
+        contexts: Words,
+        user: tuple[Words, Words],
+        features: Matrix | None,
+    ) -> Exchange[tuple[Words, Words]]:
+        """The masked rows u ⊗ w of arms with these features, and A's parts of their masks."""
+        if features is None:
+            raise SharesError("layout 'outer' needs features of the arms, got none")
+        deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[place.slot])
+        n = len(features)
+        mask = sheet.take("mask_arms")[:, :n]
+        arms = add(feature_words(self.terms, features), mask)
+        u = side(*user)[:, 0]
+        own = lift_share(u, side(arms, mask), sheet.take("rho_lift"))
+        reply = expect(m.Lifted, (yield m.Lift(place, contexts, arms, own)))
+        if reply.rows.shape != own.shape:
+            raise SharesError(f"wanted rows of shape {own.shape[1:]} of the helper")
+        return lifted_rows(reply.rows), deal.lift[:, :n]
+
+    def _score(self, deal: ScoreDeal, sheet: Sheet, rows: Rows) -> Exchange[Opened]:
+        inputs = rows.m, rows.masks
+        came = yield from self._covariance.score(deal, sheet, rows.sent, inputs, self.n_rows)
         if self.terms.release == "statistics":
-            return Opened(deal.place, inputs, sheet, -1, came)
+            return Opened(deal.place, rows, sheet, -1, came)
         scores = came.scores
         if self.terms.reads == "widths":
             bonus = self.terms.beta * widths_of(came.forms)
             # Rounding may take a width above what the bound of the rows says.
             words = encode(bonus, bound=MAX_ADDEND * (1.0 + SLACK), what="beta·width")
             scores = add(scores, shifted_up(words, MEAN_BITS - FRACTION))
-        arm = yield from self._best(deal, sheet, scores, came.others)
-        return Opened(deal.place, inputs, sheet, arm)
+        arm = yield from self._best(deal, sheet, scores, came.others, rows)
+        return Opened(deal.place, rows, sheet, arm)
 
     def _sheet(self, kind: str, place: m.Place) -> Sheet:
         return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
@@ -324,15 +409,20 @@ class ActiveServer:
         return np.concatenate(parts, axis=2)
 
     def _best(
-        self, deal: m.DecisionDeal | ScoreDeal, sheet: Sheet, scores: Words, others: Words
+        self,
+        deal: m.DecisionDeal | ScoreDeal,
+        sheet: Sheet,
+        scores: Words,
+        others: Words,
+        rows: Rows,
     ) -> Exchange[int]:
-        """The best arm of scores (n_arms,) that add up from two shares, under masks of B's."""
-        place, n_arms = deal.place, scores.shape[1]
+        """The best arm on offer of scores that add up from two shares, under masks of B's."""
+        place, n_arms = deal.place, rows.n_arms
         if n_arms == 1:
             return 0
         bits = PRODUCT_BITS if self.terms.is_root else MEAN_BITS
         words = sheet.take("order"), sheet.take("mask_ranks"), deal.tables
-        begun = begin_comparison(scores, others, *words, bits=bits)
+        begun = begin_comparison(scores, others, *words, bits=bits, places=rows.places)
         message = m.Compare(place, begun.is_live, begun.numbers, begun.lookups)
         compared = expect(m.Compared, (yield message))
         refuse_lookups(compared.lookups, n_arms)
@@ -340,7 +430,7 @@ class ActiveServer:
         found = expect(m.Candidates, (yield m.Results(place, results)))
         if found.candidates.shape != (n_arms,):
             raise SharesError(f"wanted {n_arms} candidate bits, got {len(found.candidates)}")
-        best = best_arm(begun, found.candidates)
+        best = best_arm(begun, found.candidates, rows.places)
         if best < 0:
             raise SharesError("no arm is the best: a score was beyond what is compared")
         return best
@@ -349,17 +439,30 @@ class ActiveServer:
         """Keep shares of the context of the arm that is shown, until its reward comes."""
         if not 0 <= arm < opened.n_arms:
             raise ArmError(f"an arm is a position among {opened.n_arms}, got {arm}")
-        deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[opened.place.slot])
-        # The choice is a whole number, not a fixed-point one: the context keeps its 44 bits.
-        choice = zeros(self.terms.max_arms)
-        choice[0, arm] = 1
-        masked = add(choice, opened.sheet.take("mask_choice"))
-        expect(m.Picked, (yield m.Pick(opened.place, masked)))
-        inputs = opened.contexts, opened.masks
-        self._open[opened.event] = context_share(*inputs, arm, deal.context)
+        self._open[opened.event] = yield from self._shown(opened, arm)
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
         return opened.event
+
+    def _shown(self, opened: Opened, arm: int) -> Exchange[Words]:
+        """A's share of the context of one arm."""
+        place, sheet, rows = opened.place, opened.sheet, opened.rows
+        if self.terms.has_units and rows.offer is not None and rows.user is not None:
+            features = rows.offer.features
+            shown = None if features is None else features[arm : arm + 1]
+            x, mask = yield from self._lift(place, sheet, zeros(0, 0), rows.user, shown)
+            return subtract(x, mask)[:, 0]
+        deal = cast("m.DecisionDeal | ScoreDeal", self._dealt().decisions[place.slot])
+        # The choice is a whole number, not a fixed-point one: the context keeps its 44 bits.
+        row = arm if rows.places is None else rows.places[arm]
+        choice = zeros(self.terms.max_arms)
+        choice[0, row] = 1
+        masked = add(choice, sheet.take("mask_choice"))
+        expect(m.Picked, (yield m.Pick(place, masked)))
+        if self.terms.n_blocks == 1:
+            return context_share(rows.m, rows.masks, row, deal.context)
+        x = subtract(rows.m[:, row], rows.masks[:, row])
+        return add(in_block(self.terms, x, row), deal.context)
 
     def learn(self, event: Event, reward: float) -> Exchange[None]:
         """Learn the reward of a decision; A sees uniform words only."""

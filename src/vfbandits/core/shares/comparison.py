@@ -19,6 +19,7 @@ the dealer shares too, as three words of 64 bits.  Shares are exclusive-or share
 stream.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
@@ -212,19 +213,27 @@ class Comparison(NamedTuple):
 
 
 def begin_comparison(
-    scores: Words, others: Words, order_words: Words, ranks: Words, tables: Words, *, bits: int
+    scores: Words,
+    others: Words,
+    order_words: Words,
+    ranks: Words,
+    tables: Words,
+    *,
+    bits: int,
+    places: Sequence[int] | None = None,
 ) -> Comparison:
     """Mask and shuffle scores (n_arms,) that add up from two shares with ``bits`` after the point.
 
     ``order_words``, ``ranks`` and ``tables`` are A's words for all positions and their pairs.
+    ``places`` are the scores that are compared, if not all are.
     """
     n, max_arms = scores.shape[1], order_words.shape[1]
     if scores.shape != others.shape:
         raise SharesError(f"wanted shares of {n} scores, got {others.shape[1:]}")
     loops = kernels.load_root()
-    if loops is None:
+    if loops is None or places is not None:
         order = shuffled(order_words)
-        is_live = order < n
+        is_live = order < n if places is None else np.isin(order, places)
         shown = add(scores, others)[:, order[is_live]]
         numbers = masked_numbers(add(shown, ranks[:, is_live]), bits=bits)
         x, own = _pairs_of(is_live, numbers, tables)
@@ -282,8 +291,14 @@ def candidates(own: Bits, theirs: Bits, n_arms: int) -> Bits:
     return found
 
 
-def best_arm(begun: Comparison, found: Bits) -> int:
-    """The first arm of those that no other beats, from which live positions those are; or -1."""
+def best_arm(begun: Comparison, found: Bits, places: Sequence[int] | None = None) -> int:
+    """The first arm of those that no other beats, from which live positions those are; or -1.
+
+    With ``places``, the first of them.
+    """
+    if places is not None:
+        rows = begun.order[begun.is_live == 1][found == 1].tolist()
+        return min((places.index(row) for row in rows), default=-1)
     loops = kernels.load_root()
     if loops is None:
         arms = begun.order[begun.is_live == 1][found == 1]

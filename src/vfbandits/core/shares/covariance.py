@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.ring import FRACTION, Words, add, decode, encode, shifted_up
@@ -41,7 +42,10 @@ class HeldCovariance(NamedTuple):
 def revealed(active: HeldCovariance, helper: HeldCovariance, ridge: float) -> tuple[Vector, Matrix]:
     """Theta and Lambda⁻¹ from both sides of the state."""
     S, theta, V, h = (0.5 * decode(add(*sides)) for sides in zip(active, helper, strict=True))
-    return (theta + h @ V) / math.sqrt(ridge), (S - V.T @ V) / ridge
+    n = len(S) // S.shape[1]
+    parts = zip(np.split(S, n), np.split(V, n, axis=1), strict=True)
+    inverse = block_diag(*((block - part.T @ part) / ridge for block, part in parts))
+    return (theta + h @ V) / math.sqrt(ridge), inverse
 
 
 def identity(dim: int) -> Words:

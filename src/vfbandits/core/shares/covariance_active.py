@@ -12,6 +12,7 @@ from vfbandits.core.ring import (
     Words,
     add,
 )
+from vfbandits.core.shares.blocks import covariance_side
 from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.covariance_messages import (
     Project,
@@ -26,7 +27,7 @@ from vfbandits.core.shares.covariance_messages import (
     ShrinkDeal,
     Shrunk,
 )
-from vfbandits.core.shares.covariance_side import CovarianceSide, opened
+from vfbandits.core.shares.covariance_side import Inputs, opened
 from vfbandits.core.shares.messages import Exchange, Recall, Recalled, expect
 from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
@@ -51,16 +52,16 @@ class ActiveCovariance:
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.side = CovarianceSide(terms, lift=CUT, down=0)
+        self.side = covariance_side(terms, lift=CUT, down=0)
         self._table = terms.scale_table
 
     def score(
-        self, deal: ScoreDeal, sheet: Sheet, contexts: Words, masks: Words, n: int
+        self, deal: ScoreDeal, sheet: Sheet, sent: Words, inputs: Inputs, n: int
     ) -> Exchange[Statistics]:
-        """Statistics of the arms after ``n`` rows of the window."""
-        side, inputs = self.side, (contexts, masks)
+        """Statistics of the arms after ``n`` rows of the window; B makes ``inputs`` of ``sent``."""
+        side = self.side
         X, own = side.products(inputs, n, sheet.take("rho_products"), deal.rows)
-        reply = expect(Scored, (yield Score(deal.place, n, contexts, own)))
+        reply = expect(Scored, (yield Score(deal.place, n, inputs[0].shape[1], sent, own)))
         exchanged = own, reply.products, deal.products
         is_arm = self.terms.release == "arm"
         if self.terms.reads == "means":

@@ -20,10 +20,16 @@ from vfbandits.core.ring import (
     subtract,
     symmetric,
     times,
-    triangle_rows,
     zeros,
 )
 from vfbandits.core.ring import gram as gram_of
+from vfbandits.core.shares.blocks import (
+    split_blocks,
+    state_times,
+    theta_times,
+    triangle_times,
+    window_times,
+)
 from vfbandits.core.shares.comparison import (
     Numbers,
     deal_tables,
@@ -35,6 +41,7 @@ from vfbandits.core.shares.covariance import MEAN_BITS, as_fine, joined
 from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.rows import chosen, lift_mask, scored_rows
 from vfbandits.core.shares.sides import FINE_BITS, PRODUCT_BITS, reopened_mask, scaled_gap_term
 from vfbandits.core.shares.terms import ShareTerms
 
@@ -61,7 +68,7 @@ class CovarianceDealer:
     ) -> None:
         self.terms = terms
         # S = I and theta = 0 are public at first: they need no mask until the first fold.
-        self._S = zeros(terms.dim, terms.dim) if S is None else S
+        self._S = zeros(terms.dim, terms.row_dim) if S is None else S
         self._theta = zeros(1, terms.dim) if theta is None else theta
 
     def kept(self) -> dict[str, Words]:
@@ -78,7 +85,8 @@ class CovarianceDealer:
         d, i = self.terms.dim, place.slot
         V, h = window.V[:, :i], window.h[:, None, :i]
         x = subtract(A.take("mask_context"), B.take("mask_context"))[:, None]
-        overlaps = _fresh(_term(rows_times(x, np.hstack((self._S, V))))[:, 0], A, B, "overlaps")
+        products = np.dstack((state_times(x, self._S), rows_times(x, V)))
+        overlaps = _fresh(_term(products)[:, 0], A, B, "overlaps")
         y, u = overlaps.gap[:, None, :d], overlaps.gap[:, None, d:]
         mean = add(rows_times(x, self._theta), rows_times(u, h))
         gain_term = negative(_term(np.dstack((times(u, V), mean))))
@@ -114,6 +122,14 @@ class CovarianceDealer:
         comparisons.
         """
         terms = self.terms
+        lift = zeros(0, 0)
+        if terms.lift_rows:
+            parts = deal_lift(terms, A, B, subtract(*inputs))
+            lift = parts[0]
+        if terms.lift_rows and not terms.has_units:
+            inputs = parts
+        else:
+            inputs = [scored_rows(terms, part, terms.max_rows) for part in inputs]
         gaps = subtract(*inputs)
         if terms.reads == "means":
             products, rows, means = self._deal_direction(A, B, gaps, window)
@@ -131,16 +147,20 @@ class CovarianceDealer:
             half = dealt.shape[1] // 2
             tables = np.stack((dealt[:, :half], dealt[:, half:]))
             tops = tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8)
-        context = times(A.take("mask_choice")[:, None], inputs[1])[:, 0]
+        context = zeros(0)
+        if not terms.has_units:
+            context = chosen(terms, A.take("mask_choice"), inputs[1])
+            context = subtract(context, B.take("blind_context"))
         return ScoreDeal(
             place,
             products=products,
             rows=rows,
             forms=forms,
             means=means,
-            context=subtract(context, B.take("blind_context")),
+            context=context,
             tables=tables,
             tops=tops,
+            lift=lift,
         )
 
     def _deal_direction(
@@ -148,7 +168,7 @@ class CovarianceDealer:
     ) -> tuple[Words, Words, Words]:
         direction = _fresh(zeros(1, self.terms.dim), A, B, "products", bits=FINE_BITS)
         rows = scaled_gap_term(window.h, window.V)
-        means = _term(rows_times(add(as_fine(self._theta), direction.gap), X))
+        means = _term(theta_times(X, add(as_fine(self._theta), direction.gap)))[:, None]
         return (
             direction.A,
             cut(subtract(rows, B.take("blind_rows"))),
@@ -158,12 +178,12 @@ class CovarianceDealer:
     def _deal_forms(
         self, A: Sheet, B: Sheet, X: Words, window: CovarianceWindow
     ) -> tuple[Words, Words, Words]:
-        d, is_joint = self.terms.dim, self.terms.reads == "covariance"
-        term = _term(np.dstack((triangle_rows(X, self._S), rows_times(X, window.V))))
+        d, is_joint = self.terms.row_dim, self.terms.reads == "covariance"
+        term = _term(np.dstack((triangle_times(X, self._S), window_times(X, window.V))))
         products = _fresh(term, A, B, "products", bits=FINE_BITS)
         W, G = products.gap[:, :, :d], products.gap[:, :, d:]
         forms = [as_fine(joined(rows_times(W, X)) if is_joint else row_products(W, X))]
-        means = [as_fine(rows_times(X, self._theta)[:, :, 0])]
+        means = [as_fine(theta_times(X, self._theta))]
         for k in range(self.terms.window):
             g = G[:, :, k : k + 1]
             square = joined(rows_times(g, g)) if is_joint else row_products(g, g)
@@ -179,14 +199,25 @@ class CovarianceDealer:
         self, place: Place, A: Sheet, B: Sheet, window: CovarianceWindow
     ) -> tuple[ShrinkDeal, "CovarianceDealer"]:
         """Words for the fold, and the dealer of the state after it."""
-        inverse = _fresh(_term(gram_of(window.V)), A, B, "inverse")
+        n, d = self.terms.n_blocks, self.terms.row_dim
+        triangles = np.hstack([gram_of(V) for V in split_blocks(window.V, n, axis=2)])
+        inverse = _fresh(_term(triangles), A, B, "inverse")
+        changed = [symmetric(gap, d) for gap in split_blocks(inverse.gap, n)]
         theta = _fresh(_term(times(window.h[:, None], window.V))[:, 0], A, B, "theta")
         after = CovarianceDealer(
             self.terms,
-            subtract(self._S, symmetric(inverse.gap, self.terms.dim)),
+            subtract(self._S, np.hstack(changed)),
             add(self._theta, theta.gap[:, None]),
         )
         return ShrinkDeal(place, inverse=inverse.A, theta=theta.A), after
+
+
+def deal_lift(terms: ShareTerms, A: Sheet, B: Sheet, user: Words) -> list[Words]:
+    """Both servers' parts of the masks of u ⊗ w, (lift_rows, dim), from the gap of u (1, d)."""
+    rho = add(A.take("rho_lift"), B.take("rho_lift"))
+    whole = lift_mask(user[:, 0], A.take("mask_arms"), rho)
+    helper = B.take("mask_lift")
+    return [subtract(whole, helper), helper]
 
 
 def _term(product: Words) -> Words:

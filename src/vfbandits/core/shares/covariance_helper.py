@@ -1,6 +1,7 @@
 """Server B's part of the covariance form."""
 
 from vfbandits.core.ring import RELEASED, Sheet, Words, add, rounded, zeros
+from vfbandits.core.shares.blocks import covariance_side
 from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.covariance_messages import (
     Project,
@@ -12,7 +13,8 @@ from vfbandits.core.shares.covariance_messages import (
     Shrink,
     Shrunk,
 )
-from vfbandits.core.shares.covariance_side import CovarianceSide
+from vfbandits.core.shares.covariance_side import Inputs
+from vfbandits.core.shares.covariance_words import n_triangles
 from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
@@ -37,22 +39,24 @@ class HelperCovariance:
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.side = CovarianceSide(terms, lift=0, down=FORM_BITS - RELEASED)
+        self.side = covariance_side(terms, lift=0, down=FORM_BITS - RELEASED)
         self._table = terms.scale_table
         self._updates: dict[int, _Update] = {}
         self._reads_means = terms.reads == "means"
-        d = self._dim = terms.dim
+        d = terms.dim
+        self._row_dim = terms.row_dim
+        self._dim = d
         self._direction: Shapes = (("products", (2, 1, d)),)
         self._projected: Shapes = (("gain", (2, d + 1)), ("square", (1,)))
         self._scaled: Shapes = (("scale", (2, 1)), ("row", (2, d + 1)))
-        self._changes: Shapes = (("inverse", (2, d * (d + 1) // 2)), ("theta", (2, d)))
+        self._changes: Shapes = (("inverse", (2, n_triangles(terms))), ("theta", (2, d)))
 
     def shapes(self, message: Score | Project | Scale | Shrink, n: int) -> Shapes:
         """What the fields of a message must be, after ``n`` rows of the window."""
         if isinstance(message, Score):
             if self._reads_means:
                 return self._direction
-            return (("products", (2, message.contexts.shape[1], self._dim + n)),)
+            return (("products", (2, message.n_arms, self._row_dim + n)),)
         if isinstance(message, Shrink):
             return self._changes
         self._update(message)
@@ -67,10 +71,10 @@ class HelperCovariance:
             raise SharesError(f"no context was recalled in slot {slot}")
         return update
 
-    def score(self, message: Score, sheet: Sheet, masks: Words) -> Scored:
+    def score(self, message: Score, sheet: Sheet, inputs: Inputs) -> Scored:
         """B's shares of the statistics of the arms."""
         terms, form, n = self.terms, self.side, message.n_rows
-        inputs, is_arm = (message.contexts, masks), terms.release == "arm"
+        is_arm = terms.release == "arm"
         reads_means = self._reads_means
         rows = sheet.take("blind_rows") if reads_means else _NOTHING
         X, own = form.products(inputs, n, sheet.take("rho_products"), rows)

@@ -10,15 +10,16 @@ from vfbandits.core.shares.messages import Count, Cut, Full, Message, PackedBits
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Score(Message):
-    """Masked contexts (n_arms, dim), the window's rows so far, and A's shares of products.
+    """Masked contexts as ``Sample`` has them, the window's rows so far, and A's shares of products.
 
-    ``products`` are [XL | XV'] (n_arms, dim + n_rows), or where means alone are read the
+    ``products`` are [XL | XV'] (n_arms, row_dim + n_rows), or where means alone are read the
     direction Σ h_l v_l (1, dim).
     """
 
     KIND: ClassVar[int] = 40
 
     n_rows: Count
+    n_arms: Count
     contexts: Full
     products: Cut
 
@@ -128,6 +129,8 @@ class ScoreDeal(Message):
         The dealer's term of the chosen context, (dim,).
     tables, tops
         As in ``DecisionDeal``; empty where statistics are released.
+    lift
+        As in ``DecisionDeal``.
     """
 
     KIND: ClassVar[int] = 48
@@ -139,6 +142,7 @@ class ScoreDeal(Message):
     context: Full
     tables: Full
     tops: PackedBits
+    lift: Full
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -54,13 +54,17 @@ class CovarianceSide:
     __slots__ = ("_S", "_V", "_down", "_h", "_is_joint", "_lift", "_theta", "terms")
 
     def __init__(self, terms: ShareTerms, *, lift: int, down: int) -> None:
+        # S = I and theta = 0 are public at first: they have no mask until the first fold.
+        self._S = identity(terms.dim)
+        self._begin(terms, lift=lift, down=down)
+
+    def _begin(self, terms: ShareTerms, *, lift: int, down: int) -> None:
+        """Theta and the rows of a window, untaught."""
         n, d = terms.window, terms.dim
         self.terms = terms
         self._lift = lift  # bits that the dealer's terms come without
         self._down = down  # bits that shares of forms are sent without
         self._is_joint = terms.reads == "covariance"
-        # S = I and theta = 0 are public at first: they have no mask until the first fold.
-        self._S = identity(d)
         self._theta = zeros(d)
         self._V, self._h = zeros(n, d), zeros(n)
 
@@ -76,6 +80,14 @@ class CovarianceSide:
         """Go on from a state that was kept."""
         self._S = kept.take("S", self._S)
         self._theta = kept.take("theta", self._theta)
+
+    def set_state(self, S: Words, theta: Words) -> None:
+        """Set S and theta."""
+        self._S, self._theta = S, theta
+
+    def put(self, n: int, V: Words, h: Words) -> None:
+        """Set row n of the window, and its number."""
+        self._V[:, n], self._h[:, n] = V, h
 
     def products(self, inputs: "Inputs", n: int, rho: Words, rows: Words) -> tuple[Words, Words]:
         """P of the contexts, and shares of the products of a decision after ``n`` rows.

@@ -8,20 +8,27 @@ if TYPE_CHECKING:
 
 def n_forms(terms: "ShareTerms") -> int:
     """How many of x_a'Lambda⁻¹x_b are opened at most: none, one for each arm, or each pair."""
-    K = terms.max_arms
+    K = terms.max_rows
     return {"means": 0, "widths": K, "covariance": K * (K + 1) // 2}[terms.reads]
+
+
+def n_triangles(terms: "ShareTerms") -> int:
+    """How many numbers the lower triangles of all blocks of Lambda have."""
+    return terms.n_blocks * terms.row_dim * (terms.row_dim + 1) // 2
 
 
 def products(terms: "ShareTerms") -> tuple[int, ...]:
     """The shape of the products of a decision that are masked again."""
     if terms.reads == "means":
         return (1, terms.dim)
-    return (terms.max_arms, terms.dim + terms.window)
+    return (terms.max_rows, terms.row_dim + terms.window)
 
 
 def active_decision(terms: "ShareTerms") -> "Shapes":
     """Words of server A for a decision."""
-    shapes: Shapes = {"rho_products": products(terms), "mask_choice": (terms.max_arms,)}
+    shapes: Shapes = {"rho_products": products(terms)} | terms.active_lift_words()
+    if not terms.has_units:
+        shapes |= {"mask_choice": (terms.max_arms,)}
     if terms.release == "arm":
         shapes |= {"mask_ranks": (terms.max_arms,), "order": (terms.max_arms,)}
     return shapes
@@ -30,12 +37,13 @@ def active_decision(terms: "ShareTerms") -> "Shapes":
 def helper_decision(terms: "ShareTerms") -> "Shapes":
     """Words of server B for a decision."""
     shapes: Shapes = {"rho_products": products(terms), "mask_products": products(terms)}
+    shapes |= terms.helper_lift_words()
     if terms.reads == "means":
-        shapes |= {"blind_rows": (terms.window, terms.dim), "blind_means": (1, terms.max_arms)}
+        shapes |= {"blind_rows": (terms.window, terms.dim), "blind_means": (1, terms.max_rows)}
     else:
         shapes |= {
             "blind_forms": (1 + terms.window, n_forms(terms)),
-            "blind_means": (1 + terms.window, terms.max_arms),
+            "blind_means": (1 + terms.window, terms.max_rows),
         }
     if terms.release == "arm":
         shapes |= {
@@ -43,7 +51,7 @@ def helper_decision(terms: "ShareTerms") -> "Shapes":
             "tables": (terms.n_pairs, 8),
             "flips": (terms.n_pairs,),
         }
-    return shapes | {"blind_context": (terms.dim,)}
+    return shapes if terms.has_units else shapes | {"blind_context": (terms.dim,)}
 
 
 def active_reward(terms: "ShareTerms") -> "Shapes":
@@ -73,11 +81,10 @@ def helper_reward(terms: "ShareTerms") -> "Shapes":
 
 def active_fold(terms: "ShareTerms") -> "Shapes":
     """Words of server A for a fold."""
-    d = terms.dim
-    return {"rho_inverse": (d * (d + 1) // 2,), "rho_theta": (d,)}
+    return {"rho_inverse": (n_triangles(terms),), "rho_theta": (terms.dim,)}
 
 
 def helper_fold(terms: "ShareTerms") -> "Shapes":
     """Words of server B for a fold."""
-    d = terms.dim
-    return active_fold(terms) | {"mask_inverse": (d * (d + 1) // 2,), "mask_theta": (d,)}
+    shapes: Shapes = {"mask_inverse": (n_triangles(terms),), "mask_theta": (terms.dim,)}
+    return active_fold(terms) | shapes

@@ -30,6 +30,7 @@ from vfbandits.core.ring import (
     times,
     zeros,
 )
+from vfbandits.core.shares.blocks import block_columns, by_blocks, split_blocks, theta_times
 from vfbandits.core.shares.comparison import (
     Bits,
     Numbers,
@@ -38,7 +39,7 @@ from vfbandits.core.shares.comparison import (
     shuffled_masks,
     words_of_tables,
 )
-from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow
+from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow, deal_lift
 from vfbandits.core.shares.handover import (
     Handover,
     HandoverDeal,
@@ -50,6 +51,7 @@ from vfbandits.core.shares.handover import (
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.leaving import EliminationDealer, steps_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
+from vfbandits.core.shares.rows import chosen, scored_rows
 from vfbandits.core.shares.sides import (
     PRODUCT_BITS,
     clipped,
@@ -120,7 +122,8 @@ class Dealer:
         self._active = ServerSecrets(sources[1], tuple(sources[3 : 3 + n]))
         self._helper = ServerSecrets(sources[2], tuple(sources[3 + n :]))
         # Gaps of G by rows and by columns, and of theta.  G = I and theta = 0 are public at first.
-        self._rows, self._columns = zeros(terms.dim, terms.dim), zeros(terms.dim, terms.dim)
+        self._rows = zeros(terms.dim, terms.row_dim)
+        self._columns = self._rows.copy()
         self._theta = zeros(1, terms.dim)
         self._covariance = CovarianceDealer(terms)
         self._layouts = {
@@ -224,7 +227,7 @@ class Dealer:
         fold, root, theta = self._deal_fold(places[0], rows)
         # Last: an attempt that fails leaves no trace.
         self._rows = add(self._rows, root)
-        self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
+        self._columns = block_columns(self._rows)
         self._theta = add(self._theta, theta)
         return WindowDeal(window, attempt, decisions, rewards, fold, handover)
 
@@ -287,9 +290,9 @@ class Dealer:
         x = subtract(A.take("mask_context"), B.take("mask_context"))[:, None]
         overlaps = _fresh(gap_term(x, g), A, B, "overlaps")
         u = overlaps.gap
-        f = _fresh(subtract(gap_term(x, self._columns), _mixed(u, a)), A, B, "whitened")
+        f = _fresh(subtract(state_term(x, self._columns), _mixed(u, a)), A, B, "whitened")
         projections = _fresh(gap_term(f.gap, a), A, B, "projections")
-        gain_term = subtract(gap_term(f.gap, self._rows), _mixed(projections.gap, g))
+        gain_term = subtract(state_term(f.gap, self._rows), _mixed(projections.gap, g))
         gain = _fresh(gain_term, A, B, "gain")
         mean_term = add(gap_term(x, self._theta), gap_term(h, u))
         difference = _fresh(negative(mean_term), A, B, "difference")
@@ -319,6 +322,12 @@ class Dealer:
         terms = self.terms
         A, B = self._sheets("decide", place)
         inputs = [masks.take(place) for masks in self._inputs]
+        lift = zeros(0, 0)
+        if terms.lift_rows:
+            inputs = deal_lift(terms, A, B, subtract(*inputs))
+            lift = inputs[0]
+        else:
+            inputs = [scored_rows(terms, part, terms.max_arms) for part in inputs]
         tau = negative(rows.h)
         direction_term = zeros(1, terms.dim)
         projections = zeros(1, 0)
@@ -327,11 +336,12 @@ class Dealer:
             t = _fresh(gap_term(z, rows.a), A, B, "projections")
             projections = t.A
             tau = add(t.gap, tau)
-            direction_term = gap_term(z, self._rows)
+            direction_term = state_term(z, self._rows)
         y = _fresh(direction_term, A, B, "direction")
         w = add(self._theta, y.gap)
-        scores = gap_term(w, subtract(*inputs))[:, 0]
-        context = times(A.take("mask_choice")[:, None], inputs[1])[:, 0]
+        products = theta_times(subtract(*inputs), w)
+        scores = negative(add(products, products))
+        context = chosen(terms, A.take("mask_choice"), inputs[1])
         order = shuffled(A.take("order"))
         ranks, rho = A.take("mask_ranks"), B.take("rho_scores")
         masks = shuffled_masks(ranks, rho, order, bits=PRODUCT_BITS)
@@ -348,6 +358,7 @@ class Dealer:
             context=subtract(context, B.take("blind_context")),
             tables=np.stack((tables[:, :half], tables[:, half:])),
             tops=tops ^ (B.take("flips")[0] & np.uint64(1)).astype(np.uint8),
+            lift=lift,
         )
 
     def _secret_bits(self, place: Place) -> Numbers:
@@ -359,7 +370,10 @@ class Dealer:
         A, B = self._sheets("fold", place)
         g, a = (np.ascontiguousarray(part.swapaxes(1, 2)) for part in (rows.g, rows.a))
         rho = add(A.take("rho_root"), B.take("rho_root"))
-        root = _mask(narrow_mask(add(rho, gap_term(g, a))), B.take("mask_root"))
+        n = self.terms.n_blocks
+        parts = zip(split_blocks(g, n), split_blocks(a, n), strict=True)
+        term = np.hstack([gap_term(*part) for part in parts])
+        root = _mask(narrow_mask(add(rho, term)), B.take("mask_root"))
         theta = _fresh(_mixed(rows.h, rows.g), A, B, "theta")
         return FoldDeal(place, root=root.A, theta=theta.A[:, 0]), root.gap, theta.gap
 
@@ -369,20 +383,26 @@ def sheet_name(kind: str, place: Place) -> SheetName:
     return SheetName(kind, *place)
 
 
+def state_term(v: Words, rows: Words) -> Words:
+    """The dealer's term of twice the products of v with the state, from their gaps."""
+    return by_blocks(gap_term, v, rows)
+
+
 class InputMasks:
     """One server's masks of the contexts of a window, drawn for all slots together."""
 
-    __slots__ = ("_idle", "_layouts", "_masks", "_secrets", "_window")
+    __slots__ = ("_has_constant", "_idle", "_layouts", "_masks", "_secrets", "_window")
 
     def __init__(self, secrets: ServerSecrets, terms: ShareTerms) -> None:
         self._secrets = secrets
+        self._has_constant = terms.intercept
         self._layouts = [Layout(terms.input_words(j)) for j in range(len(terms.widths))]
         self._idle = terms.idle
         self._window: tuple[int, ...] = ()
         self._masks: dict[int, Words] = {}
 
     def take(self, place: Place) -> Words:
-        """The masks of one decision, (max_arms, dim), from all participants; once."""
+        """The masks of one decision, (input_rows, user_dim), from all participants; once."""
         masks = self.look(place)
         del self._masks[place.slot]
         return masks
@@ -398,6 +418,8 @@ class InputMasks:
             ]
             if self._idle:  # public zeros
                 blocks.append(np.zeros((*blocks[0].shape[:3], self._idle), np.uint64))
+            if self._has_constant:  # everybody knows it, and it has no mask
+                blocks.insert(0, np.zeros((*blocks[0].shape[:3], 1), np.uint64))
             self._masks = dict(enumerate(np.concatenate(blocks, axis=3)))
         try:
             return self._masks[place.slot]
@@ -406,9 +428,10 @@ class InputMasks:
 
 
 def absent_columns(terms: ShareTerms, absent: Bits) -> NDArray[np.bool_]:
-    """Which columns of a context, (dim,), belong to absent participants."""
+    """Which columns of a row, (user_dim,), belong to absent participants."""
     columns = np.repeat(absent.astype(bool), terms.widths)
-    return np.concatenate((columns, np.zeros(terms.idle, bool)))
+    constant, idle = np.zeros(int(terms.intercept), bool), np.zeros(terms.idle, bool)
+    return np.concatenate((constant, columns, idle))
 
 
 def of_window(place: Place) -> Place:

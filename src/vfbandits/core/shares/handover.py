@@ -154,6 +154,11 @@ def plan_handover(
     >>> after.dim, handover.lost
     (6, ())
     """
+    if before.layout != "per_arm":
+        raise SettingError(
+            "rekey, join and leave on secret shares are built for layout 'per_arm', got "
+            f"{before.layout!r}"
+        )
     plan = Handover(before.widths, before.idle, tuple(origins))
     bare = replace(before, widths=tuple(widths), idle=0)
     after = replace(bare, idle=len(plan.columns(bare)) - bare.dim)

@@ -8,6 +8,7 @@ which come in an order that only A knows.
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,13 @@ from vfbandits.core.ring import (
     Words,
     WordSource,
     add,
+    negative,
+    subtract,
     zeros,
 )
 from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.blocks import root_side
 from vfbandits.core.shares.comparison import (
     Bits,
     candidates,
@@ -39,8 +43,16 @@ from vfbandits.core.shares.dealer import (
 )
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.noise import HalfNoise
-from vfbandits.core.shares.root import Held, OpenedRow, RootSide, Scaled
-from vfbandits.core.shares.sides import picked, reopen_side
+from vfbandits.core.shares.root import Held, OpenedRow, Scaled
+from vfbandits.core.shares.rows import (
+    chosen,
+    lift_share,
+    lifted,
+    lifted_rows,
+    scored_rows,
+    with_constant,
+)
+from vfbandits.core.shares.sides import picked, reopen_side, side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
@@ -53,12 +65,33 @@ class _Decision:
 
     def __init__(self, sheet: Sheet, n_rows: int) -> None:
         self.sheet = sheet
+        self.rows = _Rows(zeros(0, 0), zeros(0, 0))  # until contexts have come
+        self.n_compared = 0
         self.n_rows = n_rows
-        self.n_arms = 0  # until contexts have come
-        self.masks = _NOTHING
         self.z: Words | None = None
         self.own_projections = _NOTHING
         self.results: Bits = np.zeros(0, np.uint8)
+
+    @property
+    def n_arms(self) -> int:
+        """How many rows are scored; 0 until contexts have come."""
+        return int(self.rows.m.shape[1])
+
+
+class _Rows(NamedTuple):
+    """The rows of a decision that are scored, and B's masks of as many as there may be.
+
+    ``user`` is B's side of the row that participants share, where there is one for all arms.
+    """
+
+    m: Words
+    masks: Words
+    user: Words | None = None
+
+    @property
+    def P(self) -> Words:  # noqa: N802
+        """B's side of the rows."""
+        return side(self.m, self.masks[:, : self.m.shape[1]])
 
 
 class _Reward:
@@ -94,7 +127,7 @@ class Helper:
         self._noise = HalfNoise(WordSource(entropy(SECRET_SIZE)), terms)
         self._max_open = max_open
         self._inputs = InputMasks(secrets, terms)
-        self._state = RootSide(terms)
+        self._state = root_side(terms)
         self._words_of = {
             "decide": Layout(terms.helper_decision_words()),
             "learn": Layout(terms.helper_reward_words()),
@@ -109,6 +142,7 @@ class Helper:
         self._attempt: int | None = None
         self._at: tuple[int, ...] = ()  # epoch, window and attempt, once a message has come
         self._decisions: dict[int, _Decision] = {}
+        self._lifted: dict[int, tuple[Sheet, _Rows]] = {}
         self._rewards: dict[int, _Reward] = {}
         self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
         self._last_fold: tuple[m.Fold | c.Shrink, m.Message] | None = None
@@ -163,8 +197,12 @@ class Helper:
             )
         if self.terms.release != "arm" and kind in (m.Compare, m.Results):
             raise SharesError("nothing is compared where statistics are released")
+        if kind is m.Pick and self.terms.has_units:
+            raise SharesError("the shown arm comes by its features where they are scored")
         if isinstance(message, (m.Sample, c.Score)):
-            self._refuse_other_contexts(message.contexts)
+            self._refuse_other_contexts(message)
+        if isinstance(message, m.Lift):
+            self._refuse_other_arms(message)
         shapes = self._shapes.get(kind, ())
         if isinstance(message, (c.Score, c.Project, c.Scale, c.Shrink)):
             shapes = self._covariance.shapes(message, n)
@@ -181,12 +219,36 @@ class Helper:
                     f"{came}"
                 )
 
-    def _refuse_other_contexts(self, contexts: Words) -> None:
-        max_arms, dim = self.terms.max_arms, self.terms.dim
-        if contexts.shape[2:] != (dim,) or not 1 <= contexts.shape[1] <= max_arms:
+    def _refuse_other_contexts(self, message: m.Sample | c.Score) -> None:
+        terms, contexts, n_arms = self.terms, message.contexts, message.n_arms
+        if terms.lift_rows and not terms.has_units:
+            found = self._lifted.get(message.place.slot)
+            if found is None or found[1].m.shape[1] != n_arms or contexts.size:
+                raise SharesError("wanted contexts by a Lift message before, got others")
+            return
+        wanted = n_arms if terms.layout == "per_arm" else 1
+        dim = sum(terms.widths) + terms.idle
+        is_wrong = terms.has_units and n_arms != terms.max_rows
+        if contexts.shape != (2, wanted, dim) or not 1 <= n_arms <= terms.max_rows or is_wrong:
             raise SharesError(
-                f"wanted contexts of 1 to {max_arms} arms and {dim} features, got shape "
-                f"{contexts.shape[1:]}"
+                f"wanted contexts of 1 to {terms.max_rows} arms and {dim} features, got shape "
+                f"{contexts.shape[1:]} for {n_arms}"
+            )
+
+    def _refuse_other_arms(self, message: m.Lift) -> None:
+        terms, n = self.terms, message.arms.shape[1]
+        # A user's row comes with the arms of a decision, or was there before its shown arm.
+        user = (2, 0, 0) if terms.has_units else (2, 1, sum(terms.widths))
+        if (
+            not 1 <= n <= terms.lift_rows
+            or message.contexts.shape != user
+            or message.arms.shape != (2, n, terms.arm_width)
+            or message.products.shape != (2, n, terms.dim)
+            or message.place.slot >= terms.decisions
+        ):
+            raise SharesError(
+                f"wanted features of 1 to {terms.lift_rows} arms, {terms.arm_width} of each, got "
+                f"shape {message.arms.shape[1:]}"
             )
 
     def held(self) -> Held | HeldCovariance:
@@ -263,14 +325,15 @@ class Helper:
         """Open its masks of blocks that no participant sends: before the slot is asked in."""
         terms, place = self.terms, message.place
         begun = self._decisions.get(place.slot)
-        if (begun is not None and begun.n_arms) or place.slot >= terms.decisions:
+        is_late = begun is not None and begun.n_arms
+        if is_late or place.slot in self._lifted or place.slot >= terms.decisions:
             raise SharesError(
                 f"masks of slot {place.slot} are opened before its contexts come, or never"
             )
         n = len(terms.widths)
-        if message.absent.shape != (n,) or not 1 <= message.n_arms <= terms.max_arms:
+        if message.absent.shape != (n,) or not 1 <= message.n_arms <= terms.input_rows:
             raise SharesError(
-                f"wanted which of {n} participants are absent, for 1 to {terms.max_arms} arms"
+                f"wanted which of {n} participants are absent, for 1 to {terms.input_rows} rows"
             )
         masks = self._inputs.look(place)[:, : message.n_arms]
         return m.Absence(place, masks=masks[:, :, absent_columns(terms, message.absent)])
@@ -282,13 +345,49 @@ class Helper:
             raise SharesError(
                 f"wanted slot 0 to {terms.decisions - 1} after {self._n_rows} rewards"
             )
-        decision = _Decision(self._sheet("decide", place), ask.n_rows)
+        decision = _Decision(self._sheet_of(place), ask.n_rows)
         self._decisions[place.slot] = decision
         return decision
 
     def _take_contexts(self, decision: _Decision, message: m.Sample | c.Score) -> None:
-        decision.n_arms = message.contexts.shape[1]
-        decision.masks = self._inputs.take(message.place)
+        terms = self.terms
+        if message.place.slot in self._lifted:
+            _, decision.rows = self._lifted[message.place.slot]
+            return
+        masks = self._inputs.take(message.place)
+        user = with_constant(terms, message.contexts)
+        decision.rows = _Rows(
+            scored_rows(terms, user, message.n_arms),
+            scored_rows(terms, masks, terms.max_rows),
+            side(user, masks)[:, 0] if terms.has_units else None,
+        )
+
+    def _sheet_of(self, place: m.Place) -> Sheet:
+        """The words of a decision, which are drawn once."""
+        if place.slot in self._decisions:
+            return self._decisions[place.slot].sheet
+        if place.slot in self._lifted:
+            return self._lifted[place.slot][0]
+        return self._sheet("decide", place)
+
+    def _lift(self, message: m.Lift) -> m.Lifted:
+        """Rows u ⊗ w: of all arms of a decision before they are scored, or of the shown one."""
+        terms, place = self.terms, message.place
+        sheet = self._sheet_of(place)
+        if terms.has_units:
+            u = self._decision(message).rows.user
+        else:
+            u = side(with_constant(terms, message.contexts), self._inputs.take(place))[:, 0]
+        if u is None:
+            raise SharesError(f"slot {place.slot} has no row of a user")
+        # B has no part of the mask of arm features: its side of them is what A sent.
+        own = lift_share(u, message.arms, sheet.take("rho_lift"))
+        sent, mask = lifted(own, message.products), sheet.take("mask_lift")
+        if terms.has_units:
+            self._keep(place, negative(mask[:, 0]))
+        else:
+            self._lifted[place.slot] = sheet, _Rows(lifted_rows(sent), mask)
+        return m.Lifted(place, rows=sent)
 
     def _ask(self, ask: m.Ask) -> m.Asked:
         terms, place = self.terms, ask.place
@@ -309,12 +408,13 @@ class Helper:
     def _score(self, message: c.Score) -> c.Scored:
         decision = self._begun(message)
         self._take_contexts(decision, message)
-        return self._covariance.score(message, decision.sheet, decision.masks)
+        rows = decision.rows
+        return self._covariance.score(message, decision.sheet, (rows.m, rows.masks))
 
     def _sample(self, message: m.Sample) -> m.Sampled:
         decision, state = self._decision(message), self._state
         self._take_contexts(decision, message)
-        sheet, inputs = decision.sheet, (message.contexts, decision.masks)
+        sheet, inputs = decision.sheet, (decision.rows.m, decision.rows.masks)
         if decision.z is None:
             rho, rows = sheet.take("rho_direction"), sheet.take("blind_rows")
             own = state.share_direction_without_noise(decision.n_rows, rho, rows, 0)
@@ -328,10 +428,12 @@ class Helper:
 
     def _compare(self, message: m.Compare) -> m.Compared:
         decision = self._decision(message)
-        sheet, n = decision.sheet, decision.n_arms
-        n_live = np.count_nonzero(message.live)
-        if n_live != n:
-            raise SharesError(f"wanted as many live positions as arms, got {n_live}")
+        sheet, n = decision.sheet, int(np.count_nonzero(message.live))
+        # In "disjoint" some of the blocks in use are on offer.
+        fits = n <= decision.n_arms if self.terms.n_blocks > 1 else n == decision.n_arms
+        if not fits or not n:
+            raise SharesError(f"wanted as many live positions as arms, got {n}")
+        decision.n_compared = n
         if message.numbers.shape != (n,):
             raise SharesError(f"wanted {n} masked numbers, got {len(message.numbers)}")
         refuse_lookups(message.lookups, n)
@@ -341,9 +443,9 @@ class Helper:
 
     def _results(self, message: m.Results) -> m.Candidates:
         decision = self._decision(message)
-        n = decision.n_arms
+        n = decision.n_compared
         n_pairs = n * (n - 1)
-        if len(decision.results) != n_pairs:
+        if not n or len(decision.results) != n_pairs:
             raise SharesError(f"nothing was compared in slot {message.place.slot}")
         if message.results.shape != (n_pairs,):
             raise SharesError(
@@ -354,12 +456,19 @@ class Helper:
 
     def _pick(self, message: m.Pick) -> m.Picked:
         decision = self._decision(message)
-        place = message.place
-        blind = decision.sheet.take("blind_context")
-        self._open[place.window, place.slot] = picked(message.choice, decision.masks, blind)
+        blind, masks = decision.sheet.take("blind_context"), decision.rows.masks
+        if self.terms.n_blocks == 1:
+            self._keep(message.place, picked(message.choice, masks, blind))
+        else:
+            share = chosen(self.terms, message.choice, masks)
+            self._keep(message.place, subtract(blind, share))
+        return m.Picked(message.place)
+
+    def _keep(self, place: m.Place, share: Words) -> None:
+        """Keep a share of the context of the shown arm until its reward comes."""
+        self._open[place.window, place.slot] = share
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
-        return m.Picked(place)
 
     def _decision(self, message: m.Message) -> _Decision:
         decision = self._decisions.get(message.place.slot)
@@ -470,12 +579,14 @@ class Helper:
         self._attempt, self._at = None, ()
         self._n_rows = 0
         self._decisions.clear()
+        self._lifted.clear()
         self._rewards.clear()
         self._answered.clear()
 
 
 _STEPS: dict[type[m.Message], str] = {
     m.Absent: "_absent",
+    m.Lift: "_lift",
     m.Ask: "_ask",
     m.Sample: "_sample",
     m.Compare: "_compare",
@@ -514,5 +625,5 @@ def _shapes(terms: ShareTerms) -> dict[type[m.Message], tuple[tuple[str, Shape |
             ("gain", d),
         ),
         m.Settle: (("row", d), ("residual", (2, 1))),
-        m.Fold: (("root", (2, terms.dim, terms.dim)), ("theta", d)),
+        m.Fold: (("root", (2, terms.dim, terms.row_dim)), ("theta", d)),
     }

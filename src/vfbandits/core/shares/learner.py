@@ -4,7 +4,6 @@ The contexts of a round are shared and compared where they are gathered; the ban
 reference to the slot.  Its policy sees the arm, or the statistics, that were released.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,13 @@ from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation
 from vfbandits.core.shares.active import Event, Opened
 from vfbandits.core.shares.local import LocalShares
-from vfbandits.core.shares.released import ReleasedArm, ReleasedStatistics
+from vfbandits.core.shares.offer import ArmBlocks, Offer, checked_arms
+from vfbandits.core.shares.released import (
+    ReleasedArm,
+    ReleasedStatistics,
+    ReleasedUnits,
+    released_statistics,
+)
 from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.core.state import State
@@ -30,7 +35,7 @@ from vfbandits.errors import RewardError, SettingError, SnapshotError
 class SharesRound:
     """A round whose best arm, or whose statistics, were released."""
 
-    statistics: ReleasedArm | ReleasedStatistics
+    statistics: ReleasedArm | ReleasedStatistics | ReleasedUnits
     arms: Arms
     local: LocalShares
     opened: Opened
@@ -77,11 +82,12 @@ class HiddenState:
 
 
 class SharesLearner(HiddenState):
-    """One state for all arms, of which each server has a share."""
+    """A state of which each server has a share."""
 
     def __init__(self, local: LocalShares) -> None:
         self.local = local
         self.dim = local.terms.dim
+        self.blocks = ArmBlocks(local.terms.max_arms)
         self._gathered: Opened | None = None
         self._n_updates = 0
         self._largest_reward = 0.0
@@ -94,33 +100,44 @@ class SharesLearner(HiddenState):
         self.dim = sum(widths)
         self._gathered = None
 
-    def gather(self, blocks: Sequence[PlainBlock]) -> Vector:
+    def gather(
+        self,
+        blocks: Sequence[PlainBlock],
+        arms: Sequence[ArmId] | None = None,
+        arm_features: ArrayLike | None = None,
+    ) -> Vector:
         """Share and compare the contexts of a round; returns the reference for ``open_round``."""
-        self._gathered = self.local.decide(blocks)
+        ids, features = checked_arms(self.local.terms, arms, arm_features)
+        offer = None
+        self.local.check(blocks)
+        if self.local.terms.layout == "disjoint" and ids is not None:
+            offer = self.blocks.offer(ids)
+        elif features is not None:
+            offer = Offer(features=features)
+        self._gathered = self.local.decide(blocks, offer)
         return np.array(self._gathered.event, dtype=np.float64)
 
     def open_round(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> SharesRound:
         """The round that was gathered last; ``contexts`` is its reference."""
-        refuse_arm_features(arm_features)
+        if self.local.terms.layout != "outer":  # otherwise ``gather`` has them
+            refuse_arm_features(arm_features)
         opened, self._gathered = self._gathered, None
         if opened is None or _event(np.asarray(contexts)) != opened.event:
             raise SettingError("a round on secret shares is opened once, after it was gathered")
         ids = None if arms is None else as_arms(arms, opened.n_arms)
         return SharesRound(self._released(opened), ids, self.local, opened)
 
-    def _released(self, opened: Opened) -> ReleasedArm | ReleasedStatistics:
-        terms, came = self.local.terms, opened.statistics
-        if came is None:
+    def _released(self, opened: Opened) -> ReleasedArm | ReleasedStatistics | ReleasedUnits:
+        terms = self.local.terms
+        if opened.statistics is None:
             return ReleasedArm(opened.n_arms, opened.arm, terms.ridge, self._n_updates)
-        return ReleasedStatistics(
-            came.means,
-            came.forms,
-            terms.reads,
-            terms.ridge,
-            self._n_updates,
-            length=terms.max_length * math.sqrt(terms.ridge),
+        return released_statistics(
+            terms,
+            opened.statistics,
+            opened.rows.offer,
+            n_updates=self._n_updates,
             largest_reward=self._largest_reward,
         )
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from vfbandits.core.arrays import Matrix, PlainBlock, Vector
+from vfbandits.core.factor import arm_order_factor
 from vfbandits.core.mask import Entropy, MaskShare
 from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.active import ActiveServer, Event, Opened
@@ -20,6 +22,7 @@ from vfbandits.core.shares.dealer import Dealer
 from vfbandits.core.shares.handover import HandoverDeal, plan_handover
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
 from vfbandits.core.shares.messages import Exchange, Message, WindowDeal, expect
+from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.core.shares.terms import ShareTerms
@@ -66,6 +69,8 @@ class LocalShares:
         self._entropy = entropy
         self._max_open = max_open
         self._turn: Matrix | None = None
+        self._rotations = list(rotations)
+        self._latest: tuple[Event, Vector, Offer] | None = None
 
     def hand_over(
         self, widths: Sequence[int], origins: Sequence[int], rotations: Sequence[MaskShare]
@@ -108,6 +113,7 @@ class LocalShares:
         self.terms, self.dealer, self.active, self.helper = terms, dealer, active, passage.done
         self.active.take(deal)
         self.participants = self._make_participants(rotations)
+        self._rotations, self._latest = list(rotations), None
         if terms.is_root and not plan.keeps_all:
             self._turn = self._turn_of_twin()
 
@@ -131,10 +137,17 @@ class LocalShares:
         w, V = np.linalg.eigh(G @ G.T)
         return np.asarray((V / np.sqrt(w)) @ V.T @ G)
 
-    def decide(self, blocks: Sequence[PlainBlock]) -> Opened:
-        """The best arm for the participants' blocks, (n_arms, width) each."""
+    def check(self, blocks: Sequence[PlainBlock]) -> None:
+        """Refuse blocks that a participant would not share."""
         for participant, block in zip(self.participants, blocks, strict=True):
-            participant.check(block)  # before a slot is used up
+            participant.check(block)
+
+    def decide(self, blocks: Sequence[PlainBlock], offer: Offer | None = None) -> Opened:
+        """The best arm for the participants' blocks, (n_arms, width) each, or (1, width).
+
+        ``offer`` has the arms where participants share one row for all of them.
+        """
+        self.check(blocks)  # before a slot is used up
         if self.active.is_used_up or self.active.is_full:
             self._close_window()
         self._ensure_deal()
@@ -146,7 +159,16 @@ class LocalShares:
         ]
         for message in shared:
             self._record(PARTICIPANT, ACTIVE, message)
-        return self._run(self.active.decide(ready, shared))
+        if offer is not None:
+            event = (place.window, place.slot)
+            self._latest = event, self._user(blocks), offer
+        return self._run(self.active.decide(ready, shared, offer))
+
+    def _user(self, blocks: Sequence[PlainBlock]) -> Vector:
+        """The row that participants share, behind the rotations, as the servers would see it."""
+        turned = zip(self._rotations, blocks, strict=True)
+        parts = [rotation.mask(block)[0] for rotation, block in turned]
+        return np.concatenate((np.ones(int(self.terms.intercept)), *parts)) / self.terms.unit
 
     def pick(self, opened: Opened, arm: int) -> Event:
         """Keep the context of the arm that is shown; returns what names it."""
@@ -162,7 +184,10 @@ class LocalShares:
             self._close_window()
 
     def noise(self, event: Event) -> Vector:
-        """The z of a decision of this window, (dim,), behind the rotations: for a plain twin.
+        """What a plain twin draws for a decision of this window to have the same deviations.
+
+        In "per_arm" that is z (dim,), behind the rotations.  In other layouts it is known for the
+        latest decision.
 
         Only a federation in one process can do this; each server knows half of it.
         """
@@ -170,7 +195,41 @@ class LocalShares:
             return np.zeros(self.terms.dim)
         halves = [server.half_noise(event) for server in (self.active, self.helper)]
         z = decode(add(*halves)) / self.terms.posterior_scale
-        return z if self._turn is None else np.asarray(self._turn @ z)
+        if self._latest is None or self._latest[0] != event:
+            return z if self._turn is None else np.asarray(self._turn @ z)
+        return self._normals(z, *self._latest[1:])
+
+    def _normals(self, z: Vector, u: Vector, offer: Offer) -> Vector:
+        """The normals by which a plain bandit of this layout has the deviations x·Gz.
+
+        In "disjoint" it draws one for each arm, in "outer" one for each feature of an arm: no
+        rotation is in them.
+        """
+        blocks = self._root_blocks()
+        if self.terms.n_blocks > 1:
+            parts = z.reshape(len(blocks), -1)
+            turned = [(u @ blocks[b], parts[b]) for b in offer.blocks]
+            lengths = [float(np.linalg.norm(f)) for f, _ in turned]
+            deviations = [float(f @ part) for f, part in turned]
+            pairs = zip(deviations, lengths, strict=True)
+            return np.array([v / length if length else 0.0 for v, length in pairs])
+        U = np.kron(u, np.eye(self.terms.arm_width))
+        F = U @ blocks[0]
+        L, wanted = arm_order_factor(F @ F.T), F @ z
+        normals = np.zeros(len(L))
+        for k, pivot in enumerate(np.diagonal(L)):
+            if pivot > 0.0:
+                normals[k] = (wanted[k] - L[k, :k] @ normals[:k]) / pivot
+        return normals
+
+    def _root_blocks(self) -> list[Matrix]:
+        """The blocks of G."""
+        active, helper = self.active.held(), self.helper.held()
+        root, _, a, g, _ = (decode(add(*pair)) / 2.0 for pair in zip(active, helper, strict=True))
+        n = self.terms.n_blocks
+        parts = zip(*(np.split(part, n, axis=1) for part in (g, a)), strict=True)
+        pairs = zip(np.split(root, n), parts, strict=True)
+        return [block - of_g.T @ of_a for block, (of_g, of_a) in pairs]
 
     def reveal(self) -> tuple[Vector, Matrix]:
         """The whole secret state: theta and Lambda⁻¹, behind the rotations.
@@ -186,9 +245,10 @@ class LocalShares:
     def reveal_root(self) -> tuple[Vector, Matrix]:
         """As ``reveal``, with the square root G of Lambda⁻¹ = GG' that noise is multiplied by."""
         both = zip(self.active.held(), self.helper.held(), strict=True)
-        root, theta, a, g, h = (decode(add(*sides)) / 2.0 for sides in both)
-        n, scale = sum(self.terms.widths), math.sqrt(self.terms.ridge)
-        return (theta + h @ g)[:n] / scale, (root - g.T @ a)[:n] / scale
+        _, theta, _, g, h = (decode(add(*sides)) / 2.0 for sides in both)
+        n, scale = self.terms.dim - self.terms.idle, math.sqrt(self.terms.ridge)
+        G = block_diag(*self._root_blocks())
+        return (theta + h @ g)[:n] / scale, G[:n] / scale
 
     def _close_window(self) -> None:
         while not self.active.is_full:

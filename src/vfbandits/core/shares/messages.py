@@ -225,10 +225,15 @@ class Asked(Message):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sample(Message):
-    """Masked contexts (n_arms, dim), and A's shares of a_l·z and of the direction w − theta."""
+    """Masked contexts, and A's shares of a_l·z and of the direction w − theta.
+
+    ``contexts`` are what participants share: a row for each of ``n_arms`` arms, or one row for all.
+    They are empty if a ``Lift`` has brought them.
+    """
 
     KIND: ClassVar[int] = 4
 
+    n_arms: Count
     contexts: Full
     projections: Cut
     direction: Cut
@@ -299,6 +304,33 @@ class Picked(Message):
     """B has its share of the arm's context."""
 
     KIND: ClassVar[int] = 11
+
+
+# Layout "outer": rows u ⊗ w, from what participants share and arm features that A has.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lift(Message):
+    """Arm features under masks of A's, (n, arm_width), and A's shares of u ⊗ w, (n, dim).
+
+    ``contexts`` is the masked u (1, sum of widths), or empty for the u of a decision under way, of
+    which the row of the shown arm is asked for.
+    """
+
+    KIND: ClassVar[int] = 62
+
+    contexts: Full
+    arms: Full
+    products: Cut
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lifted(Message):
+    """The rows u ⊗ w under masks of both servers, without the low bits, which A does not see."""
+
+    KIND: ClassVar[int] = 63
+
+    rows: Clipped
 
 
 # A reward: A asks, B answers, three times; then A sends the last shares.
@@ -455,6 +487,8 @@ class DecisionDeal(Message):
         ``rows`` are added to a share that is cut, and do not need its low bits.
     tables, tops
         A's shares of the tables of all comparisons, and of the top bits of r.
+    lift
+        A's parts of the masks of u ⊗ w, (lift_rows, dim); empty but in layout "outer".
     """
 
     KIND: ClassVar[int] = 20
@@ -466,6 +500,7 @@ class DecisionDeal(Message):
     context: Full
     tables: Full
     tops: PackedBits
+    lift: Full
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

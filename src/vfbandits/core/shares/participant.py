@@ -38,7 +38,9 @@ class SharingParticipant:
     def check(self, block: PlainBlock) -> None:
         """Refuse rows (n_arms, width) that are too many, too long or not finite."""
         terms = self.terms
-        if len(block) > terms.max_arms:
+        if terms.input_rows == 1 and len(block) != 1:
+            raise ArmError(f"a decision in layout {terms.layout!r} has one row, got {len(block)}")
+        if len(block) > terms.input_rows:
             raise ArmError(
                 f"a decision on secret shares has at most max_arms={terms.max_arms} arms, got "
                 f"{len(block)}: words are dealt for that many ahead of time"
@@ -61,7 +63,7 @@ class SharingParticipant:
         if place.window > self._window:
             self._sent.clear()
             self._window = place.window
-        rows = self._rotation.mask(block) / math.sqrt(self.terms.ridge)
+        rows = self._rotation.mask(block) / self.terms.unit
         words = encode(rows, bound=self.terms.max_length, what="rows of a block")
         if place.slot >= self.terms.decisions:
             raise SharesError(f"a window has {self.terms.decisions} slots, got slot {place.slot}")

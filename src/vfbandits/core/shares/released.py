@@ -6,6 +6,7 @@ is what the policy reads, and the policy runs in the open, as it does everywhere
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.factor import arm_order_factor
 from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB
 from vfbandits.core.policy.base import Policy, Scored
-from vfbandits.core.sampler import Draws, FactorSampler, Sampler
+from vfbandits.core.sampler import Draws, FactorSampler, IndependentSampler, Sampler
 from vfbandits.core.shares.covariance import covariance_of, widths_of
-from vfbandits.core.shares.terms import RELEASES
+from vfbandits.core.shares.covariance_active import Statistics
+from vfbandits.core.shares.offer import Offer, with_ones
+from vfbandits.core.shares.terms import RELEASES, ShareTerms
 from vfbandits.errors import SettingError
 
 _HIDDEN = "is not released under protection 'shares': the active participant learns {learns} alone"
@@ -81,7 +84,63 @@ class Plan(NamedTuple):
     beta: float = 0.0
 
 
-def plan(policy: Policy, release: str) -> Plan:
+def learns_of(release: str, reads: str, layout: str = "per_arm") -> str:
+    """What the active participant learns of a decision, in words.
+
+    >>> learns_of("statistics", "covariance", "outer")
+    'the means and the covariance of all arm features in a decision'
+    """
+    learns = LEARNS[release, reads]
+    if layout == "outer" and release == "statistics":
+        return learns.replace("all arms of", "all arm features in")
+    if layout == "disjoint":
+        return learns.replace("all arms of a decision", "all arms so far in a decision")
+    return learns
+
+
+def leaks_to_active(terms: ShareTerms) -> bool:
+    """Whether numbers of each arm are opened that are equations in one row of a participant."""
+    return terms.layout != "per_arm" and (terms.release == "statistics" or terms.reads == "widths")
+
+
+def refuse_leak(terms: ShareTerms, names: Sequence[str], accepted: Sequence[str]) -> None:
+    """Refuse what opens as many equations in a row as it has unknowns, unless it is accepted.
+
+    In "per_arm" each arm has a row of its own.  In "disjoint" and "outer" one row of a participant
+    is in the numbers of all arms, or arm features, of a decision.
+
+    >>> terms = ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.0,
+    ...                    release="statistics", reads="means", layout="disjoint")
+    >>> refuse_leak(terms, ["shop", "bank"], [])
+    Traceback (most recent call last):
+    vfbandits.errors.SettingError: layout 'disjoint' opens numbers of 4 arms on secret shares, \
+each an equation in the same row of a participant, and 'bank' has 3 features: its rows can be \
+read from them.  Wanted release 'arm' with LinTS or LinGreedy, fewer than 3 arms (max_arms), or \
+accept_leak with 'bank'
+    >>> refuse_leak(terms, ["shop", "bank"], ["bank"])
+    """
+    for name in accepted:
+        if name not in names[1:]:
+            raise SettingError(
+                f"accept_leak names passive participants, {', '.join(names[1:])}, got {name!r}"
+            )
+    if not leaks_to_active(terms):
+        return
+    n, is_outer = terms.max_rows, terms.layout == "outer"
+    if is_outer:
+        n = terms.arm_width
+    for name, width in zip(names[1:], terms.widths[1:], strict=True):
+        if width <= n and name not in accepted:
+            what, setting = ("arm features", "arm_dim") if is_outer else ("arms", "max_arms")
+            raise SettingError(
+                f"layout {terms.layout!r} opens numbers of {n} {what} on secret shares, each an "
+                f"equation in the same row of a participant, and {name!r} has {width} features: "
+                "its rows can be read from them.  Wanted release 'arm' with LinTS or LinGreedy, "
+                f"fewer than {width} {what} ({setting}), or accept_leak with {name!r}"
+            )
+
+
+def plan(policy: Policy, release: str, layout: str = "per_arm") -> Plan:
     """How a policy runs on secret shares; others are refused.
 
     >>> plan(LinGreedy(epsilon=0.1), "arm").reads
@@ -97,7 +156,7 @@ def plan(policy: Policy, release: str) -> Plan:
             "protection 'shares' runs LinUCB with a constant beta, got an OFUL schedule: it reads "
             "det Lambda, which no party knows"
         )
-    return _released_arm(policy) if release == "arm" else _released_statistics(policy)
+    return _released_arm(policy) if release == "arm" else _released_statistics(policy, layout)
 
 
 def _released_arm(policy: Policy) -> Plan:
@@ -121,7 +180,11 @@ def _released_arm(policy: Policy) -> Plan:
     )
 
 
-def _released_statistics(policy: Policy) -> Plan:
+def _released_statistics(policy: Policy, layout: str) -> Plan:
+    # In "disjoint" no covariance of two arms is other than 0.  In "outer" a width is that of a sum
+    # of arm features.
+    of_arms = "widths" if layout == "disjoint" else "covariance"
+    of_one = "covariance" if layout == "outer" else "widths"
     match policy:
         case LinTS(space="parameter"):
             raise SettingError(
@@ -129,11 +192,11 @@ def _released_statistics(policy: Policy) -> Plan:
                 "got space 'parameter', which release='arm' has"
             )
         case LinTS():
-            return Plan(dataclasses.replace(policy, space="arm"), "covariance")
+            return Plan(dataclasses.replace(policy, space="arm"), of_arms)
         case LinGreedy() | InverseGap():
             return Plan(policy, "means")
         case LinUCB():
-            return Plan(policy, "widths")
+            return Plan(policy, of_one)
     raise SettingError(
         "release 'statistics' knows what LinTS, LinUCB, LinGreedy and InverseGap read, got "
         f"{type(policy).__name__}"
@@ -198,6 +261,8 @@ class ReleasedStatistics:
         The longest that a context can be.
     largest_reward
         That was learnt so far.
+    is_independent
+        Whether arms share no parameter, so that widths are the covariance.
     """
 
     means: Vector
@@ -207,6 +272,7 @@ class ReleasedStatistics:
     n_updates: int
     length: float
     largest_reward: float
+    is_independent: bool = False
 
     @property
     def n_arms(self) -> int:
@@ -241,8 +307,98 @@ class ReleasedStatistics:
 
     def sampler(self, space: str) -> Sampler:
         """Draws in arm space, as far as the covariance was released."""
+        if self.is_independent and self.reads == "widths":
+            return IndependentSampler(self.widths)
         if self.reads != "covariance" or space == "parameter":
             raise SettingError(
                 f"a joint draw in {space} space {_HIDDEN.format(learns='statistics')}"
             )
-        return FactorSampler(arm_order_factor(covariance_of(self.forms, self.n_arms), noise=_NOISE))
+        return FactorSampler(self.factor())
+
+    def factor(self) -> Matrix:
+        """L with LL' = C, in arm order."""
+        return arm_order_factor(covariance_of(self.forms, self.n_arms), noise=_NOISE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedUnits:
+    """Statistics of arms with features W, (n_arms, n), from those of the n arm features.
+
+    A context is linear in the features of its arm: means are Wμ and covariances WGW'.
+    """
+
+    units: ReleasedStatistics
+    W: Matrix
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms, K."""
+        return len(self.W)
+
+    @property
+    def means(self) -> Vector:
+        """Wμ, (n_arms,)."""
+        return self.W @ self.units.means
+
+    @property
+    def widths(self) -> Vector:
+        """√(w'Gw), (n_arms,)."""
+        if self.units.reads != "covariance":
+            return self.units.widths  # refused
+        widths: Vector = np.linalg.norm(self.W @ self.units.factor(), axis=1)
+        return widths
+
+    @property
+    def magnitude(self) -> float:
+        """As of the features, times the length of W."""
+        return max(1.0, float(np.linalg.norm(self.W))) * self.units.magnitude
+
+    @property
+    def log_det_ratio(self) -> float:
+        """Refused."""
+        return self.units.log_det_ratio
+
+    @property
+    def ridge(self) -> float:
+        """The prior weight λ."""
+        return self.units.ridge
+
+    @property
+    def n_updates(self) -> int:
+        """Rewards learnt so far."""
+        return self.units.n_updates
+
+    def sampler(self, space: str) -> Sampler:
+        """WLz with LL' = G, as a plain bandit draws, whatever the space."""
+        if self.units.reads != "covariance":
+            return self.units.sampler(space)  # refused
+        return FactorSampler(self.W @ self.units.factor())
+
+
+def released_statistics(
+    terms: ShareTerms,
+    came: Statistics,
+    offer: Offer | None,
+    *,
+    n_updates: int,
+    largest_reward: float,
+) -> ReleasedStatistics | ReleasedUnits:
+    """What a policy sees of the arms on offer, from what was opened of the rows."""
+    means, forms = came.means, came.forms
+    is_disjoint = terms.layout == "disjoint"
+    if is_disjoint and offer is not None:
+        rows = list(offer.blocks)
+        means, forms = means[rows], forms[rows] if len(forms) else forms
+    released = ReleasedStatistics(
+        means,
+        forms,
+        terms.reads,
+        terms.ridge,
+        n_updates,
+        length=terms.max_length * math.sqrt(terms.ridge),
+        largest_reward=largest_reward,
+        is_independent=is_disjoint,
+    )
+    if not terms.has_units or offer is None or offer.features is None:
+        return released
+    return ReleasedUnits(released, with_ones(terms, offer.features) / terms.arm_length)

@@ -152,7 +152,8 @@ class RootSide:
     def __init__(self, terms: ShareTerms) -> None:
         n, d = terms.window, terms.dim
         # G = I and theta = 0 are public at first: they have no mask until the first fold.
-        self._rows = encode(np.eye(d), bound=1.0, what="a unit matrix")
+        unit = np.tile(np.eye(terms.row_dim), (terms.n_blocks, 1))
+        self._rows = encode(unit, bound=1.0, what="a unit matrix")
         self._theta = zeros(d)
         self._a, self._g = zeros(n, d), zeros(n, d)
         self._h, self._minus_h = zeros(n), zeros(n)
@@ -229,12 +230,12 @@ class RootSide:
         contexts, masks = inputs
         n_arms = contexts.shape[1]
         refuse_other_shapes(direction)
-        refuse_unless_long(masks, n_arms, direction[0].shape[1])
+        refuse_unless_long(masks, n_arms, self._rows.shape[2])
         refuse_unless_long(rho[:, :, None], n_arms, 1)
         loops = self._loops()
         if loops is None:
             w = reopen_side(*direction, self._theta)
-            share = whole_product(side(contexts, masks[:, :n_arms]), w, rho)
+            share = self._products(side(contexts, masks[:, :n_arms]), w, rho)
             return add(share, more[:, :n_arms])
         out = np.empty((2, n_arms), _HALF)
         loops.sampled_scores(*direction, self._theta, contexts, masks, rho, more, out)
@@ -526,6 +527,10 @@ class RootSide:
         """Shares of g = Gf − Σ_l v_l·g_l, (dim,)."""
         return combined(self._rows, f, self._g, v, rho)
 
+    def _products(self, X: Words, w: Words, rho: Words) -> Words:
+        """Shares of x·w for each row of X, under ρ."""
+        return whole_product(X, w, rho)
+
     def _open_row(self, f: Exchanged, x: Words, u: Words, rho: OpenedRow) -> OpenedRow:
         opened = reopen_side(*f, self.nothing)
         return OpenedRow(
@@ -539,9 +544,11 @@ class RootSide:
 
     def changes(self, rho_root: Words, rho_theta: Words) -> tuple[Words, Words]:
         """Narrow shares of −Σ g_l a_l', and shares of Σ h_l g_l, for a full window."""
-        root = minus_narrow_outer(self._g, self._a, rho_root)
         theta = combined(self._no_columns, zeros(0), self._g, self._minus_h, rho_theta)
-        return root, theta
+        return self._change_of_root(rho_root), theta
+
+    def _change_of_root(self, rho: Words) -> Words:
+        return minus_narrow_outer(self._g, self._a, rho)
 
     def fold(self, one: Words, other: Words, mask: Words) -> None:
         """Take the change of G into the state, from both servers' narrow shares of it."""

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,15 +20,22 @@ from numpy.typing import ArrayLike
 from vfbandits.core.arrays import Matrix, Vector, as_array
 from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import ArmStatistics
-from vfbandits.core.layout.base import Arms, Round, as_arms, own_vector, refuse_arm_features
+from vfbandits.core.layout.base import Arms, Round, own_vector
 from vfbandits.core.layout.build import LayoutSettings, build_learner
+from vfbandits.core.policy import LinTS
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
-from vfbandits.core.shares.active import Event
+from vfbandits.core.shares.active import Event, Opened
 from vfbandits.core.shares.covariance_active import Statistics
 from vfbandits.core.shares.learner import HiddenState
-from vfbandits.core.shares.released import Plan, ReleasedArm, ReleasedStatistics, plan
+from vfbandits.core.shares.released import (
+    Plan,
+    ReleasedArm,
+    ReleasedStatistics,
+    plan,
+    released_statistics,
+)
 from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
 from vfbandits.core.snapshot import AnyArray, Record
 from vfbandits.errors import ArmError, ContextError, RewardError, SettingError, SnapshotError
@@ -68,9 +75,37 @@ def released_rows(
     return np.hstack((head, own))
 
 
-def lone_rows(own: Matrix) -> Matrix:
+def released_row(event: Event, arm: int, own: Matrix, means: Vector, squares: Vector) -> Matrix:
+    """The same where the own row is one for all arms: (1, 3 + 2·n_arms + width).
+
+    >>> nothing = np.zeros(2)
+    >>> released_row((2, 5), 1, np.array([[0.5, 0.25]]), nothing, nothing)
+    array([[2.  , 5.  , 1.  , 0.  , 0.  , 0.  , 0.  , 0.5 , 0.25]])
+    """
+    return np.concatenate(((*event, arm), means, squares, own[0]))[None]
+
+
+def lone_rows(terms: ShareTerms, own: Matrix, n_arms: int) -> Matrix:
     """A round on the active participant's own rows alone."""
-    return released_rows(ALONE, 0, own)
+    if terms.layout == "per_arm":
+        return released_rows(ALONE, 0, own)
+    return released_row(ALONE, 0, own, np.zeros(n_arms), np.zeros(n_arms))
+
+
+def rows_of(terms: ShareTerms, opened: Opened, own: Matrix) -> Matrix:
+    """A round as ``SlotLearner.open_round`` takes it, from what was released of it."""
+    if terms.layout == "per_arm":
+        return released_rows(opened.event, opened.arm, own, opened.statistics)
+    means = squares = np.zeros(opened.n_arms)
+    if opened.statistics is not None:
+        offer = opened.rows.offer
+        of_arms = released_statistics(
+            terms, opened.statistics, offer, n_updates=0, largest_reward=0.0
+        )
+        means = of_arms.means
+        if terms.reads != "means":
+            squares = of_arms.widths**2
+    return released_row(opened.event, opened.arm, own, means, squares)
 
 
 class SlotLearner(HiddenState):
@@ -92,43 +127,67 @@ class SlotLearner(HiddenState):
         self._n_updates = 0
         self._n_queued = 0
         self._largest_reward = 0.0
-        layout = LayoutSettings(terms.widths[0], "per_arm", None, intercept=False)
+        layout = LayoutSettings(
+            terms.widths[0], terms.layout, terms.arm_dim or None, intercept=terms.intercept
+        )
         self._alone = build_learner(layout, LearnerSettings(ridge=terms.ridge, discount=1.0))
 
     def open_round(
         self, contexts: ArrayLike, *, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
     ) -> Round:
-        """A round of ``released_rows`` or ``lone_rows``."""
-        refuse_arm_features(arm_features)
-        width = _HEAD + self.terms.widths[0]
-        rows = as_array(contexts, ndim=2, width=width, what="rows of a slot")
-        if not len(rows):
-            raise ArmError("a decision needs at least one arm, got none")
-        own = rows[:, _HEAD:]
-        if rows[0, 0] < 0.0:
-            opened = self._alone.open_round(own, arms=arms, arm_features=None)
-            return _SlotRound(opened.statistics, opened.arms, ALONE, own)
-        ids = None if arms is None else as_arms(arms, len(rows))
-        return _SlotRound(self._released(rows), ids, event_of(rows[0]), own)
+        """A round of ``rows_of`` or ``lone_rows``; one row where it is for all arms."""
+        heads, own = self._parts(contexts, arms, arm_features)
+        opened = self._alone.open_round(own, arms=arms, arm_features=arm_features)
+        event = event_of(heads[0])
+        statistics = opened.statistics if event == ALONE else self._released(heads)
+        return _SlotRound(statistics, opened.arms, event, opened)
 
-    def _released(self, rows: Matrix) -> ReleasedArm | ReleasedStatistics:
+    def _parts(
+        self, contexts: ArrayLike, arms: Sequence[ArmId] | None, arm_features: ArrayLike | None
+    ) -> tuple[Matrix, Matrix | Vector]:
+        """Heads of all arms, (n_arms, 5), and the own rows or row."""
+        width = self.terms.widths[0]
+        if self.terms.layout == "per_arm":
+            rows = as_array(contexts, ndim=2, width=_HEAD + width, what="rows of a slot")
+            if not len(rows):
+                raise ArmError("a decision needs at least one arm, got none")
+            return rows[:, :_HEAD], rows[:, _HEAD:]
+        given = arms if arm_features is None else np.asarray(arm_features)
+        n_arms = 0 if given is None else len(given)
+        if not n_arms:
+            raise ArmError("a decision needs at least one arm, got none")
+        row = as_array(contexts, ndim=1, width=3 + 2 * n_arms + width, what="row of a slot")
+        heads = np.zeros((n_arms, _HEAD))
+        heads[:, :2] = row[:2]
+        heads[int(row[2]), 2] = 1.0
+        heads[:, 3], heads[:, 4] = row[3 : 3 + n_arms], row[3 + n_arms : 3 + 2 * n_arms]
+        return heads, row[3 + 2 * n_arms :]
+
+    def _released(self, heads: Matrix) -> ReleasedArm | ReleasedStatistics:
         terms = self.terms
         if terms.release == "arm":
-            arm = int(rows[:, 2].argmax())
-            return ReleasedArm(len(rows), arm, terms.ridge, self._n_updates)
+            arm = int(heads[:, 2].argmax())
+            return ReleasedArm(len(heads), arm, terms.ridge, self._n_updates)
+        reads = "means" if terms.reads == "means" else "widths"
         return ReleasedStatistics(
-            rows[:, 3],
-            rows[:, 4] if terms.reads == "widths" else rows[:0, 4],
-            terms.reads,
+            heads[:, 3],
+            heads[:, 4] if reads == "widths" else heads[:0, 4],
+            reads,
             terms.ridge,
             self._n_updates,
             length=terms.max_length * math.sqrt(terms.ridge),
             largest_reward=self._largest_reward,
+            is_independent=terms.layout == "disjoint",
         )
 
     def plan(self, policy: Policy) -> Plan:
         """How a policy runs here; what is dealt fits one way of running only."""
-        terms, planned = self.terms, plan(policy, self.terms.release)
+        terms, planned = self.terms, plan(policy, self.terms.release, self.terms.layout)
+        if isinstance(planned.policy, LinTS) and terms.layout != "disjoint":
+            raise SettingError(
+                "release 'statistics' opens covariances for LinTS, for which a request has no "
+                "place: release 'arm' draws it in parameter space"
+            )
         for name in ("reads", "posterior_scale", "beta"):
             pinned, ours = getattr(terms, name), getattr(planned, name)
             if pinned != ours:
@@ -146,10 +205,13 @@ class SlotLearner(HiddenState):
 
     def own(self, observation: Observation) -> Observation:
         """A reference to a slot, with the own features of the arm that was shown."""
-        x = own_vector(observation, width=2 + self.terms.widths[0])
-        if observation.model is not None or event_of(x) != tuple(x[:2]):
+        terms = self.terms
+        width = (terms.widths[0] + terms.intercept) * terms.arm_width
+        x = own_vector(observation, width=2 + width)
+        has_model = observation.model is not None
+        if has_model != (terms.layout == "disjoint") or event_of(x) != tuple(x[:2]):
             raise ContextError("wanted a reference to a slot of secret shares")
-        return Observation(x)
+        return Observation(x, observation.model)
 
     def learn(self, observation: Observation, reward: float) -> None:
         """One reward: now on the own features, later by the two servers."""
@@ -157,7 +219,7 @@ class SlotLearner(HiddenState):
             raise RewardError(
                 f"a reward on secret shares must be at most {MAX_REWARD:g} in size, got {reward}"
             )
-        self._alone.learn(Observation(observation.x[2:]), reward)
+        self._alone.learn(Observation(observation.x[2:], observation.model), reward)
         self._n_updates += 1
         self._largest_reward = max(self._largest_reward, abs(reward))
         event = event_of(observation.x)
@@ -194,6 +256,10 @@ class SlotLearner(HiddenState):
                 "release": terms.release,
                 "reads": terms.reads,
                 "beta": terms.beta,
+                "layout": terms.layout,
+                "arm_dim": terms.arm_dim,
+                "arm_bound": terms.arm_bound,
+                "intercept": int(terms.intercept),
             },
             "largest_reward": self._largest_reward,
             "n_updates": self._n_updates,
@@ -227,8 +293,27 @@ class SlotLearner(HiddenState):
                 release=kept.text("release"),
                 reads=kept.text("reads"),
                 beta=kept.number("beta"),
+                **_layout_of(kept),
             )
         )
+
+
+class _Layout(TypedDict, total=False):
+    layout: str
+    arm_dim: int
+    arm_bound: float
+    intercept: bool
+
+
+def _layout_of(kept: Record) -> _Layout:
+    if not kept.has("layout"):  # noted before there were other layouts
+        return {}
+    return {
+        "layout": kept.text("layout"),
+        "arm_dim": kept.integer("arm_dim"),
+        "arm_bound": kept.number("arm_bound"),
+        "intercept": bool(kept.integer("intercept")),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +321,13 @@ class _SlotRound:
     statistics: ArmStatistics
     arms: Arms
     event: Event
-    own: Matrix
+    own: Round
 
     def observation(self, index: int) -> Observation:
         """The slot, and the own features of the arm at ``index``."""
-        return Observation(
-            np.concatenate((np.array(self.event, dtype=np.float64), self.own[index]))
-        )
+        own = self.own.observation(index)
+        event = np.array(self.event, dtype=np.float64)
+        return Observation(np.concatenate((event, own.x)), own.model)
 
 
 def event_of(x: Vector) -> Event:

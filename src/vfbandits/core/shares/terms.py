@@ -1,11 +1,12 @@
 """What all parties of a federation on secret shares agree on before the first message."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from vfbandits.core.arrays import Matrix
+from vfbandits.core.layout.build import LayoutSettings
 from vfbandits.core.ring import REACH
 from vfbandits.core.settings import whole
 from vfbandits.core.shares import covariance_words
@@ -94,9 +95,16 @@ class ShareTerms:
     idle
         Columns of the state that belong to no participant: those of participants that have left,
         where the state is a square root.
+    layout, arm_dim, intercept
+        Where the arm enters.  In "disjoint" there are ``max_arms`` models in all, in "outer" arm
+        features are ``arm_dim`` wide and known to A alone.
+    arm_bound
+        Most that the length of a row of arm features may be.
 
     >>> ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1).dim
     5
+    >>> ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1, layout="disjoint").dim
+    20
     """
 
     widths: tuple[int, ...]
@@ -110,24 +118,30 @@ class ShareTerms:
     reads: str = "noise"
     beta: float = 0.0
     idle: int = 0
+    layout: str = "per_arm"
+    arm_dim: int = 0
+    arm_bound: float = 1.0
+    intercept: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what the ring has no room for."""
         for name in ("max_arms", "window", "decisions"):
             whole(getattr(self, name), name)
+        LayoutSettings(sum(self.widths), self.layout, self.arm_dim or None, self.intercept)
         needs_pairs = self.release == "arm" or self.reads == "covariance"
-        if self.max_arms > (MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS):
+        if self.max_rows > (MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS):
+            what = "arm_dim" if self.has_units else "max_arms"
             raise SettingError(
-                f"max_arms must be at most {MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS} on "
-                f"secret shares, got {self.max_arms}: each decision needs dealt words for every "
+                f"{what} must be at most {MAX_ARMS if needs_pairs else MAX_RELEASED_ARMS} on "
+                f"secret shares, got {self.max_rows}: each decision needs dealt words for every "
                 + ("pair of arms" if needs_pairs else "arm")
             )
-        for name in ("bound", "ridge"):
+        for name in ("bound", "ridge", "arm_bound"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise SettingError(f"{name} must be a positive number, got {getattr(self, name)!r}")
         if not self.max_length <= MAX_LENGTH:
             raise SettingError(
-                "bound·√(participants/ridge) must be at most "
+                f"{self._length} must be at most "
                 f"{MAX_LENGTH:g} on secret shares, got {self.max_length:g}: scale the features, or "
                 "raise the ridge"
             )
@@ -138,17 +152,15 @@ class ShareTerms:
             )
         if not self.posterior_scale * self.max_length <= MAX_DEVIATION:
             raise SettingError(
-                f"posterior_scale·bound·√(participants/ridge) must be at most {MAX_DEVIATION:g} on "
+                f"posterior_scale·{self._length} must be at most {MAX_DEVIATION:g} on "
                 f"secret shares, got {self.posterior_scale * self.max_length:g}"
             )
 
         if self.release == "arm" and not self.beta * self.max_length <= MAX_ADDEND:
             raise SettingError(
-                f"beta·bound·√(participants/ridge) must be at most {MAX_ADDEND:g} on secret shares "
+                f"beta·{self._length} must be at most {MAX_ADDEND:g} on secret shares "
                 f"with release 'arm', got {self.beta * self.max_length:g}"
             )
-        if self.idle and not self.is_root:
-            raise SettingError(f"only a square root has idle columns, got {self.idle}")
         for name, known in (("release", RELEASES), ("reads", READS)):
             if getattr(self, name) not in known:
                 raise SettingError(
@@ -156,7 +168,19 @@ class ShareTerms:
                 )
         if (self.release, self.reads) in (("arm", "covariance"), ("statistics", "noise")):
             raise SettingError(f"release {self.release!r} does not go with reads {self.reads!r}")
+        self._refuse_other_layout()
         self._refuse_many_products()
+
+    def _refuse_other_layout(self) -> None:
+        if self.idle and not (self.is_root and self.layout == "per_arm"):
+            raise SettingError(f"only a square root has idle columns, got {self.idle}")
+        if (self.has_units, self.reads) == (True, "widths") or (
+            (self.layout, self.reads) == ("disjoint", "covariance")
+        ):
+            raise SettingError(
+                f"reads {self.reads!r} does not go with layout {self.layout!r} and release "
+                f"{self.release!r}"
+            )
 
     def _refuse_many_products(self) -> None:
         if self.n_remasked > MAX_REMASKED:
@@ -164,6 +188,19 @@ class ShareTerms:
                 f"a window of secret shares has at most {MAX_REMASKED:,} products that are masked "
                 f"again, got {self.n_remasked:,}: take fewer arms (max_arms) or features"
             )
+
+    def document(self) -> dict[str, object]:
+        """All terms by name; of the layout only what is not as it is in "per_arm".
+
+        >>> terms = ShareTerms(widths=(2, 3), max_arms=4, ridge=1.0, posterior_scale=0.1)
+        >>> "layout" in terms.document()
+        False
+        """
+        values = asdict(self)
+        if self.layout == "per_arm":  # digests of terms from before there were other layouts
+            for name in ("layout", "arm_dim", "arm_bound", "intercept"):
+                del values[name]
+        return values
 
     @property
     def is_root(self) -> bool:
@@ -176,14 +213,85 @@ class ShareTerms:
         return function_table((update_scale,), self.max_length**2)
 
     @property
+    def user_dim(self) -> int:
+        """Width of what participants share, row by row.
+
+        With the constant of an intercept before, and idle columns behind.
+        """
+        return sum(self.widths) + self.intercept + self.idle
+
+    @property
+    def arm_width(self) -> int:
+        """Width of arm features with the constant of an intercept; 1 outside of "outer"."""
+        return self.arm_dim + self.intercept if self.layout == "outer" else 1
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks Lambda has on its diagonal; it is zero elsewhere."""
+        return self.max_arms if self.layout == "disjoint" else 1
+
+    @property
+    def row_dim(self) -> int:
+        """Width of a row that is scored: of one block of Lambda."""
+        return self.user_dim * self.arm_width
+
+    @property
     def dim(self) -> int:
-        """Width of the whole context, with idle columns at its end."""
-        return sum(self.widths) + self.idle
+        """Width of the whole context that is learnt."""
+        return self.n_blocks * self.row_dim
+
+    @property
+    def input_rows(self) -> int:
+        """How many rows a participant shares in a decision at most: one for each arm, or one."""
+        return self.max_arms if self.layout == "per_arm" else 1
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the rows u ⊗ e_k of all arm features are scored, and not those of the arms.
+
+        A mean is linear in the arm's features and a covariance bilinear, so that A, which is
+        released them for unit vectors, has them for all arms.
+        """
+        return self.layout == "outer" and self.release == "statistics"
+
+    @property
+    def max_rows(self) -> int:
+        """How many rows are scored at most in a decision."""
+        return self.arm_width if self.has_units else self.max_arms
+
+    @property
+    def lift_rows(self) -> int:
+        """For how many arms u ⊗ w is computed in shares: all of a decision, the shown one, or 0."""
+        if self.layout != "outer":
+            return 0
+        return 1 if self.has_units else self.max_arms
+
+    @property
+    def arm_length(self) -> float:
+        """Most that the length of arm features may be, with the constant of an intercept."""
+        return math.hypot(self.arm_bound, self.intercept) if self.layout == "outer" else 1.0
+
+    @property
+    def unit(self) -> float:
+        """By what participants divide their rows: x'x is at most 1 in a context of length √ridge.
+
+        In "outer" A divides arm features by ``arm_length``, so that they are at most 1 long.
+        """
+        return math.sqrt(self.ridge) / self.arm_length
 
     @property
     def max_length(self) -> float:
         """Most that ‖x‖/√ridge may be for a whole context."""
-        return self.bound * math.sqrt(len(self.widths) / self.ridge)
+        return math.sqrt(self.bound**2 * len(self.widths) + self.intercept) / self.unit
+
+    @property
+    def _length(self) -> str:
+        """``max_length`` in words."""
+        squares = "(participants·bound² + 1)" if self.intercept else ""
+        user = f"√({squares}/ridge)" if squares else "bound·√(participants/ridge)"
+        if self.layout != "outer":
+            return user
+        return f"√(arm_bound² + 1)·{user}" if squares else f"arm_bound·{user}"
 
     @property
     def scalars(self) -> FunctionTable:
@@ -206,7 +314,9 @@ class ShareTerms:
         d = self.dim
         decision, fold = d + self.window, d  # a root is folded in narrow shares
         if not self.is_root:
-            decision, fold = math.prod(covariance_words.products(self)), d * (d + 3) // 2
+            decision = math.prod(covariance_words.products(self))
+            fold = covariance_words.n_triangles(self) + d
+        decision += self.lift_rows * d
         return self.decisions * decision + self.window * (3 * (d + self.window) + 4) + fold
 
     def round_of(self, place: Place) -> int:
@@ -220,7 +330,7 @@ class ShareTerms:
 
     def input_words(self, participant: int) -> Shapes:
         """Words that hide one participant's blocks in a window; each server has its own."""
-        shape = (self.max_arms, self.widths[participant])
+        shape = (self.input_rows, self.widths[participant])
         return {input_part(slot): shape for slot in range(self.decisions)}
 
     def active_decision_words(self) -> Shapes:
@@ -235,7 +345,22 @@ class ShareTerms:
             "mask_choice": (self.max_arms,),
             "mask_ranks": (self.max_arms,),
             "order": (self.max_arms,),
+            **self.active_lift_words(),
         }
+
+    def active_lift_words(self) -> Shapes:
+        """Words of server A for u ⊗ w, where arms have features."""
+        if not self.lift_rows:
+            return {}
+        return {
+            "mask_arms": (self.lift_rows, self.arm_width),
+            "rho_lift": (self.lift_rows, self.dim),
+        }
+
+    def helper_lift_words(self) -> Shapes:
+        """Words of server B for u ⊗ w."""
+        shape = (self.lift_rows, self.dim)
+        return {"rho_lift": shape, "mask_lift": shape} if self.lift_rows else {}
 
     def helper_decision_words(self) -> Shapes:
         """Words of server B for a decision."""
@@ -257,6 +382,7 @@ class ShareTerms:
             "blind_context": (self.dim,),
             "tables": (self.n_pairs, 8),
             "flips": (self.n_pairs,),
+            **self.helper_lift_words(),
         }
 
     def active_reward_words(self) -> Shapes:
@@ -306,14 +432,14 @@ class ShareTerms:
         """Words of server A for a fold."""
         if not self.is_root:
             return covariance_words.active_fold(self)
-        return {"rho_root": (self.dim, self.dim), "rho_theta": (self.dim,)}
+        return {"rho_root": (self.dim, self.row_dim), "rho_theta": (self.dim,)}
 
     def helper_fold_words(self) -> Shapes:
         """Words of server B for a fold."""
         if not self.is_root:
             return covariance_words.helper_fold(self)
         return self.active_fold_words() | {
-            "mask_root": (self.dim, self.dim),
+            "mask_root": (self.dim, self.row_dim),
             "mask_theta": (self.dim,),
         }
 

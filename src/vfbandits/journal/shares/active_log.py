@@ -7,15 +7,18 @@
                                     those of rewards that were learnt go with the next fold
     reward(row, name, body)         of this window: what is learnt, and the helper's answers
     learnt(name, body)              the last rewards that were learnt
+    arm(block, body)                which arm has which block of the state, in layout "disjoint"
 
 A slot is reserved, and a reward is written down, before the first message that depends on it.
 """
 
+import json
 import sqlite3
 import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from vfbandits.core.decision import ArmId
 from vfbandits.core.ring import Words
 from vfbandits.journal.shares.helper_log import Event, as_words
 from vfbandits.journal.shares.store import BlobSealer, ShareStore
@@ -55,6 +58,20 @@ class Reserved:
         """Reserve them."""
         del blobs, position
         db.execute("UPDATE progress SET reserved = max(reserved, ?)", (self.slot,))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An arm has this block of the state from now on, in layout "disjoint"."""
+
+    block: int
+    arm: ArmId
+
+    def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
+        """Keep its id."""
+        del position
+        body = blobs.seal(json.dumps(self.arm).encode(), bound=f"arm {self.block}")
+        db.execute("INSERT INTO arm VALUES (?, ?)", (self.block, body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +144,7 @@ class Reward:
 class Step:
     """A change, with the last receipt of the helper that server A has seen by then."""
 
-    change: Begun | Reserved | Waits | Forgotten | Reward
+    change: Begun | Reserved | Numbered | Waits | Forgotten | Reward
     seen: Receipt
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
@@ -178,6 +195,7 @@ CREATE TABLE reward (
 CREATE TABLE learnt (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, body BLOB NOT NULL
 ) STRICT;
+CREATE TABLE arm (block INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 INSERT INTO progress VALUES (1, 0, 0, 0, zeroblob(32))"""
 
     def progress(self) -> Progress:
@@ -222,6 +240,14 @@ INSERT INTO progress VALUES (1, 0, 0, 0, zeroblob(32))"""
             name: struct.unpack("<d", self.blobs.open(body, bound=f"learnt {name}"))[0]
             for name, body in rows
         }
+
+    def arms(self) -> list[ArmId]:
+        """Arms in the order of their blocks."""
+        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'arm'").fetchone()
+        if found is None:  # a file from before there was a layout with blocks
+            return []
+        rows = self._db.execute("SELECT block, body FROM arm ORDER BY block").fetchall()
+        return [json.loads(self.blobs.open(body, bound=f"arm {block}")) for block, body in rows]
 
     @staticmethod
     def _reward(row: int, name: str, is_done: bool, body: bytes) -> Reward:  # noqa: FBT001

@@ -20,6 +20,7 @@ MEMBERS = [
     {"name": "web", "role": "application"},
     {"name": "chief", "role": "operator"},
 ]
+SHARED = ("--protection", "shares", "--helper", "bank")
 
 
 @pytest.fixture
@@ -297,6 +298,21 @@ def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
     load_active(ca.parent / "out" / "shop" / "shop.toml").model.build(roster_of(ca, "shop"))
 
 
+def test_layouts_on_secret_shares_are_terms_with_those_whose_rows_may_be_read(ca):
+    join(ca.parent, ca, {"federation": "shops", **GENERATOR})
+    layout = ("--layout", "outer", "--arm-dim", 2, "--arm-bound", 3, "--bound", 2, "--intercept")
+    accepted = ("--accept-leak", "bank", "--accept-leak", "news", "--release", "statistics")
+    done = init(ca, *SHARED, *layout, *accepted, "--policy", "linucb")
+    assert done.exit_code == 0, done.output
+    terms = roster_of(ca, "shop").terms
+    assert (terms.shares.reads, terms.shares.arm_bound) == ("covariance", 3.0)
+    assert terms.learns.endswith("from which rows of bank, news can be read")
+    settings = load_active(ca.parent / "out" / "shop" / "shop.toml")
+    assert settings.model.policy.beta == 0.5
+    built = settings.model.build(roster_of(ca, "shop")).slots.terms
+    assert (built.layout, built.arm_dim, built.intercept) == ("outer", 2, True)
+
+
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
@@ -305,7 +321,21 @@ def test_linucb_on_secret_shares_has_its_beta_in_the_terms(ca):
         (["--protection", "shares"], "needs --helper, a passive participant"),
         (["--protection", "shares", "--helper", "shop"], "would hold both shares"),
         (["--protection", "shares", "--helper", "nobody"], "one of bank, news, got 'nobody'"),
-        (["--protection", "shares", "--helper", "bank", "--layout", "disjoint"], "'per_arm'"),
+        (
+            [*SHARED, "--layout", "disjoint", "--policy", "linucb"],
+            "opens numbers of 16 arms on secret shares",
+        ),
+        ([*SHARED, "--accept-leak", "bank"], "--accept-leak goes with --layout disjoint and outer"),
+        (["--accept-leak", "bank"], "--accept-leak goes with --protection shares"),
+        (
+            [*SHARED, "--layout", "disjoint", "--accept-leak", "bnak"],
+            "accept_leak names passive participants, bank, news, got 'bnak'",
+        ),
+        ([*SHARED, "--arm-bound", "2"], "--arm-bound goes with --layout outer"),
+        (
+            [*SHARED, "--release", "statistics", "--policy", "linucb", "--beta", "0.3"],
+            "--beta is a term with --release arm",
+        ),
         (["--protection", "shares", "--helper", "bank", "--bound", "64"], "must be at most 16"),
         (
             ["--protection", "shares", "--helper", "bank", "--ridge", "0"],

@@ -25,6 +25,7 @@ KINDS = {
     "aggregation": str,
     "protection": str,
     "released": str,
+    "accept_leak": list,
     "dim": int,
     "arms": int,
     "rounds": int,
@@ -87,6 +88,30 @@ def test_secret_shares_release_no_scores():
     assert done["lossless"]
     assert done["largest_score_difference"] is None
     assert done["norm_difference"] < 1e-9
+
+
+@pytest.mark.parametrize("layout", ["disjoint", "outer"])
+def test_secret_shares_decide_in_other_layouts_as_a_plain_bandit(layout):
+    done = vfb_parity("--protection", "shares", "--layout", layout, "--missing", "0.3")
+    assert done.exit_code == 0, done.output
+    assert f"{layout}, blockwise mask, secret shares" in done.output
+    assert "40 of 40" in done.output
+
+
+def test_numbers_from_which_rows_could_be_read_must_be_accepted_by_name():
+    flags = ("--protection", "shares", "--layout", "disjoint", "--policy", "linucb")
+    flags = (*flags, "--participants", "3", "--accept-leak", "p3")
+    done = vfb_parity(*flags)
+    assert done.exit_code != 0
+    assert "'p2' has 3 features: its rows can be read" in " ".join(
+        f"{done.output}{done.exception}".split()
+    )
+    flags = (*flags, "--accept-leak", "p2")
+    done = vfb_parity(*flags)
+    assert done.exit_code == 0, done.output
+    assert "from which rows of p3, p2 can be read" in " ".join(done.output.split())
+    found = json.loads(vfb_parity(*flags, "--json").output)
+    assert (found["accept_leak"], found["decisions_equal"]) == (["p3", "p2"], 40)
 
 
 def test_secret_shares_refuse_policies_that_need_statistics():

@@ -14,6 +14,7 @@ from vfbandits.settings.decode import load_document
 from vfbandits.simulate.study_file import read_study
 
 SMALL = ["--dim", "10", "--arms", "4", "--rounds", "30", "--seeds", "2", "--processes", "1"]
+ACCEPTED = [word for name in ("p2", "p3", "p4", "p5") for word in ("--accept-leak", name)]
 STUDY = """
 rounds = 20
 seeds = 2
@@ -102,11 +103,19 @@ def test_the_study_toml_that_it_writes_makes_the_same_run_again(tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_secret_shares_play_beside_the_central_bandit_and_the_file_repeats_them(tmp_path):
-    flags = ("--protection", "shares", "--policy", "lints", "--posterior-scale", "0.1")
-    done = simulate(tmp_path / "one", *flags, "--format", "none")
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("--policy", "lints", "--posterior-scale", "0.1"), "LinTS"),
+        (("--policy", "linucb", "--layout", "outer", "--arm-dim", "9", *ACCEPTED), "LinUCB"),
+    ],
+)
+def test_secret_shares_play_beside_the_central_bandit_and_the_file_repeats_them(
+    flags, name, tmp_path
+):
+    done = simulate(tmp_path / "one", "--protection", "shares", *flags, "--format", "none")
     assert done.exit_code == 0, done.output
-    assert "shared LinTS" in done.stdout
+    assert f"shared {name}" in done.stdout
     again = str(tmp_path / "one" / "study.toml")
     simulate(tmp_path / "two", again, "--format", "none", "--processes", "1", small=False)
     first, second = (tmp_path / name / "regret.csv" for name in ("one", "two"))

@@ -125,6 +125,24 @@ def init(  # noqa: PLR0913  (one argument for each flag)
             rich_help_panel=LEARNING,
         ),
     ] = None,
+    arm_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Protection shares, layout outer: upper limit for the norm of arm features.",
+            show_default="1",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
+    accept_leak: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Protection shares, layouts disjoint and outer: accept that rows of this passive "
+            "participant can be read from what is released; may be repeated.",
+            show_default="nobody's",
+            rich_help_panel=FEDERATION,
+        ),
+    ] = None,
     ridge: Annotated[
         float | None,
         typer.Option(
@@ -208,8 +226,14 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         "beta": beta,
         "max_arms": max_arms,
         "ridge": ridge,
+        "arm_bound": arm_bound,
+        "accept_leak": tuple(accept_leak) if accept_leak else None,
     }
-    shares = _shares(protection, {key: value for key, value in given.items() if value is not None})
+    shares = _shares(
+        protection,
+        layout.value,
+        {key: value for key, value in given.items() if value is not None},
+    )
     if bound is None:
         bound = 64.0 if shares is None else 1.0
     terms = Terms(
@@ -250,7 +274,7 @@ def init(  # noqa: PLR0913  (one argument for each flag)
 
 
 def _shares(
-    protection: ProtectionName | None, given: dict[str, str | float]
+    protection: ProtectionName | None, layout: str, given: dict[str, str | float | tuple[str, ...]]
 ) -> "SharesRules | None":
     """The rules of protection "shares"; its flags are refused without it."""
     from vfbandits.core.policy.registry import make_policy
@@ -273,7 +297,16 @@ def _shares(
         if owners[key] != name:
             flag = f"--{key.replace('_', '-')}"
             raise ConfigError(f"{flag} goes with --policy {owners[key]}, got --policy {name}")
-    planned = plan(make_policy(name, parameters), str(given.get("release", "arm")))
+    if "arm_bound" in given and layout != "outer":
+        raise ConfigError(f"--arm-bound goes with --layout outer, got --layout {layout}")
+    if "accept_leak" in given and layout == "per_arm":
+        raise ConfigError("--accept-leak goes with --layout disjoint and outer, got per_arm")
+    if "beta" in parameters and given.get("release") == "statistics":
+        raise ConfigError(
+            "--beta is a term with --release arm; with statistics it stands under [model] in the "
+            "file of the active participant"
+        )
+    planned = plan(make_policy(name, parameters), str(given.get("release", "arm")), layout)
     return SharesRules(
         reads=planned.reads,
         posterior_scale=planned.posterior_scale,

@@ -17,6 +17,7 @@ from vfbandits.cli.live_parity import compare_live
 from vfbandits.cli.output import AsJson, Output
 from vfbandits.cli.panels import FEDERATION, LEARNING, WORLD
 from vfbandits.cli.policy_flags import (
+    AcceptLeak,
     Beta,
     Epsilon,
     Exponent,
@@ -94,6 +95,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
             rich_help_panel=FEDERATION,
         ),
     ] = None,
+    accept_leak: AcceptLeak = None,
     participants: Annotated[
         int,
         typer.Option(
@@ -187,6 +189,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
         aggregation=aggregation.value,
         protection=None if protection is None else protection.value,
         release=None if release is None else release.value,
+        accept_leak=tuple(accept_leak or ()),
         horizon=rounds,
         ridge=ridge,
         discount=discount,
@@ -216,6 +219,7 @@ def as_object(trial: "ParityTrial", report: "ParityReport") -> dict[str, object]
         "aggregation": trial.aggregation,
         "protection": protection_of(trial.protection, trial.aggregation),
         "released": trial.federation().learns,
+        "accept_leak": trial.accept_leak,
         "dim": trial.world.split.dim,
         "arms": trial.world.n_arms,
         "rounds": trial.horizon,
@@ -263,6 +267,8 @@ def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[Renderable
     shown: list[RenderableType] = [table]
     if trial.protection == "shares":
         learns = trial.federation().learns
+        read = f", from which rows of {', '.join(trial.accept_leak)} can be read"
+        learns += read if trial.accept_leak else ""
         shown.append(Text(f"The active participant learns {learns}.", style="dim"))
     if report.rotated_draws:
         shown.append(Text(SHARED if trial.protection == "shares" else ROTATED, style="dim"))

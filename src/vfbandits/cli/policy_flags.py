@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vfbandits.cli.choices import SpaceName
-from vfbandits.cli.panels import POLICY
+from vfbandits.cli.panels import FEDERATION, POLICY
 from vfbandits.errors import SettingError
 
 if TYPE_CHECKING:
     from vfbandits.core.policy import Policy
 
+AcceptLeak = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="With --protection shares and layouts disjoint and outer: accept that rows of this "
+        "passive participant, such as p2, can be read from what is released. Can be repeated.",
+        show_default="nobody's",
+        rich_help_panel=FEDERATION,
+    ),
+]
 Beta = Annotated[
     float | None,
     typer.Option(help="linucb: width multiplier.", show_default="0.5", rich_help_panel=POLICY),

@@ -24,6 +24,7 @@ from vfbandits.cli.failure import stop
 from vfbandits.cli.output import AsJson, Output, PlotFlag
 from vfbandits.cli.panels import FEDERATION, LEARNING, OUTPUT, WORLD
 from vfbandits.cli.policy_flags import (
+    AcceptLeak,
     Beta,
     Epsilon,
     Exponent,
@@ -126,6 +127,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
             rich_help_panel=FEDERATION,
         ),
     ] = None,
+    accept_leak: AcceptLeak = None,
     policy: Annotated[
         list[PolicyName] | None,
         typer.Option(
@@ -227,6 +229,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
         policy,
         partial,
         {"mask": mask, "aggregation": aggregation, "protection": protection},
+        tuple(accept_leak or ()),
         {
             "beta": beta,
             "posterior_scale": posterior_scale,
@@ -345,6 +348,7 @@ def _contestants(
     names: list[PolicyName] | None,
     partial: list[str] | None,
     masking: dict[str, MaskName | AggregationName | ProtectionName | None],
+    accept_leak: tuple[str, ...],
     parameters: dict[str, float | None],
     *,
     noises: "Sequence[VectorNoise]",
@@ -354,18 +358,21 @@ def _contestants(
 
     how = {key: choice.value for key, choice in masking.items() if choice is not None}
     said = [value for value in parameters.values() if value is not None]
-    if not (names or partial or how or said or noises):
+    if not (names or partial or how or said or noises or accept_leak):
         return None
     policies = _policies(names, parameters)
     if noises:
         if partial:
             raise SettingError("--vector-noise has its own contestants, got --partial as well")
-        line_ups = (line_up_noise(policy, noises, **how) for policy in policies)
+        line_ups = (
+            line_up_noise(policy, noises, accept_leak=accept_leak, **how) for policy in policies
+        )
         return tuple(contestant for one in line_ups for contestant in one)
     parts = PAPER_RATIOS if not partial else tuple(_features(text) for text in partial)
-    return tuple(
-        contestant for policy in policies for contestant in line_up(policy, partial=parts, **how)
+    line_ups = (
+        line_up(policy, partial=parts, accept_leak=accept_leak, **how) for policy in policies
     )
+    return tuple(contestant for one in line_ups for contestant in one)
 
 
 def _policies(

@@ -35,7 +35,8 @@ class Contestant:
         columns count.
     federated
         Behind masks (``mask``, ``aggregation``, ``protection`` as for ``Federation``) or, if not,
-        in the open.  On secret shares the first passive participant is the helper.
+        in the open.  On secret shares the first passive participant is the helper, and
+        ``accept_leak`` as for ``Federation``.
     vector_noise
         Noise of the passive participants of a federated contestant.
     """
@@ -48,6 +49,7 @@ class Contestant:
     aggregation: str = "plain"
     vector_noise: VectorNoise | None = None
     protection: str | None = None
+    accept_leak: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be told apart or makes no subset."""
@@ -119,6 +121,7 @@ class Contestant:
                 aggregation=self.aggregation,
                 protection=self.protection,
                 helper=next(iter([*widths][1:]), None) if self.protection == SHARES else None,
+                accept_leak=self.accept_leak,
                 noise=self.vector_noise,
                 entropy=rng.bytes,
                 **options,
@@ -133,6 +136,7 @@ def line_up(
     mask: str = "blockwise",
     aggregation: str = "plain",
     protection: str | None = None,
+    accept_leak: tuple[str, ...] = (),
 ) -> tuple[Contestant, ...]:
     """The paper's comparison for one policy: central, masked, and partial bandits.
 
@@ -155,6 +159,7 @@ def line_up(
             mask=mask,
             aggregation=aggregation,
             protection=protection,
+            accept_leak=accept_leak,
         ),
         *(Contestant(f"partial {kind} {_spell(part)}", policy, features=part) for part in partial),
     )
@@ -167,6 +172,7 @@ def line_up_noise(
     mask: str = "blockwise",
     aggregation: str = "plain",
     protection: str | None = None,
+    accept_leak: tuple[str, ...] = (),
 ) -> tuple[Contestant, ...]:
     """Central, federations with noise, and the active participant alone.
 
@@ -186,6 +192,7 @@ def line_up_noise(
                 aggregation=aggregation,
                 vector_noise=noise,
                 protection=protection,
+                accept_leak=accept_leak,
             )
             for noise in noises
         ),

@@ -19,7 +19,8 @@
     policy = "linucb"                   # its parameters stand beside it
     beta = 0.5                          # or { noise = 0.05, norm_bound = 1.0, delta = 0.05 }
     features = ["p1"]                   # or "all", "active", or a ratio
-    federated = false                   # true takes mask, aggregation, protection, vector_noise
+    federated = false                   # true takes mask, aggregation, protection, accept_leak,
+                                        # vector_noise
 
 vector_noise is { epsilon = 10.0, delta = 1e-5, clip = 0.5, unit = "vector" }.
 """
@@ -59,11 +60,12 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
     aggregation: str | None = None
     vector_noise: NoiseSettings | None = None
     protection: str | None = None
+    accept_leak: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no contestant."""
         super().__post_init__()
-        for key in ("mask", "aggregation", "protection"):
+        for key in ("mask", "aggregation", "protection", "accept_leak"):
             if getattr(self, key) is not None and not self.federated:
                 raise SettingError(f"{key} goes with federated = true, got {key} without")
         self.contestant()
@@ -80,6 +82,7 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
             aggregation,
             None if self.vector_noise is None else self.vector_noise.terms,
             self.protection,
+            self.accept_leak or (),
         )
 
 
@@ -185,6 +188,8 @@ def _keys(contestant: Contestant) -> list[tuple[str, object]]:
         keys += [("mask", contestant.mask), ("aggregation", contestant.aggregation)]
     if contestant.protection is not None:
         keys.append(("protection", contestant.protection))
+    if contestant.accept_leak:
+        keys.append(("accept_leak", contestant.accept_leak))
     if contestant.vector_noise is not None:
         keys.append(("vector_noise", describe_noise(contestant.vector_noise)))
     return keys

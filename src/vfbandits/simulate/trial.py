@@ -29,6 +29,7 @@ class ParityTrial:
     aggregation: str = "plain"
     protection: str | None = None
     release: str | None = None
+    accept_leak: tuple[str, ...] = ()
     horizon: int = 1_000
     ridge: float = 1.0
     discount: float = 1.0
@@ -58,6 +59,7 @@ class ParityTrial:
             protection=self.protection,
             helper=self.world.split.passive[0] if self.protection == "shares" else None,
             release=self.release,
+            accept_leak=self.accept_leak,
             max_arms=self.world.n_arms if self.protection == "shares" else MAX_ARMS,
             entropy=np.random.default_rng(mask_seed).bytes,
             layout=self.world.layout,

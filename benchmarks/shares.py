@@ -23,6 +23,7 @@ from vfbandits.core.mask import deal_blockwise
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.messages import Exchange, Message
+from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.released import plan
 from vfbandits.core.shares.terms import ShareTerms, default_window
 from vfbandits.simulate.world import even_widths
@@ -65,6 +66,7 @@ class TimedShares(LocalShares):
     """Roles in one process, each under the clock."""
 
     clock: Clock
+    offer: Offer | None = None
 
     def _run(self, exchange: Exchange[_Result]) -> _Result:
         clock, helper = self.clock, self.helper
@@ -96,7 +98,7 @@ class TimedShares(LocalShares):
         )
         for message in shared:
             self._record("participant", "active", message)
-        opened = self._run(self.active.decide(ready, shared))
+        opened = self._run(self.active.decide(ready, shared, self.offer))
         arm = opened.arm
         if opened.statistics is not None:
             arm = int(opened.statistics.means.argmax())
@@ -110,6 +112,7 @@ class Case(NamedTuple):
     policy: Policy
     release: str
     max_ratio: dict[tuple[int, int], float]
+    layout: str = "per_arm"
 
 
 CASES = (
@@ -119,7 +122,12 @@ CASES = (
     Case("LinGreedy, statistics", vfb.LinGreedy(), "statistics", {}),
     Case("LinUCB, statistics", vfb.LinUCB(0.5), "statistics", {(100, 10): 20.0, (20, 10): 12.0}),
     Case("LinTS, statistics", vfb.LinTS(0.1, space="arm"), "statistics", {(100, 10): 20.0}),
+    Case("disjoint, LinTS, arm", vfb.LinTS(0.1), "arm", {}, "disjoint"),
+    Case("disjoint, LinUCB, statistics", vfb.LinUCB(0.5), "statistics", {}, "disjoint"),
+    Case("outer, LinTS, arm", vfb.LinTS(0.1), "arm", {}, "outer"),
+    Case("outer, LinUCB, statistics", vfb.LinUCB(0.5), "statistics", {}, "outer"),
 )
+ARM_DIM = 4
 MAX_KB = {"decision": 60.0, "reward": 12.0, "fold": 130.0, "offline": 48.0}
 MAX_OFFLINE_KB_ARM = 60.0
 
@@ -157,9 +165,12 @@ def main() -> None:
 def timed(case: Case, *, dim: int, n_arms: int, n_participants: int) -> TimedShares:
     """The roles of one case, under a clock."""
     widths = tuple(even_widths(dim, n_participants).values())
-    shared = plan(case.policy, case.release)
+    shared = plan(case.policy, case.release, case.layout)
+    is_outer = case.layout == "outer"
     terms = ShareTerms(
         widths=widths,
+        layout=case.layout,
+        arm_dim=ARM_DIM if is_outer else 0,
         max_arms=n_arms,
         ridge=1.0,
         posterior_scale=shared.posterior_scale,
@@ -171,14 +182,19 @@ def timed(case: Case, *, dim: int, n_arms: int, n_participants: int) -> TimedSha
     )
     local = TimedShares(terms, rotations=deal_blockwise(widths))
     local.clock = Clock()
+    if case.layout == "disjoint":
+        local.offer = Offer(tuple(range(n_arms)), n_arms)
+    elif is_outer:
+        local.offer = Offer(features=sample_contexts(ARM_DIM, n_arms)[0])
     return local
 
 
 def _measured(case: Case, given: argparse.Namespace) -> Figures:
     local = timed(case, dim=given.dim, n_arms=given.arms, n_participants=given.participants)
     terms = local.terms
-    plain = vfb.Bandit(case.policy, dim=given.dim)
-    rounds = sample_contexts(given.dim, given.arms)
+    arm_dim = ARM_DIM if case.layout == "outer" else None
+    plain = vfb.Bandit(case.policy, dim=given.dim, layout=case.layout, arm_dim=arm_dim)
+    rounds = sample_contexts(given.dim, given.arms if case.layout == "per_arm" else 1)
     _block(local, plain, rounds)  # compiles what is compiled
     ratios: list[float] = []
     spent: defaultdict[str, list[float]] = defaultdict(list)
@@ -211,7 +227,7 @@ def _report(case: Case, dim: int, n_arms: int, found: Figures) -> None:
     _say(f"    KB: {kilobytes}; round trips: {trips['decision']} and {trips['reward']}")
     if (dim, n_arms) in case.max_ratio:
         _judge("times plain", float(ratio), case.max_ratio[dim, n_arms])
-    if (dim, n_arms) == (100, 10):
+    if (dim, n_arms) == (100, 10) and case.layout == "per_arm":
         is_arm = case.release == "arm"
         limits = MAX_KB | ({"offline": MAX_OFFLINE_KB_ARM} if is_arm else {})
         for what, limit in limits.items():
@@ -228,9 +244,17 @@ def _judge(what: str, value: float, limit: float) -> None:
 def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[str, float]:
     spent = shared_block(local, rounds)
 
+    offer = local.offer
+
+    def decide(contexts: Matrix) -> vfb.Decision:
+        if offer is None:
+            return plain.decide(contexts)
+        arms = [*map(str, offer.blocks)] or None
+        return plain.decide(contexts[0], arms=arms, arm_features=offer.features)
+
     def play() -> None:
         for contexts in rounds:
-            plain.reward(plain.decide(contexts), REWARD)
+            plain.reward(decide(contexts), REWARD)
 
     clock = Clock()
     clock.run("plain", play)

@@ -21,8 +21,7 @@ from vfbandits.cli.pki import RoleName
 from vfbandits.cli.reproduce import COLOURS
 from vfbandits.evaluate.evaluation import ESTIMATORS
 from vfbandits.journal.open import DEFAULT_NAME
-from vfbandits.protocol import roster
-from vfbandits.protocol.identity import GENERATOR
+from vfbandits.protocol.identity import CERTIFIED_ROLES
 from vfbandits.reproduce.claim import Verdict
 from vfbandits.simulate.world import ARM_DIM
 
@@ -192,8 +191,7 @@ def test_what_flags_repeat_of_the_library_is_what_it_says():
     assert parity.ARM_DIM == ARM_DIM
     assert journal_flags.DEFAULT_NAME == DEFAULT_NAME
     assert set(COLOURS) == set(Verdict)
-    roles = (roster.ACTIVE, roster.PASSIVE, roster.APPLICATION, roster.OPERATOR, GENERATOR)
-    assert [role.value for role in RoleName] == list(roles)
+    assert [role.value for role in RoleName] == list(CERTIFIED_ROLES)
 
 
 def test_a_demo_that_goes_on_cannot_end_with_an_object():

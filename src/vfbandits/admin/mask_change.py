@@ -10,6 +10,7 @@ from vfbandits.errors import ConfigError, HandshakeError, IdentityError
 from vfbandits.pki.authority import Authority
 from vfbandits.pki.files import certificate_path, read_certificate
 from vfbandits.protocol.application import ChangeRequest
+from vfbandits.protocol.dealt import check_secrets
 from vfbandits.protocol.envelope import check_deal
 from vfbandits.protocol.identity import AUTHORITY, key_digest
 from vfbandits.protocol.roster import Roster
@@ -37,7 +38,7 @@ async def rotate(session: Session, *, envelopes: Path | None) -> int:
     """Give every participant another mask; returns the epoch in force then."""
     now = await session.in_force()
     request = ChangeRequest()
-    if session.roster.terms.mask == "dense":
+    if _is_dealt(session.roster):
         _refuse_other(session, now)
         request = ChangeRequest(envelopes=_dealt(session.roster, now.epoch + 1, envelopes))
     reply = await session.client.change(request, timeout_s=CHANGE_S)
@@ -74,7 +75,7 @@ async def change_members(
         return Outcome(after, signed, now.epoch, was_done=True)
     _refuse_other(session, now)
     dealt = {}
-    if after.terms.mask == "dense":
+    if _is_dealt(after):
         dealt = _dealt(after, now.epoch + 1, envelopes)
     reply = await session.client.change(ChangeRequest(signed, dealt), timeout_s=CHANGE_S)
     put_roster(signed, session.place.roster)
@@ -103,11 +104,18 @@ def _refuse_other(session: Session, now: InForce) -> None:
         )
 
 
+def _is_dealt(roster: Roster) -> bool:
+    """Whether the mask generator deals for each epoch: dense masks, or secret shares."""
+    return roster.terms.mask == "dense" or roster.terms.shares is not None
+
+
 def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
     """The envelopes in a folder, if they are one whole deal for this roster and epoch."""
+    is_shared = roster.terms.shares is not None
     if folder is None:
+        what = "secret shares" if is_shared else "dense masks"
         raise ConfigError(
-            f"dense masks need envelopes that were dealt for epoch {epoch} of roster number "
+            f"{what} need envelopes that were dealt for epoch {epoch} of roster number "
             f"{roster.number}, got none: vfb masks deal, then --envelopes"
         )
     try:
@@ -120,5 +128,8 @@ def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
             f"wanted an envelope of epoch {epoch} for each participant in {folder}, "
             f"missing: {', '.join(missing)}"
         )
-    check_deal(envelopes, roster=roster, epoch=epoch)
+    if is_shared:
+        check_secrets(envelopes, roster=roster, epoch=epoch)
+    else:
+        check_deal(envelopes, roster=roster, epoch=epoch)
     return envelopes

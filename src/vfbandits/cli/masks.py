@@ -42,6 +42,14 @@ def deal(  # noqa: PLR0913  (options of a command)
         int | None,
         typer.Option(min=0, help="Secret shares: how many windows to deal now; 64 unless given."),
     ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="ROSTER",
+            help="Secret shares: the signed roster in force, if members change with this epoch.",
+        ),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -56,7 +64,9 @@ def deal(  # noqa: PLR0913  (options of a command)
 
     With dense masks each participant gets an envelope with its share.  With protection **shares**
     each gets an envelope with its secrets, once, and the active participant gets a file for each
-    window of decisions; the same command with the same epoch deals more windows.
+    window of decisions; the same command with the same epoch deals more windows.  Each epoch after
+    the first begins with a hand-over of what was learnt: if members join or leave with it, `--from`
+    is the roster before.
 
     Run this on a machine that the active participant has no access to.  Envelopes need no secure
     channel: only the addressed participant can open one.
@@ -73,10 +83,11 @@ def deal(  # noqa: PLR0913  (options of a command)
             out=out,
             windows=windows,
             state=state,
+            before=None if before is None else load_roster(before, authority),
             output=Output(as_json=as_json),
         )
         return
-    for flag, value in (("--windows", windows), ("--state", state)):
+    for flag, value in (("--windows", windows), ("--state", state), ("--from", before)):
         if value is not None:
             raise SettingError(
                 f"{flag} goes with protection 'shares', this roster has "
@@ -95,7 +106,7 @@ def deal(  # noqa: PLR0913  (options of a command)
     Output(as_json=as_json).show(document, lambda: [as_table(current, dealt, epoch=epoch)])
 
 
-def _deal_shares(
+def _deal_shares(  # noqa: PLR0913  (options of a command)
     roster: "Roster",
     *,
     key_dir: Path,
@@ -103,6 +114,7 @@ def _deal_shares(
     out: Path,
     windows: int | None,
     state: Path | None,
+    before: "Roster | None",
     output: Output,
 ) -> None:
     from vfbandits.participant.dealing import WINDOWS, deal_windows
@@ -116,6 +128,7 @@ def _deal_shares(
             out=out,
             windows=count,
             state=state,
+            before=before,
             on_step=tell,
         )
     document = {
@@ -138,13 +151,18 @@ def rotate(
     config: Annotated[Path, typer.Option(help="The operator's TOML file.")],
     envelopes: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Dense masks: the output of `deal` for the next epoch."),
+        typer.Option(
+            metavar="DIR",
+            help="Dense masks and secret shares: the output of `deal` for the next epoch.",
+        ),
     ] = None,
 ) -> None:
     """Change the masks of a running federation; the model keeps what it has learnt.
 
-    All participants must be connected.  For **dense** masks the generator deals first, with the
-    roster in force and the next epoch: the one that `vfb federation status` shows, plus one.
+    All participants must be connected.  For **dense** masks and protection **shares** the generator
+    deals first, with the roster in force and the next epoch: the one that `vfb federation status`
+    shows, plus one.  On secret shares the windows must be in the active participant's folder
+    before.
     """
     import asyncio
 

@@ -159,22 +159,35 @@ class LocalFederation(Processes):
         return MaskGenerator(signing_key).deal(roster, epoch)
 
     def deal_shares(
-        self, windows: int, *, on_window: Callable[[int], None] = lambda _: None
-    ) -> None:
-        """Deal so many windows of secret shares, and the secrets the first time.
+        self,
+        windows: int,
+        *,
+        epoch: int = 1,
+        before: Roster | None = None,
+        on_window: Callable[[int], None] = lambda _: None,
+    ) -> dict[str, bytes]:
+        """Deal so many windows of secret shares, and the secrets the first time; returns those.
 
         Files are copied to where their owners look for them, as an operator would.
         """
         out = self.folder / "generator" / "dealt"
         key_dir = self.folder / "generator" / "identity"
-        deal_windows(
-            self.roster, key_dir=key_dir, epoch=1, out=out, windows=windows, on_step=on_window
+        dealt = deal_windows(
+            self.roster,
+            key_dir=key_dir,
+            epoch=epoch,
+            out=out,
+            windows=windows,
+            before=before,
+            on_step=on_window,
         )
+        envelopes = {path.name.rsplit(".epoch-")[0]: path.read_bytes() for path in dealt.secrets}
         for name in self.participants:
             home = self.folder / name / "dealt"
             home.mkdir(exist_ok=True, mode=0o700)
             for path in out.glob(f"{name}.epoch-*"):
                 path.replace(home / path.name)
+        return envelopes
 
     def store_envelopes(self, envelopes: Mapping[str, bytes], epoch: int) -> None:
         """Put sealed shares where the active participant looks for them."""

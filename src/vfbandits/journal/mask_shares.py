@@ -42,10 +42,10 @@ class ShareFiles:
         data = seal_snapshot(snapshot)
         write_whole(self._path(epoch), lambda file: file.write(data), mode=0o600)
 
-    def keep_only(self, epoch: int) -> None:
+    def keep_only(self, *epochs: int) -> None:
         """Remove the shares of all other epochs."""
         for other, path in self._paths().items():
-            if other != epoch:
+            if other not in epochs:
                 path.unlink()
 
     def _path(self, epoch: int) -> Path:

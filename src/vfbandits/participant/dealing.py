@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vfbandits.core.shares.dealer import Dealer
@@ -22,8 +22,12 @@ from vfbandits.journal.witness import Witness
 from vfbandits.participant.generator import find_generator
 from vfbandits.pki.files import SECRET
 from vfbandits.protocol.dealt import (
+    FIRST_EPOCH,
+    MAX_WINDOWS,
     DealSealer,
     deal_secrets,
+    first_window,
+    next_terms,
     secrets_name,
     terms_digest,
     window_name,
@@ -53,7 +57,7 @@ def state_path(key_dir: Path, epoch: int) -> Path:
     return key_dir / f"dealer.epoch-{epoch}.state"
 
 
-def deal_windows(
+def deal_windows(  # noqa: PLR0913  (settings, by name)
     roster: Roster,
     *,
     key_dir: Path,
@@ -61,29 +65,39 @@ def deal_windows(
     out: Path,
     windows: int = WINDOWS,
     state: Path | None = None,
+    before: Roster | None = None,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> DealtWindows:
     """Deal so many more windows of an epoch into ``out``, and its secrets if they are not yet.
 
-    ``on_step`` is called with the number of windows that are done.
+    An epoch after the first begins with a hand-over, from the participants of the roster ``before``
+    or, if there is none, from the same ones.  ``on_step`` is called with the number of windows that
+    are done.
     """
     terms_digest(roster)  # refuses other protection levels
     signing_key = find_generator(key_dir, roster).signing_key
     path = state or state_path(key_dir, epoch)
     with _alone(path):
-        kept = _load(path, roster, epoch) if path.exists() else _begin(path, roster, epoch, out)
+        if path.exists():
+            kept = _load(path, roster, epoch)
+        else:
+            dealer = _first_dealer(roster, before or roster, epoch, state_path(key_dir, epoch - 1))
+            kept = _begin(path, roster, dealer, out)
         sealer = DealSealer(roster, epoch, kept.record.text("deal"), signing_key)
-        dealer = Dealer.restore(roster.share_terms, kept)
+        dealer = Dealer.restore(replace(roster.share_terms, idle=kept.idle), kept)
+        _refuse_other_handover(dealer, before, roster)
         first, size = dealer.next_window, 0
-        with _writing(out, n_whole=first):
+        with _writing(out, n_whole=first - dealer.first_window):
             out.mkdir(parents=True, exist_ok=True)
             for left in out.glob(f".*.epoch-{epoch}.*{PART}"):  # by a dealer that was killed
                 left.unlink()
             secrets = _hand_out(path, kept, dealer, sealer, out)
+        if dealer.next_window + windows > first_window(epoch) + MAX_WINDOWS:
+            raise StockError(f"an epoch has {MAX_WINDOWS} windows: deal the next epoch")
         for done in range(windows):
             data = sealer.window(dealer.deal())
             window = dealer.next_window - 1
-            with _writing(out, n_whole=window):
+            with _writing(out, n_whole=window - dealer.first_window):
                 _write(out / window_name(roster.active.name, epoch, window), data)
                 # After the window: without this note it is dealt once more, with the same words.
                 _save(path, dealer, _about(roster, sealer.deal, is_handed_out=True))
@@ -111,8 +125,36 @@ def _about(roster: Roster, deal: str, *, is_handed_out: bool) -> dict[str, objec
     }
 
 
-def _begin(path: Path, roster: Roster, epoch: int, out: Path) -> Kept:
+def _first_dealer(roster: Roster, before: Roster, epoch: int, previous: Path) -> Dealer:
+    """The dealer of an epoch that was not dealt yet.
+
+    Of the dealer before it is known, if at all, how many columns are idle, and no secret.
+    """
+    if epoch <= FIRST_EPOCH:
+        return Dealer(roster.share_terms, epoch=epoch)
+    idle = _read(previous, epoch - 1).idle if previous.exists() else 0
+    terms, plan = next_terms(replace(before.share_terms, idle=idle), before, roster)
+    return Dealer(terms, epoch=epoch, first_window=first_window(epoch), handover=plan)
+
+
+def _refuse_other_handover(dealer: Dealer, before: Roster | None, roster: Roster) -> None:
+    """More windows of an epoch need no roster from before it; a wrong one is a mistake."""
+    plan = dealer.handover
+    if before is None:
+        return
+    if plan is None:
+        raise StockError(f"epoch {dealer.epoch} begins without a hand-over: leave --from out")
+    idle = replace(before.share_terms, idle=plan.idle)
+    if next_terms(idle, before, roster)[1] != plan:
+        raise StockError(
+            f"epoch {dealer.epoch} was dealt for a hand-over from widths {list(plan.widths)}, got "
+            f"{list(before.split.widths)}: deal the next epoch"
+        )
+
+
+def _begin(path: Path, roster: Roster, dealer: Dealer, out: Path) -> Kept:
     """A new state, on the disk before anything is sealed."""
+    epoch = dealer.epoch
     pattern = f"*.epoch-{epoch}.*"
     there = sorted(file.name for file in out.glob(pattern) if file.suffix in (".secrets", ".deal"))
     if there:
@@ -120,12 +162,21 @@ def _begin(path: Path, roster: Roster, epoch: int, out: Path) -> Kept:
             f"epoch {epoch} was dealt, {out} has {there[0]}, and its state is not at {path}: give "
             "--state, or deal the next epoch"
         )
-    dealer = Dealer(roster.share_terms, epoch=epoch)
     with _writing(path.parent, n_whole=0):
         return _save(path, dealer, _about(roster, os.urandom(16).hex(), is_handed_out=False))
 
 
 def _load(path: Path, roster: Roster, epoch: int) -> Kept:
+    kept = _read(path, epoch)
+    if kept.record.text("digest") != terms_digest(roster):
+        raise StockError(
+            f"epoch {epoch} was dealt for other terms{_difference(kept, roster)}: words fit one "
+            "set of terms only.  Deal the next epoch"
+        )
+    return kept
+
+
+def _read(path: Path, epoch: int) -> Kept:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -140,11 +191,6 @@ def _load(path: Path, roster: Roster, epoch: int) -> Kept:
     kept = Kept.from_bytes(body)
     if kept.record.integer("epoch") != epoch:
         raise StockError(f"{path} is of epoch {kept.record.integer('epoch')}, got {epoch}")
-    if kept.record.text("digest") != terms_digest(roster):
-        raise StockError(
-            f"epoch {epoch} was dealt for other terms{_difference(kept, roster)}: words fit one "
-            "set of terms only.  Deal the next epoch"
-        )
     return kept
 
 

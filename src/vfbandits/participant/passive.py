@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from itertools import chain, compress, repeat
 from operator import and_
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from vfbandits.errors import (
 )
 from vfbandits.features.base import Key, Lookup
 from vfbandits.features.open import Features
+from vfbandits.files import write_whole
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import AccessGate, Admission
@@ -25,6 +27,7 @@ from vfbandits.participant.outbox import Outbox
 from vfbandits.participant.share_helper import HelpingServer, helped
 from vfbandits.participant.state_lock import StateLock
 from vfbandits.participant.user_index import LOOK_S, Resolved, UserIndex
+from vfbandits.protocol.dealt import secrets_name
 from vfbandits.protocol.instructions import (
     DropShares,
     Facts,
@@ -34,6 +37,7 @@ from vfbandits.protocol.instructions import (
     PassiveInstruction,
     Reply,
     Resend,
+    StoreSecrets,
     StoreShare,
 )
 from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Helped, Message
@@ -66,8 +70,10 @@ class PassiveService:
         lock: StateLock | None = None,
         check: DiscreteCheck | None = None,
         helper: HelpingServer | None = None,
+        dealt: Path | None = None,
     ) -> None:
         self._helper = helper
+        self._dealt = dealt
         self._lock = lock
         self._check = check
         self._role = role
@@ -174,8 +180,10 @@ class PassiveService:
             replies.append(self._again(todo))
         elif isinstance(todo, StoreShare):
             self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
+        elif isinstance(todo, StoreSecrets):
+            self._store_secrets(todo)
         elif isinstance(todo, DropShares):
-            self._shares.keep_only(todo.keep)
+            self._drop_shares()
         elif isinstance(todo, Note):
             note(self._log, todo.event, todo.facts)
 
@@ -270,11 +278,27 @@ class PassiveService:
             self._check = None
         return self._features.block(keys)
 
+    def _store_secrets(self, todo: StoreSecrets) -> None:
+        if self._dealt is None:
+            raise ConfigError("wanted a folder for what is dealt, got none")
+        self._dealt.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._dealt / secrets_name(self._role.name, todo.epoch)
+        write_whole(path, lambda file: file.write(todo.envelope), mode=0o600)
+
+    def _drop_shares(self) -> None:
+        """Keep the share in force, and that of the epoch from which server B has yet to come."""
+        behind = () if self._helper is None else (self._helper.epoch,)
+        self._shares.keep_only(self._role.epoch, *behind)
+
     async def _help(self, message: Help) -> Helped:
         """The answer of server B, if this is the helper."""
         if self._helper is None:
             return Helped(message.number, problem="this participant does not help")
-        return await helped(self._helper, message, log=self._log)
+        epoch = self._helper.epoch
+        reply = await helped(self._helper, message, log=self._log)
+        if self._helper.epoch != epoch:
+            self._drop_shares()
+        return reply
 
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""

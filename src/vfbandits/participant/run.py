@@ -6,12 +6,21 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from vfbandits.core.noise import KeyedNoise, describe_noise
 from vfbandits.core.shares.dealer import ParticipantSecrets
+from vfbandits.core.shares.passage import NextEpoch
+from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.core.shares.warm_up import warm_up_shares, warm_up_sharing
-from vfbandits.errors import ConfigError, FeatureError
+from vfbandits.errors import (
+    ConfigError,
+    EnvelopeError,
+    FeatureError,
+    IdentityError,
+    SettingError,
+    SharesError,
+)
 from vfbandits.features.open import Features, open_features, refuse_other_features
 from vfbandits.journal.mask_shares import ShareFiles
-from vfbandits.journal.shares.secrets import read_secrets
-from vfbandits.journal.shares.store import Dealt
+from vfbandits.journal.shares.secrets import newest_epoch, read_secrets
+from vfbandits.journal.shares.store import Dealt, epoch_of
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import open_gate
 from vfbandits.participant.access.record import FOLDER as ACCESS_FOLDER
@@ -26,7 +35,7 @@ from vfbandits.participant.state_lock import LOCK, StateLock
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
-from vfbandits.protocol.dealt import PartySecrets, terms_digest
+from vfbandits.protocol.dealt import PartySecrets, next_terms, terms_digest
 from vfbandits.protocol.helper import IndependentHelper
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Roster
@@ -40,7 +49,6 @@ from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.transport.event_loop import signalled
 from vfbandits.transport.rpc.client import RpcDialer
 
-EPOCH = 1  # masks do not change under protection "shares" yet
 # On secret shares a round is a slot, and those that are reserved are lost at a restart.
 RESERVED_SLOTS = 8
 
@@ -105,7 +113,11 @@ def _passive_of(
     if is_shared or roster.terms.aggregation == "secure":
         reserve = RESERVED_SLOTS if is_shared else RESERVE
         outbox = _open_outbox(settings, held, lock, reserve=reserve)
-    sharing, helper = open_sharing(settings, identity, roster) if is_shared else (None, None)
+    sharing: dict[int, ParticipantSecrets] = {}
+    helper: HelpingServer | None = None
+    if is_shared:
+        place = SharingFiles(settings, identity, shares, roster)
+        sharing, helper = place.participants(), place.open_helper()
     if roster.terms.shares is not None:
         rules = roster.terms.shares
         log.info("shares_agreed", helper=rules.helper, active_learns=roster.terms.learns)
@@ -130,35 +142,7 @@ def _passive_of(
         lock=lock,
         check=check,
         helper=helper,
-    )
-
-
-def open_sharing(
-    settings: PassiveSettings, identity: Identity, roster: Roster
-) -> tuple[ParticipantSecrets, HelpingServer | None]:
-    """What the dealer gave this participant, and server B if this is the helper."""
-    key = sealing_key_of(identity)
-    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
-    if secrets.participant is None:
-        raise ConfigError(f"{settings.dealt} must have the secrets of a participant, got none")
-    if secrets.server is None:
-        warm_up_sharing()
-        return secrets.participant, None
-    return secrets.participant, open_server(settings, secrets, roster)
-
-
-def open_server(
-    settings: ParticipantConfig, secrets: PartySecrets, roster: Roster
-) -> HelpingServer:
-    """Server B with its file, of a passive participant or of a helper without features."""
-    if secrets.server is None:
-        raise ConfigError(f"wanted the secrets of a server for {settings.name!r}, got none")
-    warm_up_shares()
-    return DurableHelper(
-        settings.state / HELPER_FILE,
-        roster.share_terms,
-        secrets.server,
-        dealt=Dealt(EPOCH, secrets.deal, terms_digest(roster)),
+        dealt=settings.dealt if is_shared else None,
     )
 
 
@@ -169,9 +153,10 @@ def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
     key, authority = sealing_key_of(identity), authority_key(identity)
     role = IndependentHelper(settings.name, signed, authority, key)
     roster = role.roster
-    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=EPOCH, key=key)
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    server = open_server(settings, secrets, roster)
+    server = SharingFiles(settings, identity, None, roster).open_helper()
+    if server is None:
+        raise ConfigError(f"wanted the secrets of a server for {settings.name!r}, got none")
     if roster.terms.shares is not None:
         log.info("shares_agreed", helper=settings.name, active_learns=roster.terms.learns)
     return HelperService(role, _dialer(settings, roster), server, log=log, backoff=settings.backoff)
@@ -185,6 +170,91 @@ def _dialer(settings: ParticipantConfig, roster: Roster) -> RpcDialer:
         role=settings.role,
         server_name=server_name(roster),
     )
+
+
+class SharingFiles:
+    """What a participant has on its disk for secret shares: rosters and secrets by epoch.
+
+    The roster of an epoch is kept with the share of its mask; ``first`` is that of a participant
+    that has none yet, and of a helper without features, which has no shares.
+    """
+
+    def __init__(
+        self,
+        settings: PassiveSettings | HelperSettings,
+        identity: Identity,
+        shares: ShareFiles | None,
+        first: Roster,
+    ) -> None:
+        self._settings = settings
+        self._key = sealing_key_of(identity)
+        self._authority = authority_key(identity)
+        self._shares = shares
+        self._first = first
+
+    def participants(self) -> dict[int, ParticipantSecrets]:
+        """What covers its rows, in each epoch that it has a share of, or may be welcomed to."""
+        epochs = self._epochs or (self._newest,)
+        return {epoch: self._participant(epoch) for epoch in epochs}
+
+    def open_helper(self) -> DurableHelper | None:
+        """Server B, if this is the helper."""
+        settings = self._settings
+        path = settings.state / HELPER_FILE
+        epoch = epoch_of(path) or min(self._epochs, default=self._newest)
+        secrets = self._secrets(epoch)
+        if secrets.server is None:
+            warm_up_sharing()
+            return None
+        warm_up_shares()
+        roster = self._roster(epoch)
+        dealt = Dealt(epoch, secrets.deal, terms_digest(roster))
+        return DurableHelper(
+            path, roster.share_terms, secrets.server, dealt=dealt, successor=self._successor
+        )
+
+    def _successor(self, epoch: int, terms: ShareTerms) -> tuple[NextEpoch, Dealt]:
+        """What server B needs for a hand-over from the state of the epoch before."""
+        try:
+            before, after = self._roster(epoch - 1), self._roster(epoch)
+            secrets = self._secrets(epoch)
+            if secrets.server is None:
+                raise ConfigError(f"wanted the secrets of server B in epoch {epoch}, got none")
+            plan = NextEpoch(*next_terms(terms, before, after), secrets.server)
+        except (ConfigError, EnvelopeError, IdentityError, SettingError) as error:
+            raise SharesError(f"server B cannot go over to epoch {epoch}: {error}") from error
+        return plan, Dealt(epoch, secrets.deal, terms_digest(after))
+
+    @property
+    def _epochs(self) -> tuple[int, ...]:
+        return () if self._shares is None else self._shares.epochs()
+
+    @property
+    def _newest(self) -> int:
+        return newest_epoch(self._settings.dealt, self._settings.name)
+
+    def _participant(self, epoch: int) -> ParticipantSecrets:
+        secrets = self._secrets(epoch).participant
+        if secrets is None:
+            raise ConfigError(
+                f"{self._settings.dealt} must have the secrets of a participant, got none"
+            )
+        return secrets
+
+    def _secrets(self, epoch: int) -> PartySecrets:
+        settings, roster = self._settings, self._roster(epoch)
+        return read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=self._key)
+
+    def _roster(self, epoch: int) -> Roster:
+        if self._shares is None or not self._epochs:
+            return self._first
+        held = self._shares.load().get(epoch)
+        if held is None:
+            raise ConfigError(
+                f"wanted the share and the roster of epoch {epoch} in "
+                f"{self._settings.state / 'shares'}, got those of {list(self._epochs)}"
+            )
+        return open_roster(held.signed_roster, self._authority)
 
 
 def _noise_of(

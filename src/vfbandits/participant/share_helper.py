@@ -6,26 +6,47 @@ matter that it is forgotten.
 """
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
+from vfbandits.core.shares.handover import HandOver
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.messages import read_message
+from vfbandits.core.shares.messages import Message, Place, read_message
+from vfbandits.core.shares.passage import HelperPassage, NextEpoch
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import JournalError, SharesError, WireError
 from vfbandits.journal.commit import GroupCommit
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.shares.helper_log import Answered, Event, HelperLog, Started, WindowFolded
+from vfbandits.journal.shares.helper_log import (
+    Answered,
+    Event,
+    HelperLog,
+    Started,
+    StateHandedOver,
+    WindowFolded,
+)
 from vfbandits.journal.shares.store import Dealt
+from vfbandits.protocol.dealt import first_window
 from vfbandits.protocol.messages import Help, Helped
-from vfbandits.protocol.receipts import Greeting, Receipt, Standing, refuse_other_deal
+from vfbandits.protocol.receipts import (
+    DIGEST_BYTES,
+    Greeting,
+    Receipt,
+    Standing,
+    refuse_other_deal,
+)
 from vfbandits.telemetry.log import Logger, note
 
 FILE = "helper.db"
+Successor: TypeAlias = Callable[[int, ShareTerms], tuple[NextEpoch, Dealt]]
+"""What server B needs for a hand-over to an epoch from a state under these terms; SharesError if it
+is not there."""
 BROKEN = "the helper's log cannot be written: help_refused in the log has the reason; start again"
 
 
@@ -35,6 +56,11 @@ class HelpingServer(Protocol):
     @property
     def window(self) -> int:
         """The number of the window that is open."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that its state is of."""
         ...
 
     @property
@@ -58,6 +84,15 @@ async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped
     except (SharesError, WireError, JournalError) as error:
         note(log, "help_refused", {"reason": str(error)})
         return Helped(message.number, problem=str(error))
+
+
+@dataclass(slots=True)
+class _Passage:
+    """A hand-over under way: digests of its messages, and the answers that they got."""
+
+    passage: HelperPassage
+    dealt: Dealt
+    answered: list[tuple[bytes, bytes]] = field(default_factory=list)
 
 
 class DurableHelper:
@@ -90,26 +125,30 @@ class DurableHelper:
         dealt: Dealt,
         key: JournalKey | None = None,
         max_open: int = 2 * MAX_OPEN,
+        successor: Successor | None = None,
     ) -> None:
         self._dealt = dealt
+        self._successor = successor
+        self._max_open = max_open
         self._log = HelperLog(path, dealt=dealt, key=key)
         try:
             if self._log.state is None:
-                fresh = Helper(terms, secrets, epoch=dealt.epoch)
+                fresh = Helper(
+                    terms, secrets, epoch=dealt.epoch, first_window=first_window(dealt.epoch)
+                )
                 self._log.state = fresh.snapshot().to_bytes()
                 self._log.append([Started(self._log.state)])
             contexts = self._log.contexts()
+            kept = Kept.from_bytes(self._log.state)
             self._helper = Helper.restore(
-                terms,
-                secrets,
-                Kept.from_bytes(self._log.state),
-                contexts=contexts,
-                max_open=max_open,
+                replace(terms, idle=kept.idle), secrets, kept, contexts=contexts, max_open=max_open
             )
+            self._before: tuple[object, ...] = _epoch_before(kept)
+            self._passage: _Passage | None = None
             self._stored = {event for event, _ in contexts}
             self._digests = self._log.receipts()
             self._receipts: dict[bytes, Receipt] = {}
-            self._last_fold: tuple[bytes, bytes] | None = None
+            self._finished: dict[bytes, bytes] = {}  # replies of the last fold or hand-over
             self._head = self._replay()
         except BaseException:
             self._log.close()
@@ -129,6 +168,11 @@ class DurableHelper:
     def problem(self) -> str:
         """Why nothing is answered any more; empty if all is well."""
         return "" if self._commit.broken_by is None else BROKEN
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the dealer that its state is of."""
+        return self._dealt.epoch
 
     def held(self) -> Held | HeldCovariance:
         """B's side of the state: for tests, which put both sides together."""
@@ -159,24 +203,66 @@ class DurableHelper:
         message = read_message(data)
         request = message.to_bytes()  # its one encoding, whatever the padding was
         name = hashlib.sha256(request).digest()
-        if self._last_fold is not None and self._last_fold[0] == request:
-            return self._receipts[name], self._last_fold[1]
+        if name in self._finished:
+            return self._receipts[name], self._finished[name]
         window = self._helper.window
-        reply = self._helper.answer(message).to_bytes()
+        reply = self._reply(message).to_bytes()
         before = self._receipts.get(name)
         if before is not None:
             return before, reply
         self._head = self._head.then(request, reply)
         digest = self._head.digest
-        if self._helper.window == window:
+        passage = self._passage
+        if passage is not None:
+            passage.answered.append((name, reply))
+        if passage is not None and passage.passage.done is not None:
+            self._commit.add(self._handed_over(passage, passage.passage.done, digest))
+        elif self._helper.window == window:
             self._commit.add(Answered(request, digest))
         else:
             self._commit.add(self._folded(request, reply, digest))
             self._receipts.clear()
-            self._last_fold = request, reply
+            self._finished = {name: reply}
         self._receipts[name] = self._head
         self._digests[self._head.position] = digest
         return self._head, reply
+
+    def _reply(self, message: Message) -> Message:
+        """The answer of this epoch's helper, or of a hand-over to the next."""
+        if self._passage is None and isinstance(message, HandOver):
+            self._passage = self._begin_passage(message.place)
+        passage = self._passage
+        if passage is None:
+            return self._helper.answer(message)
+        try:
+            return passage.passage.answer(message)
+        except SharesError:
+            if not passage.answered:  # it has not begun
+                self._passage = None
+            raise
+
+    def _begin_passage(self, place: Place) -> "_Passage":
+        wanted = self._dealt.epoch + 1
+        if self._successor is None or place.epoch != wanted:
+            raise SharesError(f"wanted a hand-over to epoch {wanted}, got one to {place.epoch}")
+        after, dealt = self._successor(wanted, self._helper.terms)
+        contexts = [*self._helper.open_contexts().items()]
+        passage = HelperPassage(
+            self._helper.snapshot(), contexts, after, place, max_open=self._max_open
+        )
+        return _Passage(passage, dealt)
+
+    def _handed_over(self, passage: "_Passage", helper: Helper, digest: bytes) -> StateHandedOver:
+        """Go on in the next epoch; the answers of the hand-over are kept until the next fold."""
+        kept = helper.snapshot()
+        before = [self._dealt.epoch, self._dealt.deal]
+        state = Kept({**kept.header, "before": before}, kept.words).to_bytes()
+        contexts = [*helper.open_contexts().items()]
+        self._helper, self._dealt, self._before = helper, passage.dealt, tuple(before)
+        self._stored = {event for event, _ in contexts}
+        self._finished = dict(passage.answered)
+        self._passage = None
+        return StateHandedOver(self._dealt, passage.answered, digest, state, contexts)
 
     def _folded(self, request: bytes, reply: bytes, digest: bytes) -> WindowFolded:
         """The state after a fold, and how its open contexts differ from those on the disk."""
@@ -191,7 +277,8 @@ class DurableHelper:
         return WindowFolded(request, reply, digest, state, opened, dropped)
 
     def _standing(self, greeting: Greeting) -> Standing:
-        refuse_other_deal(greeting, epoch=self._dealt.epoch, deal=self._dealt.deal)
+        if (greeting.epoch, greeting.deal) != self._before:  # it has not finished a hand-over
+            refuse_other_deal(greeting, epoch=self._dealt.epoch, deal=self._dealt.deal)
         seen = greeting.seen
         is_first = seen == Receipt()
         return Standing(
@@ -206,19 +293,22 @@ class DurableHelper:
         """Answer all messages since the last fold again, as they were answered."""
         head: Receipt | None = None
         for position, request, kept in self._log.messages():
-            name = hashlib.sha256(request).digest()
+            is_digest = len(request) == DIGEST_BYTES
+            name = request if is_digest else hashlib.sha256(request).digest()
             if kept is not None:
                 head = Receipt(position, self._digests[position])
-                self._last_fold = request, kept
+                self._finished[name] = kept
             else:
                 try:
-                    reply = self._helper.answer(read_message(request)).to_bytes()
+                    reply = self._reply(read_message(request)).to_bytes()
                 except (SharesError, WireError) as error:
                     raise self._other(position) from error
                 before = head or Receipt(position - 1)
                 head = before.then(request, reply)
                 if head != Receipt(position, self._digests.get(position, b"")):
                     raise self._other(position)
+                if self._passage is not None:
+                    self._passage.answered.append((name, reply))
             self._receipts[name] = head
         return head or Receipt(self._log.last_position)
 
@@ -227,3 +317,9 @@ class DurableHelper:
             f"{self._log.path}: message {position} gets another answer than it got before.  The "
             "file is damaged, or its secrets, terms or version are others: restore them"
         )
+
+
+def _epoch_before(kept: Kept) -> tuple[object, ...]:
+    """The epoch and deal from which the state was handed over, until the next fold."""
+    before = kept.header.get("before")
+    return tuple(before) if isinstance(before, list) else ()

@@ -116,13 +116,18 @@ def plan_change(  # noqa: PLR0913  (one argument for each thing that changes)
     """
     stay = _stay(before, after)
     secure = before.terms.aggregation == "secure"
-    rows, columns = after.rows_width, before.rows_width
+    rows, columns = _part_width(after), _part_width(before)
     wanted = Wanted(epoch, columns, before.terms.bound, secure, len(before.passive))
     digest = digest_of(change_keys(epoch, stay if secure else ()))
     n_rows = {name: rows[name] for name in stay}
     digests = dict.fromkeys(stay, digest)
     gathering = Gathering(round_number, wanted, stay, n_rows, digests, deadline=0.0)
     return Change(epoch, before, after, old_share, share, gathering, signed_roster, envelopes or {})
+
+
+def _part_width(roster: Roster) -> dict[str, int]:
+    """The width of each participant's part; on secret shares that is of numbers, not of words."""
+    return dict(roster.split.items()) if roster.terms.shares is not None else roster.rows_width
 
 
 def _stay(before: Roster, after: Roster) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ or of other terms are refused before they are opened.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from vfbandits.core.ring import CUT, FRACTION, RELEASED, SECRET_SIZE, WordSource
 from vfbandits.core.shares.dealer import Dealer, ParticipantSecrets, ServerSecrets
+from vfbandits.core.shares.handover import NEW, Handover, plan_handover
 from vfbandits.core.shares.messages import WindowDeal
+from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import EnvelopeError, IdentityError, SettingError, WireError
 from vfbandits.protocol.envelope import refuse_other_key
 from vfbandits.protocol.roster import Roster
@@ -23,6 +26,9 @@ from vfbandits.protocol.seal import open_signed, seal, unseal
 SECRETS_TITLE = b"vfbandits dealt secrets 1\n"
 WINDOW_TITLE = b"vfbandits dealt window 1\n"
 ALL_WINDOWS = -1
+FIRST_EPOCH = 1
+MAX_WINDOWS = 2**20
+"""Most windows of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,27 @@ def window_name(active: str, epoch: int, window: int) -> str:
     'shop.epoch-1.window-00000020.deal'
     """
     return f"{active}.epoch-{epoch}.window-{window:08d}.deal"
+
+
+def first_window(epoch: int) -> int:
+    """The number of an epoch's first window.
+
+    Numbers go on over epochs, so that a window and a slot name one decision for ever.
+
+    >>> first_window(1), first_window(3)
+    (0, 2097152)
+    """
+    return max(epoch - FIRST_EPOCH, 0) * MAX_WINDOWS
+
+
+def next_terms(terms: ShareTerms, before: Roster, after: Roster) -> tuple[ShareTerms, Handover]:
+    """The terms after a hand-over from the participants of one roster to those of the next.
+
+    ``terms`` are those before it, with their idle columns.
+    """
+    names = before.split.names
+    origins = [names.index(name) if name in names else NEW for name in after.split.names]
+    return plan_handover(terms, after.split.widths, origins)
 
 
 def terms_digest(roster: Roster) -> str:
@@ -197,7 +224,7 @@ class DealOpener:
         """The window of that number and deal."""
         _, plain = self._open(data, WINDOW_TITLE, number, deal=deal)
         window = WindowDeal.from_bytes(plain)
-        places = {part.place.window for part in (*window.decisions, *window.rewards, window.fold)}
+        places = {part.place.window for part in window.deals}
         if {window.window} | places != {number}:
             raise WireError(f"wanted words of window {number}, got {sorted(places)}")
         return window
@@ -211,14 +238,34 @@ class DealOpener:
         wanted = deal_label(
             self.roster, self.epoch, to=self.name, deal=deal or label.deal, window=window
         )
-        for part in fields(DealLabel):
-            came, want = getattr(label, part.name), getattr(wanted, part.name)
-            if type(came) is not type(want) or came != want:
-                raise EnvelopeError(
-                    f"what was dealt has another {part.name}: wanted {want!r}, got "
-                    f"{str(came)[:128]!r}"
-                )
+        _refuse_other_label(label, wanted)
         return label, unseal(signed, title=title, private_key=self.private_key, of=self.name)
+
+
+def check_secrets(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) -> str:
+    """The deal that all of these sealed secrets are of; refuses those of another one.
+
+    They are not opened: labels and signatures are for everybody to read.
+    """
+    deals = set()
+    for name, data in envelopes.items():
+        signed = open_signed(data, title=SECRETS_TITLE, generator_key=roster.generator_key)
+        label = _parse(signed.label)
+        wanted = deal_label(roster, epoch, to=name, deal=label.deal, window=ALL_WINDOWS)
+        _refuse_other_label(label, wanted)
+        deals.add(label.deal)
+    if len(deals) != 1:
+        raise EnvelopeError(f"wanted secrets of one deal, got {len(deals)} deals")
+    return deals.pop()
+
+
+def _refuse_other_label(label: DealLabel, wanted: DealLabel) -> None:
+    for part in fields(DealLabel):
+        came, want = getattr(label, part.name), getattr(wanted, part.name)
+        if type(came) is not type(want) or came != want:
+            raise EnvelopeError(
+                f"what was dealt has another {part.name}: wanted {want!r}, got {str(came)[:128]!r}"
+            )
 
 
 def _parse(spelt: bytes) -> DealLabel:

@@ -1,6 +1,7 @@
 """A passive participant's share of a mask: how it comes by one, and what it keeps with it."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -16,11 +17,14 @@ from vfbandits.protocol.signed_roster import open_roster
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Secrets:
-    """What only this participant has; ``sharing`` is what the dealer gave it for secret shares."""
+    """What only this participant has.
+
+    ``sharing`` is what the dealer gave it for secret shares, by epoch.
+    """
 
     sealing_key: X25519PrivateKey = field(repr=False)
     entropy: Entropy = field(default=os.urandom, repr=False)
-    sharing: ParticipantSecrets | None = field(default=None, repr=False)
+    sharing: Mapping[int, ParticipantSecrets] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -130,6 +130,14 @@ class StoreShare:
     roster: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreSecrets:
+    """Write what the dealer of secret shares made for an epoch, sealed as it came."""
+
+    epoch: int
+    envelope: bytes = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class DropShares:
     """Shares of all epochs but this one are no longer needed."""
@@ -139,5 +147,5 @@ class DropShares:
 
 ActiveInstruction: TypeAlias = Send | Close | Gathered | Helped | Changed | ChangeFailed | Note
 PassiveInstruction: TypeAlias = (
-    Reply | Fetch | Keep | Resend | Help | StoreShare | DropShares | Note
+    Reply | Fetch | Keep | Resend | Help | StoreShare | StoreSecrets | DropShares | Note
 )

@@ -22,6 +22,7 @@ from vfbandits.errors import (
     WireError,
 )
 from vfbandits.protocol.answers import Answers
+from vfbandits.protocol.dealt import DealOpener
 from vfbandits.protocol.envelope import read_label
 from vfbandits.protocol.handshake import hello_of, refuse_unspoken
 from vfbandits.protocol.held_share import HeldShare, Membership, Secrets
@@ -30,6 +31,7 @@ from vfbandits.protocol.instructions import (
     Note,
     PassiveInstruction,
     Reply,
+    StoreSecrets,
     StoreShare,
 )
 from vfbandits.protocol.messages import (
@@ -93,6 +95,7 @@ class PassiveParticipant:
         self._authority = authority
         self._secrets = secrets
         self._held = dict(held or {})
+        self._sharing = dict(secrets.sharing)
         self._answers: Answers | None = None
         self._next_change = 0
         self._adopt(self._membership(signed_roster), next_round)
@@ -253,22 +256,23 @@ class PassiveParticipant:
         held = self._held[epoch]
         if held.signed_roster != self._place.signed_roster:
             self._adopt(self._membership(held.signed_roster), self.next_round)
-        self._slots = self._slots_of(held)
+        self._slots = self._slots_of(held, epoch)
         self._answers = Answers(
             self._place, held.share, epoch=epoch, once=self._once, slots=self._slots
         )
         self._held = {epoch: held}
         return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
 
-    def _slots_of(self, held: HeldShare) -> Slots | None:
+    def _slots_of(self, held: HeldShare, epoch: int) -> Slots | None:
         """Words of both servers that cover its rows, above its own rotation."""
         roster = self.roster
         if roster.terms.shares is None:
             return None
-        secrets = self._secrets.sharing
+        secrets = self._sharing.get(epoch)
         if secrets is None:
             raise HandshakeError(
-                f"protection 'shares' needs what the dealer made for {self.name!r}, got nothing"
+                f"protection 'shares' needs what the dealer made for {self.name!r} in epoch "
+                f"{epoch}, got nothing"
             )
         sharing = SharingParticipant(
             roster.split.names.index(self.name),
@@ -288,6 +292,8 @@ class PassiveParticipant:
             problem = answers.problem_with_senders(message.senders, after=place.roster)
             if problem:
                 raise SecureSumError(problem)
+            if place.roster.terms.shares is not None:
+                return self._prepare_secrets(answers, message, place)
             held = place.obtain_share(message.epoch, message.envelope, self._secrets)
             deal = (
                 read_label(message.envelope, roster=place.roster).deal if message.envelope else ""
@@ -298,6 +304,25 @@ class PassiveParticipant:
         self._held[message.epoch] = held
         self._next_change = message.round + 1
         return [StoreShare(message.epoch, held.share, held.signed_roster), *sent]
+
+    def _prepare_secrets(
+        self, answers: Answers, message: Prepare, place: Membership
+    ) -> list[PassiveInstruction]:
+        """On secret shares its rotation stays, and the dealer has made new secrets."""
+        opener = DealOpener(place.roster, message.epoch, self.name, self._secrets.sealing_key)
+        dealt = opener.secrets(message.envelope)
+        if dealt.participant is None:
+            raise EnvelopeError(f"wanted the secrets of a participant for {self.name!r}, got none")
+        held = HeldShare(self._held[self.epoch].share, place.signed_roster)
+        sent = answers.part(message, held.share, roster=place.roster.digest, deal=dealt.deal)
+        self._sharing[message.epoch] = dealt.participant
+        self._held[message.epoch] = held
+        self._next_change = message.round + 1
+        return [
+            StoreSecrets(message.epoch, message.envelope),
+            StoreShare(message.epoch, held.share, held.signed_roster),
+            *sent,
+        ]
 
     def _problem_with(self, message: Prepare) -> Declined | None:
         number, first = message.round, max(self.next_round, self._next_change)

@@ -175,7 +175,8 @@ class Own:
     """Where server A is.
 
     ``next_slot`` is the first slot that it has not reserved.  The helper may have one reward more
-    while A ``is_learning``, and may have folded a window that ``is_full``.
+    while A ``is_learning``, and may have folded a window that ``is_full``.  While A hands over to
+    the next epoch, the helper may be at its first window, ``moves_to``.
     """
 
     window: int
@@ -183,6 +184,7 @@ class Own:
     next_slot: int
     is_learning: bool
     is_full: bool
+    moves_to: int = -1
 
     @property
     def latest(self) -> tuple[int, int]:
@@ -199,6 +201,8 @@ def check_standing(standing: Standing, *, seen: Receipt, before: Own, after: Own
     have been under way meanwhile.
     """
     there = (standing.window, standing.n_rows)
+    if standing.window == after.moves_to and standing.has_seen:
+        return
     has_more_slots = standing.window == after.window and standing.next_slot > after.next_slot
     if there > after.latest or has_more_slots:
         raise RollbackError(

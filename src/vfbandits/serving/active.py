@@ -64,7 +64,7 @@ from vfbandits.serving.peer_tally import PeerTally
 from vfbandits.serving.presence import Presence
 from vfbandits.serving.rounds import Rounds
 from vfbandits.serving.served import Answered
-from vfbandits.serving.shares import ServerA, SharedRounds
+from vfbandits.serving.shares import Epochs, ServerA, SharedRounds
 from vfbandits.serving.trials import Trials
 from vfbandits.settings.model import ModelSettings
 from vfbandits.telemetry.gauges import SharesGauges
@@ -123,10 +123,10 @@ class ActiveService:
         self.presence = Presence(role.roster.stream_members)
         self._rounds_kept = role.next_round
 
-    def share_contexts(self, server: ServerA, own: SharingParticipant) -> None:
+    def share_contexts(self, server: ServerA, own: SharingParticipant, epochs: Epochs) -> None:
         """Decide on secret shares, as server A."""
         self.shared = SharedRounds(
-            self.role, self.rounds, server, own, self._carry_out, log=self._log
+            self.role, self.rounds, server, own, self._carry_out, epochs=epochs, log=self._log
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -505,11 +505,6 @@ class ActiveService:
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
         """Move to another mask epoch, and perhaps another roster (operators)."""
         self._allow(peer, MAY_CHANGE)
-        if self.shared is not None:
-            raise SettingError(
-                "protection 'shares' has no live change of masks or members yet: words are dealt "
-                "for one set of participants"
-            )
         # An operator that hangs up must not leave a change behind that nobody finishes.
         changing = asyncio.get_running_loop().create_task(self._change_masks(request, peer.name))
         self._tasks.add(changing)
@@ -518,7 +513,11 @@ class ActiveService:
 
     async def _change_masks(self, request: ChangeRequest, by: str) -> ChangeReply:
         async with self._one_change:
+            if self.shared is not None:
+                self.shared.refuse_while_moving()
             change, signed = self._changes.plan(self.role, request)
+            if self.shared is not None:
+                await self.shared.prepare(change)
             self._change = asyncio.get_running_loop().create_future()
             self._carry_out(self.role.begin_change(change, time.monotonic()))
             changed = await self._change
@@ -530,6 +529,9 @@ class ActiveService:
 
     async def _put_into_force(self, changed: Changed, signed: bytes, asked: Administered) -> None:
         """Between two rounds: the model moves, then everybody is told."""
+        if self.shared is not None:
+            await self._start_hand_over(self.shared, changed, signed, asked)
+            return
         batches = self.rounds.batches
         await batches.pause()
         try:
@@ -543,6 +545,24 @@ class ActiveService:
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.rounds.row_bytes(self.role))
+
+    async def _start_hand_over(
+        self, shared: SharedRounds, changed: Changed, signed: bytes, asked: Administered
+    ) -> None:
+        """On secret shares: with the change in the journal, servers hand over, or do it later.
+
+        The journal says which epoch is in force.  A process that dies here finds it there when it
+        is started again, and finishes.
+        """
+        async with shared.between_decisions():
+            for leader in self.leaders.values():
+                await leader.durable.move(
+                    changed.remask.R, epoch=changed.epoch, note=signed, asked=asked
+                )
+            self._carry_out(self.role.finish_change())
+            self._changes.put_in_force(self.role)
+            shared.move_on()
+        await shared.finish_hand_over()
 
 
 def _in_part(

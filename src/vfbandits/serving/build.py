@@ -23,38 +23,30 @@ from typing import Literal, Protocol, TypeAlias
 
 from vfbandits.campaign.events import LEADERSHIP, Administered
 from vfbandits.campaign.settings import DEFAULT
-from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.slots import SlotLearner
 from vfbandits.errors import ConfigError, FeatureError, JournalError
 from vfbandits.features.named import FeatureNames
 from vfbandits.features.open import open_features, open_names
 from vfbandits.files import write_whole
-from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
-from vfbandits.journal.shares.secrets import read_secrets
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.active import ActiveParticipant
-from vfbandits.protocol.dealt import DealOpener
 from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import ACTIVE, Roster
 from vfbandits.protocol.signed_roster import open_roster
 from vfbandits.serving.active import ActiveService
 from vfbandits.serving.campaigns import Campaigns, catch_up
 from vfbandits.serving.consumer import Consumer
-from vfbandits.serving.deal_stock import DealStock, stock_cursor
 from vfbandits.serving.durable import DurableBandit
-from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.journals import CampaignJournals
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.leader_link import LeaderLink
 from vfbandits.serving.masks import Changes, load_envelopes, load_round, load_seats
 from vfbandits.serving.replica import Replica, Replicas, Shape, Sources
 from vfbandits.serving.replica_journal import ReplicaJournal
-from vfbandits.serving.share_server import FILE as SHARES_FILE
-from vfbandits.serving.share_server import DurableActive
-from vfbandits.serving.shares import ServerA
+from vfbandits.serving.share_epochs import DealtEpochs
 from vfbandits.serving.standby import STANDING_BY, Standby
 from vfbandits.serving.tail import Tail
 from vfbandits.serving.traced import TracedLeader
@@ -437,7 +429,7 @@ def build_active(
         service.supervisor = supervisor
     if role.roster.terms.shares is not None:
         try:
-            service.share_contexts(*open_server_a(settings, identity, role, service.helper))
+            _share_contexts(service, settings, identity, durable, changes)
         except BaseException:
             journal.close()
             raise
@@ -480,29 +472,23 @@ def _role_of(
     return role, changes
 
 
-def open_server_a(
-    settings: ActiveSettings, identity: Identity, role: ActiveParticipant, helper: HelperLink
-) -> tuple[ServerA, SharingParticipant]:
-    """Server A with its dealt words, and what shares the own block."""
-    roster, epoch = role.roster, role.epoch
-    if not settings.journal:
-        raise ConfigError("protection 'shares' needs journal = true, got false")
-    key = sealing_key_of(identity)
-    secrets = read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=key)
-    if secrets.server is None or secrets.participant is None:
-        raise ConfigError(f"{settings.dealt} must have the secrets of server A, got none")
-    opener = DealOpener(roster, epoch, settings.name, key)
-    cursor = stock_cursor(settings.state, epoch)
-    stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
-    at_rest = None if settings.journal_key is None else read_key(settings.journal_key)
-    server = DurableActive(
-        settings.state / SHARES_FILE, secrets.server, stock=stock, ask=helper.answer, key=at_rest
-    )
+def _share_contexts(
+    service: ActiveService,
+    settings: ActiveSettings,
+    identity: Identity,
+    durable: DurableBandit,
+    changes: Changes,
+) -> None:
+    """Server A with its dealt words; a hand-over that was not finished comes first."""
+    role, slots = service.role, durable.model.bandit.slots
+    if slots is not None:
+        slots.take_terms(role.roster.share_terms)
+    epochs = DealtEpochs(settings, sealing_key_of(identity), role, changes)
+    server, own, following = epochs.open_server(service.helper.answer)
     role.resume_at(server.next_round)
-    own = SharingParticipant(
-        0, terms=roster.share_terms, secrets=secrets.participant, rotation=role.share
-    )
-    return server, own
+    service.share_contexts(server, own, epochs)
+    if following is not None and service.shared is not None:
+        service.shared.go_to(following)
 
 
 def _by_file(settings: ActiveSettings) -> str:

@@ -14,7 +14,7 @@ from vfbandits.core.shares.messages import WindowDeal
 from vfbandits.errors import RollbackError, StockError, VFBanditsError
 from vfbandits.files import sync_folder, write_whole
 from vfbandits.journal.shares.store import Dealt
-from vfbandits.protocol.dealt import DealOpener, terms_digest, window_name
+from vfbandits.protocol.dealt import DealOpener, first_window, terms_digest, window_name
 
 LOW_WINDOWS = 16
 MAX_TIMES = 33
@@ -111,6 +111,10 @@ class DealStock:
         self._drop(window - 1)  # if the last fold was interrupted
         return deal
 
+    def look(self, window: int) -> WindowDeal:
+        """The words of a window that is not begun by this; StockError if they are not there."""
+        return self._open(window)
+
     def finish(self, window: int) -> None:
         """Delete the file of a window that was folded; its words are of no use any more.
 
@@ -189,7 +193,7 @@ class DealStock:
             top = json.loads(self._path.read_bytes())
             cursor = _Cursor(**{**top, "times": tuple(top["times"])})
         except FileNotFoundError:
-            return _Cursor()
+            return _Cursor(window=first_window(self._opener.epoch) - 1)
         except OSError as error:
             raise StockError(f"{self._path} cannot be read: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:

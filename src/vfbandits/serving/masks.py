@@ -15,6 +15,7 @@ from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.application import ChangeRequest
 from vfbandits.protocol.change import Change, plan_change
+from vfbandits.protocol.dealt import check_secrets, secrets_name
 from vfbandits.protocol.envelope import check_deal, open_share
 from vfbandits.protocol.passive import HeldShare
 from vfbandits.protocol.roster import Roster
@@ -86,7 +87,11 @@ class Changes:
         if (after.terms, after.active) != (now.terms, now.active):
             raise HandshakeError("a live federation keeps its terms and its active participant")
         epoch = role.epoch + 1
-        share = self.receive_share(after, epoch, request.envelopes)
+        if after.terms.shares is not None:
+            self._refuse_other_secrets(now, after, epoch, request.envelopes)
+            share = role.share  # rotations stay: secrets of the dealer change
+        else:
+            share = self.receive_share(after, epoch, request.envelopes)
         self._shares.store(epoch, HeldShare(share, signed))
         self.store_envelopes(epoch, request.envelopes)
         change = plan_change(
@@ -100,6 +105,37 @@ class Changes:
             envelopes=request.envelopes,
         )
         return change, signed
+
+    def _refuse_other_secrets(
+        self, now: Roster, after: Roster, epoch: int, envelopes: dict[str, bytes]
+    ) -> None:
+        """On secret shares everybody that stays needs secrets of one deal."""
+        rules = after.terms.shares
+        if rules is not None and rules.helper not in after.split.names and now != after:
+            raise HandshakeError(
+                f"members cannot change while the helper {rules.helper!r} is no participant: it "
+                "would not learn of them"
+            )
+        stay = [name for name in after.split.names if name in now.split.names]
+        missing = [name for name in stay if name not in envelopes]
+        if missing:
+            raise HandshakeError(
+                f"secret shares need dealt secrets of epoch {epoch} for each participant that "
+                f"stays, missing: {', '.join(missing)}"
+            )
+        check_secrets({name: envelopes[name] for name in stay}, roster=after, epoch=epoch)
+
+    def roster_of(self, epoch: int) -> Roster:
+        """The roster of an epoch whose share is kept; the first one before there is any."""
+        held = self._shares.load().get(epoch)
+        if held is None:
+            raise ConfigError(f"wanted the share and the roster of epoch {epoch}, got none")
+        return open_roster(held.signed_roster, self._authority)
+
+    def put_in_force(self, role: ActiveParticipant) -> None:
+        """On secret shares: a change is in the journal, and servers have yet to hand over."""
+        self._signed_roster = self._shares.load()[role.epoch].signed_roster
+        self.store_seats(role)
 
     def finish(self, role: ActiveParticipant) -> None:
         """A change is in force: older shares are not needed any more."""
@@ -130,8 +166,9 @@ def envelope_name(name: str, epoch: int) -> str:
 
 
 def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]:
-    """The sealed shares of ``epoch`` that are in ``folder``, by participant."""
-    paths = {name: folder / envelope_name(name, epoch) for name in roster.split.names}
+    """The sealed shares, or secrets, of ``epoch`` that are in ``folder``, by participant."""
+    name_of = envelope_name if roster.terms.shares is None else secrets_name
+    paths = {name: folder / name_of(name, epoch) for name in roster.split.names}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 

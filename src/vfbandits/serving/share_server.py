@@ -10,6 +10,7 @@ without asking again.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ from vfbandits.core.decision import ArmId
 from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened, Prepared
 from vfbandits.core.shares.covariance import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
+from vfbandits.core.shares.handover import Handover, HandoverDeal
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import (
@@ -26,11 +28,13 @@ from vfbandits.core.shares.messages import (
     Lift,
     Message,
     Place,
+    expect,
     read_message,
 )
 from vfbandits.core.shares.offer import ArmBlocks, Offer
+from vfbandits.core.shares.passage import NextEpoch, hand_over
 from vfbandits.core.shares.root import Held
-from vfbandits.core.shares.terms import MAX_REWARD
+from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
 from vfbandits.errors import (
     ConflictError,
     JournalError,
@@ -47,12 +51,14 @@ from vfbandits.journal.shares.active_log import (
     ActiveLog,
     Begun,
     Forgotten,
+    MovedOn,
     Numbered,
     Reserved,
     Reward,
     Step,
     Waits,
 )
+from vfbandits.protocol.dealt import first_window
 from vfbandits.protocol.receipts import Greeting, Own, Receipt, Seen, Standing, check_standing
 from vfbandits.serving.concurrency import SharedLock
 from vfbandits.serving.deal_stock import DealStock, StockLeft
@@ -65,6 +71,35 @@ Ask: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """Brings bytes to the helper and its answer back; LinkError if there is none in time, SharesError
 if the helper refuses."""
 Status: TypeAlias = Literal["waits", "learnt", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Successor:
+    """The next epoch of server A: its secrets, its dealt words, and how the state comes there.
+
+    ``plan`` makes the terms and the hand-over from the terms of the state.  ``on_done`` is called
+    when the state is there, durably.
+    """
+
+    secrets: ServerSecrets = field(repr=False)
+    stock: DealStock
+    plan: Callable[[ShareTerms], tuple[ShareTerms, Handover]]
+    on_done: Callable[[], None] = lambda: None
+
+    @property
+    def window(self) -> int:
+        """The first window of the epoch."""
+        return first_window(self.stock.dealt.epoch)
+
+    def refuse_unless_ready(self, terms: ShareTerms) -> None:
+        """Refuse it, before anything has changed, unless the words of a hand-over are there."""
+        self.plan(terms)
+        deal = self.stock.look(self.window)
+        if deal.handover is None:
+            raise SharesError(
+                f"window {self.window} of epoch {self.stock.dealt.epoch} has no words for a "
+                "hand-over"
+            )
 
 
 class DurableActive:
@@ -88,15 +123,18 @@ class DurableActive:
         key: JournalKey | None = None,
         max_open: int = MAX_OPEN,
     ) -> None:
-        self.terms = stock.terms
         self._stock = stock
         self._ask = ask
         self._max_open = max_open
         self._log = ActiveLog(path, dealt=stock.dealt, key=key)
         try:
             if self._log.state is None:
-                self._log.state = ActiveServer(stock.terms, secrets).snapshot().to_bytes()
-                self._log.append([Step(Begun(0, self._log.state), Receipt())])
+                window = first_window(stock.dealt.epoch)
+                fresh = ActiveServer(stock.terms, secrets, first_window=window)
+                self._log.state = fresh.snapshot().to_bytes()
+                self._log.append([Step(Begun(window, self._log.state), Receipt())])
+            kept = Kept.from_bytes(self._log.state)
+            self.terms = replace(stock.terms, idle=kept.idle)
             progress, rewards, contexts = (
                 self._log.progress(),
                 self._log.rewards(),
@@ -116,9 +154,9 @@ class DurableActive:
             self._n_picks = self._log.n_contexts()
             self._pending: Reward | None = None
             self._server = ActiveServer.restore(
-                stock.terms,
+                self.terms,
                 secrets,
-                Kept.from_bytes(self._log.state),
+                kept,
                 contexts=[(context.event, context.share) for context in contexts],
                 max_open=2 * max_open,  # what is dropped, and when, is said here
             )
@@ -132,6 +170,7 @@ class DurableActive:
         self._window = SharedLock()
         self._must_greet = True
         self._refused: RollbackError | None = None
+        self._successor: Successor | None = None
 
     def __repr__(self) -> str:
         """Counts; no share."""
@@ -147,6 +186,26 @@ class DurableActive:
         """The number of the first slot that was certainly not used."""
         place = Place(self._stock.dealt.epoch, self._server.window, 0, self._reserved)
         return self.terms.round_of(place)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the dealer that its state is of."""
+        return self._stock.dealt.epoch
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether its state must go over to another epoch before anything else."""
+        return self._successor is not None
+
+    def move_on(self, successor: Successor) -> None:
+        """Hand the state over to the next epoch before the next decision or reward.
+
+        There is no way back: no slot of this epoch is used any more.
+        """
+        wanted, came = self.epoch + 1, successor.stock.dealt.epoch
+        if came != wanted or self._successor is not None:
+            raise SharesError(f"wanted a hand-over to epoch {wanted}, once, got one to {came}")
+        self._successor = successor
 
     def held(self) -> Held | HeldCovariance:
         """A's side of the state: for tests, which put both sides together."""
@@ -366,6 +425,35 @@ class DurableActive:
             await self._learn(self._pending)
         if self._server.is_full:
             await self._fold()
+        if self._successor is not None:
+            await self._hand_over(self._successor)
+
+    async def _hand_over(self, successor: Successor) -> None:
+        """Go on in the next epoch.
+
+        All of it is done again after an interruption, with the same bytes; what was learnt is in
+        the epoch before until the end.
+        """
+        if not self._server.needs_deal:
+            await self._close_window()
+        async with self._window.exclusive():
+            stock, owner = successor.stock, self._log.identity.hex()
+            deal = await asyncio.to_thread(stock.take, successor.window, owner=owner)
+            terms, plan = successor.plan(self.terms)
+            after = NextEpoch(terms, plan, successor.secrets)
+            words = expect(HandoverDeal, deal.deals[-1])
+            exchange = hand_over(self._server, after, words, max_open=2 * self._max_open)
+            server = await self._run(exchange)
+            contexts = [*server.open_contexts().items()]
+            state = server.snapshot().to_bytes()
+            self._add(MovedOn(server.window, stock.dealt, state, contexts))
+            self._server, self.terms, self._stock = server, terms, stock
+            self._successor = None
+            self._reserved, self._durable_to = 0, (server.window, 0)
+            self._learning.clear()
+            await self._commit.flush()
+            self._seen.forget_before(self._seen.head)
+        successor.on_done()
 
     async def _begin_window(self) -> None:
         if self._server.needs_deal:
@@ -451,11 +539,14 @@ class DurableActive:
             next_slot=self._reserved,
             is_learning=self._pending is not None,
             is_full=self._server.is_full,
+            moves_to=-1 if self._successor is None else self._successor.window,
         )
 
     # The disk.
 
-    def _add(self, change: Begun | Reserved | Numbered | Waits | Forgotten | Reward) -> None:
+    def _add(
+        self, change: Begun | MovedOn | Reserved | Numbered | Waits | Forgotten | Reward
+    ) -> None:
         self._commit.add(Step(change, self._seen.head))
 
     def _trim_learnt(self) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
@@ -37,6 +37,7 @@ from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import (
     ArmError,
     ContextError,
+    HandshakeError,
     JournalError,
     LinkError,
     SettingError,
@@ -44,11 +45,13 @@ from vfbandits.errors import (
     WireError,
 )
 from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.change import Change
 from vfbandits.protocol.instructions import ActiveInstruction, Gathered
 from vfbandits.protocol.slots import from_rows
 from vfbandits.serving.concurrency import both
 from vfbandits.serving.deal_stock import StockLeft
 from vfbandits.serving.rounds import Rounds, arm_features_of, missing_of
+from vfbandits.serving.share_server import Successor
 from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, note
 
@@ -56,6 +59,7 @@ MAX_ASKS: Final = 3
 RETRY_S: Final = 1.0
 WAIT_S: Final = 2.0
 BATCH_SIZE: Final = 32
+POLL_S: Final = 0.01
 FAILURES: Final = (LinkError, SharesError, JournalError)
 
 _Result = TypeVar("_Result")
@@ -120,6 +124,24 @@ class ServerA(Protocol):
         """What is left of the dealt words."""
         ...
 
+    @property
+    def next_round(self) -> int:
+        """The number of the first slot that was certainly not used."""
+        ...
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether its state must go over to another epoch before anything else."""
+        ...
+
+    def move_on(self, successor: Successor) -> None:
+        """Hand the state over to the next epoch before the next decision or reward."""
+        ...
+
+    async def start(self) -> None:
+        """Compare notes with the helper, and finish what was under way."""
+        ...
+
     def meet(self) -> None:
         """The helper has come back: compare notes before anything is sent."""
         ...
@@ -160,6 +182,26 @@ class StillAwayError(LinkError):
 
 
 @dataclass(frozen=True, slots=True)
+class NextDeal:
+    """The next epoch, as server A and as the participant that it is."""
+
+    successor: Successor
+    own: SharingParticipant
+
+
+class Epochs(Protocol):
+    """What the disk has of the epochs of the dealer."""
+
+    def open(self, change: Change, terms: ShareTerms) -> NextDeal:
+        """What was dealt for a change; refuses it unless all is there."""
+        ...
+
+    def finish(self) -> None:
+        """The state has come to the epoch in force: those before it are not needed any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Away:
     """Why decisions are made without the helper now."""
 
@@ -180,12 +222,15 @@ class SharedRounds:
         own: SharingParticipant,
         carry_out: Callable[[list[ActiveInstruction]], None],
         *,
+        epochs: Epochs,
         log: Logger,
     ) -> None:
         self._role = role
         self._rounds = rounds
         self._server = server
         self._own = own
+        self._epochs = epochs
+        self._next: NextDeal | None = None
         self._carry_out = carry_out
         self._log = log
         self._lock = asyncio.Lock()
@@ -361,8 +406,62 @@ class SharedRounds:
                 self._note_away(error)
                 event.x = np.array((*ALONE, *event.x[2:]), dtype=np.float64)
 
+    # --- another epoch ---------------------------------------------------------------------------
+
+    def refuse_while_moving(self) -> None:
+        """One hand-over after the other."""
+        if self._server.is_moving:
+            raise HandshakeError(
+                f"the servers have not come to epoch {self._role.epoch} yet: "
+                f"{self.away or 'wanted one moment more'}"
+            )
+
+    async def prepare(self, change: Change) -> None:
+        """Open what was dealt for the next epoch, before anybody is asked to change."""
+        terms = self._server.terms
+        self._next = await asyncio.to_thread(self._epochs.open, change, terms)
+
+    @asynccontextmanager
+    async def between_decisions(self) -> AsyncIterator[None]:
+        """No slot is in use, no round is open, and no reward is learnt."""
+        async with self._lock:
+            # A decision whose caller has hung up leaves a round, which ends by its deadline.
+            while self._role.n_open:
+                await asyncio.sleep(POLL_S)
+            yield
+
+    def move_on(self) -> None:
+        """The journal is in the next epoch: servers must go there before anything else."""
+        if self._next is None:
+            raise SharesError("wanted a hand-over that was prepared, got none")
+        if self.learning is not None:
+            self.learning.slots.take_terms(self._role.roster.share_terms)
+        self.go_to(self._next)
+
+    def go_to(self, following: "NextDeal") -> None:
+        """Hand over to an epoch, with the next decision or reward at the latest."""
+
+        def on_done() -> None:
+            self._own = following.own
+            self._role.resume_at(self._server.next_round)
+            self._epochs.finish()
+            note(self._log, "shares_handed_over", {"epoch": self._role.epoch})
+
+        self._next = None
+        self._server.move_on(replace(following.successor, on_done=on_done))
+        self._wake.set()
+
+    async def finish_hand_over(self) -> None:
+        """Hand over now, if the helper is there; otherwise when it comes back."""
+        try:
+            self._refuse_while_away()
+            async with self._lock:
+                await _readable(self._server.start())
+        except FAILURES as error:
+            self._note_away(error)
+
     def release(self) -> None:
-        """Masks do not change under protection "shares"; ``keep`` has given the slot back."""
+        """``keep`` has given the slot back."""
 
     async def quiet(self) -> None:
         """Wait until no slot is in use."""
@@ -431,6 +530,8 @@ class SharedRounds:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), RETRY_S)
             self._wake.clear()
+            if self._server.is_moving:
+                await self.finish_hand_over()
             if self.learning is None or not self.learning.slots.queue:
                 continue
             try:

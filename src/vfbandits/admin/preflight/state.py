@@ -17,7 +17,7 @@ from vfbandits.journal.base import JournalReader
 from vfbandits.journal.crypto import read_key
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.journal.open import open_reader, place_of
-from vfbandits.journal.shares.secrets import read_secrets
+from vfbandits.journal.shares.secrets import newest_epoch, read_secrets
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
 from vfbandits.journal.witness import Head, lock_path, noted_in
@@ -147,18 +147,21 @@ def check_envelopes(report: Report, settings: ActiveSettings, roster: Roster) ->
 def check_dealt(
     report: Report, settings: ActiveSettings | PassiveSettings | HelperSettings, roster: Roster
 ) -> None:
-    """On secret shares, the secrets of the first epoch, and windows for server A."""
+    """On secret shares, the secrets of the epoch in force, and windows for server A."""
     if roster.terms.shares is None:
         return
+    shares = settings.state / "shares"
+    held = ShareFiles(shares).epochs() if shares.is_dir() else ()
+    epoch = min(held, default=newest_epoch(settings.dealt, settings.name))
     with report.blaming("dealt"):
         key = read_sealing_key(sealing_key_path(settings.identity, settings.name))
-        secrets = read_secrets(settings.dealt, settings.name, roster, epoch=FIRST_EPOCH, key=key)
+        secrets = read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=key)
         dealt = f"secrets of deal {secrets.deal[:12]}…"
         if settings.role != ACTIVE:
             report.ok("dealt", dealt)
             return
-        opener = DealOpener(roster, FIRST_EPOCH, settings.name, key)
-        cursor = stock_cursor(settings.state, FIRST_EPOCH)
+        opener = DealOpener(roster, epoch, settings.name, key)
+        cursor = stock_cursor(settings.state, epoch)
         stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
         _tell_of_stock(report, stock.left(), dealt=dealt, folder=settings.dealt)
 

@@ -159,6 +159,7 @@ class ActiveServer:
         *,
         entropy: Entropy = os.urandom,
         max_open: int = MAX_OPEN,
+        first_window: int = 0,
     ) -> None:
         self.terms = terms
         self._secrets = secrets
@@ -174,7 +175,7 @@ class ActiveServer:
             "fold": Layout(terms.active_fold_words()),
         }
         self._deal: m.WindowDeal | None = None
-        self._n_windows = 0
+        self._n_windows = first_window
         self.n_rows = 0
         self.n_slots = 0
         self._open: OrderedDict[Event, Words] = OrderedDict()
@@ -209,7 +210,11 @@ class ActiveServer:
         """The state between two windows, without the open contexts."""
         if self._deal is not None:
             raise SharesError(f"server A is kept between two windows, got window {self._n_windows}")
-        header = {"window": self._n_windows, "noise": self._noise.to_bytes().hex()}
+        header = {
+            "window": self._n_windows,
+            "noise": self._noise.to_bytes().hex(),
+            "idle": self.terms.idle,
+        }
         state = self._state if self.terms.is_root else self._covariance.side
         return Kept(header, state.kept())
 

@@ -169,6 +169,7 @@ class Dealer:
             "window": self._next_window,
             "secrets": "".join(source.to_bytes().hex() for source in sources),
             "first_window": self.first_window,
+            "idle": self.terms.idle,
             "handover": None if self.handover is None else self.handover.to_record(),
         }
         if not self.terms.is_root:
@@ -256,7 +257,7 @@ class Dealer:
             self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
         else:
             self._covariance = CovarianceDealer(terms, after.matrix, after.theta[:, None])
-        return HandoverDeal(place, masks, opened)
+        return HandoverDeal(place, plan.to_numbers(), masks, opened)
 
     def _deal_covariance(self, places: list[Place], handover: HandoverDeal | None) -> WindowDeal:
         form, rows = self._covariance, CovarianceWindow(self.terms)

@@ -37,7 +37,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.covariance import identity
-from vfbandits.core.shares.messages import Full, Message, Place
+from vfbandits.core.shares.messages import Full, Message, Place, Short
 from vfbandits.core.shares.sides import side
 from vfbandits.core.shares.terms import Shapes, ShareTerms
 from vfbandits.errors import SettingError, SharesError, SnapshotError
@@ -129,6 +129,12 @@ class Handover:
                 f"not lead to widths {list(after.widths)} with {after.idle} idle columns"
             )
 
+    def to_numbers(self) -> NDArray[np.uint64]:
+        """As it stands among dealt words, for server A to compare."""
+        origins = [number + 1 for number in self.origins]
+        numbers = [len(self.widths), *self.widths, self.idle, *origins]
+        return np.array(numbers, dtype=np.uint64)
+
     def to_record(self) -> dict[str, object]:
         """For the dealer's state."""
         return {"widths": [*self.widths], "idle": self.idle, "origins": [*self.origins]}
@@ -206,11 +212,13 @@ class HandedOver(Message):
 class HandoverDeal(Message):
     """For a hand-over: A's parts of the masks of all steps that eliminate columns, in order.
 
-    ``opened`` has the dealer's terms of the numbers that A opens, each blinded by a word of B's.
+    ``plan`` says which hand-over it is for (``Handover.to_numbers``).  ``opened`` has the dealer's
+    terms of the numbers that A opens, each blinded by a word of B's.
     """
 
     KIND: ClassVar[int] = 74
 
+    plan: Short
     masks: Full
     opened: Full
 

@@ -121,6 +121,7 @@ class Helper:
         entropy: Entropy = os.urandom,
         max_open: int = MAX_OPEN,
         epoch: int = 0,
+        first_window: int = 0,
     ) -> None:
         self.terms = terms
         self._secrets = secrets
@@ -138,7 +139,7 @@ class Helper:
         self._shapes = _shapes(terms)
         self._n_rows = 0
         self._epoch = epoch
-        self._window = 0
+        self._window = first_window
         self._attempt: int | None = None
         self._at: tuple[int, ...] = ()  # epoch, window and attempt, once a message has come
         self._decisions: dict[int, _Decision] = {}
@@ -265,6 +266,7 @@ class Helper:
             "epoch": self._epoch,
             "window": self._window,
             "noise": self._noise.to_bytes().hex(),
+            "idle": self.terms.idle,
         }
         state = self._state if self.terms.is_root else self._covariance.side
         return Kept(header, state.kept())

@@ -43,6 +43,11 @@ class Kept:
         """A secret of the header, where it is in hex."""
         return bytes.fromhex(self.record.text(name))
 
+    @property
+    def idle(self) -> int:
+        """Columns of the state that belong to no participant."""
+        return self.record.integer("idle") if "idle" in self.header else 0
+
     def take(self, name: str, like: Words) -> Words:
         """The words of that name, which must have the shape of ``like``."""
         words = self.words.get(name)

@@ -78,6 +78,11 @@ def hand_over(
 ) -> Exchange[ActiveServer]:
     """Server A in the next epoch, before the window for which ``deal`` was made."""
     terms, plan, place = after.terms, after.plan, deal.place
+    if deal.plan.tolist() != plan.to_numbers().tolist():
+        raise SharesError(
+            "the dealer has made words for another hand-over, from other participants or idle "
+            "columns than the state has: deal the epoch with the roster that it comes from"
+        )
     kept = server.snapshot()
     masked = masked_of(kept.words, is_root=terms.is_root)
     after.refuse_other_state(masked)
@@ -89,7 +94,7 @@ def hand_over(
     if plan.lost:
         state = yield from _eliminate(state, after, deal, reply.scalars)
     words = kept_of(placed(state, plan, terms, is_gap=False), is_root=terms.is_root)
-    header = {"window": place.window, "noise": entropy(SECRET_SIZE).hex()}
+    header = {"window": place.window, "noise": entropy(SECRET_SIZE).hex(), "idle": terms.idle}
     contexts = refreshed(server.open_contexts().items(), seed, plan, terms, is_helper=False)
     return ActiveServer.restore(
         terms, after.secrets, Kept(header, words), contexts=contexts, max_open=max_open
@@ -244,6 +249,7 @@ class HelperPassage:
             "epoch": self._place.epoch,
             "window": self._place.window,
             "noise": self._entropy(SECRET_SIZE).hex(),
+            "idle": terms.idle,
         }
         contexts = refreshed(self._contexts, self._seed, plan, terms, is_helper=True)
         self.done = Helper.restore(

@@ -22,6 +22,7 @@ from vfbandits.core.decision import ArmId
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.layout.base import Arms, Round, own_vector
 from vfbandits.core.layout.build import LayoutSettings, build_learner
+from vfbandits.core.move import Move
 from vfbandits.core.policy import LinTS
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.reward import Observation
@@ -241,6 +242,24 @@ class SlotLearner(HiddenState):
         """Drop those that the servers have learnt, or wait for no longer."""
         self.queue = deque(one for one in self.queue if not is_done(one))
 
+    def lift(self, move: Move) -> Move:
+        """References and own features stay as they are, whatever the servers do."""
+        del move
+        return _Still()
+
+    def move(self, move: Move) -> None:
+        """The servers hand over to other secrets, and perhaps participants (``take_terms``)."""
+        self.dim = len(move.vector(np.zeros(self.dim)))
+
+    def take_terms(self, terms: ShareTerms) -> None:
+        """Go by the terms of the roster in force."""
+        if terms.dim != self.dim or terms.widths[0] != self.terms.widths[0]:
+            raise SettingError(
+                f"wanted terms of {self.dim} features, {self.terms.widths[0]} of them the active "
+                f"participant's, got widths {list(terms.widths)}"
+            )
+        self.terms = terms
+
     def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
         """Counts, the queue, and the plain state."""
         alone, arrays = self._alone.pack()
@@ -261,6 +280,7 @@ class SlotLearner(HiddenState):
                 "arm_bound": terms.arm_bound,
                 "intercept": int(terms.intercept),
             },
+            "dim": self.dim,
             "largest_reward": self._largest_reward,
             "n_updates": self._n_updates,
             "n_queued": self._n_queued,
@@ -272,6 +292,8 @@ class SlotLearner(HiddenState):
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
         """Take what ``pack`` gave."""
         self._alone.unpack(record.child("alone"), arrays)
+        if record.has("dim"):  # older snapshots have none
+            self.dim = record.integer("dim")
         self._n_updates = record.integer("n_updates")
         self._n_queued = record.integer("n_queued")
         self._largest_reward = record.number("largest_reward")
@@ -314,6 +336,24 @@ def _layout_of(kept: Record) -> _Layout:
         "arm_bound": kept.number("arm_bound"),
         "intercept": bool(kept.integer("intercept")),
     }
+
+
+class _Still:
+    """A move that moves nothing here: servers carry what was learnt themselves."""
+
+    def vector(self, x: Vector) -> Vector:
+        """The same."""
+        return x
+
+    def matrix(self, Lambda: Matrix, ridge: float) -> Matrix:
+        """The same."""
+        del ridge
+        return Lambda
+
+    def lifted(self, *, before: int, factor: int) -> "_Still":
+        """The same."""
+        del before, factor
+        return self
 
 
 @dataclass(frozen=True, slots=True)

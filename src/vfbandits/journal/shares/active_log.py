@@ -21,7 +21,7 @@ from typing import NamedTuple
 from vfbandits.core.decision import ArmId
 from vfbandits.core.ring import Words
 from vfbandits.journal.shares.helper_log import Event, as_words
-from vfbandits.journal.shares.store import BlobSealer, ShareStore
+from vfbandits.journal.shares.store import BlobSealer, Dealt, ShareStore, set_deal
 from vfbandits.protocol.receipts import Receipt
 
 MAX_LEARNT = 100_000
@@ -45,6 +45,28 @@ class Begun:
         db.execute("UPDATE about SET state = ?", (blobs.seal(self.state, bound="state"),))
         db.execute(
             "DELETE FROM learnt WHERE seq <= (SELECT max(seq) FROM learnt) - ?", (MAX_LEARNT,)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MovedOn:
+    """The state went over to the next epoch, with the shares of contexts that wait."""
+
+    window: int
+    dealt: Dealt
+    state: bytes = field(repr=False)
+    contexts: list[tuple[Event, Words]] = field(repr=False)
+
+    def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
+        """Replace all that is of the epoch before."""
+        Begun(self.window, self.state).write(db, blobs, position)
+        set_deal(db, self.dealt)
+        db.executemany(
+            "UPDATE context SET share = ? WHERE window = ? AND slot = ?",
+            (
+                (blobs.seal(share.tobytes(), bound=f"context {event}"), *event)
+                for event, share in self.contexts
+            ),
         )
 
 
@@ -144,7 +166,7 @@ class Reward:
 class Step:
     """A change, with the last receipt of the helper that server A has seen by then."""
 
-    change: Begun | Reserved | Numbered | Waits | Forgotten | Reward
+    change: Begun | MovedOn | Reserved | Numbered | Waits | Forgotten | Reward
     seen: Receipt
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:

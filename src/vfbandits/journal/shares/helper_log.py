@@ -2,7 +2,8 @@
 
 ::
 
-    message(position, request, reply)   since the last fold; the fold's own answer is kept with it
+    message(position, request, reply)   since the last fold; the fold's own answer is kept with it,
+                                        and those of a hand-over without their messages
     receipt(position, digest)           of this window and the one before
     context(window, slot, share)        contexts that waited for a reward at the last fold
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vfbandits.core.ring import Words
-from vfbandits.journal.shares.store import BlobSealer, ShareStore
+from vfbandits.journal.shares.store import BlobSealer, Dealt, ShareStore, set_deal
 
 Event = tuple[int, int]
 
@@ -72,6 +73,44 @@ class WindowFolded:
 
 
 @dataclass(frozen=True, slots=True)
+class StateHandedOver:
+    """The state went over to the next epoch: it replaces all that led to it.
+
+    ``answered`` has the digest of each message of the hand-over and its answer, the last one that
+    of ``digest``.  The messages themselves are not kept: one holds the seed by which the shares of
+    waiting contexts were changed.
+    """
+
+    dealt: Dealt
+    answered: list[tuple[bytes, bytes]] = field(repr=False)
+    digest: bytes = field(repr=False)
+    state: bytes = field(repr=False)
+    contexts: list[tuple[Event, Words]] = field(repr=False)
+
+    def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> bytes:
+        """Replace what is older, in this epoch and the one before."""
+        first = position - len(self.answered) + 1
+        row = db.execute("SELECT coalesce(min(position), ?) FROM message", (first,)).fetchone()
+        db.execute("DELETE FROM receipt WHERE position < ?", row)
+        db.execute("DELETE FROM message")
+        for at, (name, reply) in enumerate(self.answered, start=first):
+            kept = blobs.seal(name, bound=f"message {at}"), blobs.seal(reply, bound=f"reply {at}")
+            db.execute("INSERT INTO message VALUES (?, ?, ?)", (at, *kept))
+        db.execute("INSERT INTO receipt VALUES (?, ?)", (position, self.digest))
+        db.execute("UPDATE about SET state = ?", (blobs.seal(self.state, bound="state"),))
+        set_deal(db, self.dealt)
+        db.execute("DELETE FROM context")
+        db.executemany(
+            "INSERT INTO context (window, slot, share) VALUES (?, ?, ?)",
+            (
+                (*event, blobs.seal(words.tobytes(), bound=f"context {event}"))
+                for event, words in self.contexts
+            ),
+        )
+        return self.digest
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """A helper was made; ``state`` is what it starts with."""
 
@@ -83,7 +122,7 @@ class Started:
         db.execute("UPDATE about SET state = ?", (blobs.seal(self.state, bound="state"),))
 
 
-class HelperLog(ShareStore[Answered | WindowFolded | Started]):
+class HelperLog(ShareStore[Answered | WindowFolded | StateHandedOver | Started]):
     """The helper's file."""
 
     APPLICATION = 0x76666268  # "vfbh"
@@ -97,7 +136,10 @@ CREATE TABLE context (
 ) STRICT"""
 
     def messages(self) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """Position, request and, for a fold, the reply of all messages since the last fold."""
+        """Position, request and, for a fold, the reply of all messages since the last fold.
+
+        Of messages of a hand-over that is over there are the reply and the digest of the request.
+        """
         for position, request, reply in self._db.execute(
             "SELECT position, request, reply FROM message ORDER BY position"
         ).fetchall():

@@ -1,14 +1,24 @@
 """The secrets that the dealer of secret shares gave one participant, from its folder."""
 
+import glob
+import re
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.errors import ConfigError
-from vfbandits.protocol.dealt import DealOpener, PartySecrets, secrets_name
+from vfbandits.protocol.dealt import FIRST_EPOCH, DealOpener, PartySecrets, secrets_name
 from vfbandits.protocol.roster import Roster
 
+_NAME = re.compile(r"(.+)\.epoch-(\d{1,9})\.secrets")
 ADVICE = "The mask generator makes it with vfb masks deal; copy it here"
+
+
+def newest_epoch(folder: Path, name: str) -> int:
+    """The last epoch of which there are secrets; the first one if there are none."""
+    found = (_NAME.fullmatch(path.name) for path in folder.glob(f"{glob.escape(name)}.epoch-*"))
+    epochs = [int(match[2]) for match in found if match and match[1] == name]
+    return max(epochs, default=FIRST_EPOCH)
 
 
 def read_secrets(

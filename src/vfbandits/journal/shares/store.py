@@ -11,7 +11,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -95,6 +95,25 @@ class BlobSealer:
         if salt not in self._ciphers:
             self._ciphers[salt] = key.cipher(self._identity, salt)
         return self._ciphers[salt]
+
+
+def set_deal(db: sqlite3.Connection, dealt: Dealt) -> None:
+    """The state is of another deal from now on."""
+    db.execute(
+        "UPDATE about SET epoch = ?, deal = ?, terms = ?", (dealt.epoch, dealt.deal, dealt.terms)
+    )
+
+
+def epoch_of(path: Path) -> int | None:
+    """The epoch of the state in a file, for who wants to open it; None if there is none yet."""
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            row = db.execute("SELECT epoch FROM about").fetchone()
+    except sqlite3.Error:
+        return None  # what is wrong with it, opening it will say
+    return None if row is None else int(row[0])
 
 
 class Change(Protocol):

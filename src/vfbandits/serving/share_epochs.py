@@ -1,0 +1,105 @@
+"""What server A has on its disk of the epochs of the dealer: rosters, secrets and dealt words.
+
+The journal says which epoch is in force.  A state of server A that is of the epoch before has yet
+to be handed over; until then the share and the roster of that epoch are kept.
+"""
+
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.shares.dealer import ParticipantSecrets, ServerSecrets
+from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.core.shares.terms import ShareTerms
+from vfbandits.errors import ConfigError
+from vfbandits.files import write_whole
+from vfbandits.journal.crypto import read_key
+from vfbandits.journal.shares.secrets import read_secrets
+from vfbandits.journal.shares.store import epoch_of
+from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.change import Change
+from vfbandits.protocol.dealt import DealOpener, next_terms, secrets_name
+from vfbandits.protocol.roster import Roster
+from vfbandits.serving.deal_stock import DealStock, stock_cursor
+from vfbandits.serving.masks import Changes
+from vfbandits.serving.share_server import FILE, Ask, DurableActive, Successor
+from vfbandits.serving.shares import NextDeal
+from vfbandits.settings.services import ActiveSettings
+
+
+class DealtEpochs:
+    """Opens server A, and the epochs that it goes to."""
+
+    def __init__(
+        self,
+        settings: ActiveSettings,
+        key: X25519PrivateKey,
+        role: ActiveParticipant,
+        changes: Changes,
+    ) -> None:
+        self._settings = settings
+        self._key = key
+        self._role = role
+        self._changes = changes
+
+    def open_server(self, ask: Ask) -> tuple[DurableActive, SharingParticipant, NextDeal | None]:
+        """Server A, what shares the own block, and the hand-over that was not finished."""
+        settings, role = self._settings, self._role
+        if not settings.journal:
+            raise ConfigError("protection 'shares' needs journal = true, got false")
+        path = settings.state / FILE
+        epoch = epoch_of(path) or role.epoch
+        if epoch not in (role.epoch, role.epoch - 1):
+            raise ConfigError(
+                f"{path} is of epoch {epoch}, and the journal of epoch {role.epoch}: one of the "
+                "two is an older copy.  Put the newest files back"
+            )
+        roster = role.roster if epoch == role.epoch else self._changes.roster_of(epoch)
+        server, participant, stock = self._opened(roster, epoch)
+        at_rest = None if settings.journal_key is None else read_key(settings.journal_key)
+        active = DurableActive(path, server, stock=stock, ask=ask, key=at_rest)
+        own = self._own(roster, participant, role.share)
+        if epoch == role.epoch:
+            return active, own, None
+        return active, own, self._following(roster, role.roster, role.epoch, role.share)
+
+    def open(self, change: Change, terms: ShareTerms) -> NextDeal:
+        """What was dealt for a change; refuses it unless all is there."""
+        settings = self._settings
+        envelope = change.envelopes.get(settings.name)
+        if envelope is not None:
+            path = settings.dealt / secrets_name(settings.name, change.epoch)
+            settings.dealt.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(path, lambda file: file.write(envelope), mode=0o600)
+        following = self._following(change.before, change.after, change.epoch, change.share)
+        following.successor.refuse_unless_ready(terms)
+        return following
+
+    def finish(self) -> None:
+        """The state has come to the epoch in force: those before it are not needed any more."""
+        self._changes.finish(self._role)
+
+    def _following(
+        self, before: Roster, after: Roster, epoch: int, rotation: MaskShare
+    ) -> NextDeal:
+        server, participant, stock = self._opened(after, epoch)
+        plan = partial(next_terms, before=before, after=after)
+        return NextDeal(Successor(server, stock, plan), self._own(after, participant, rotation))
+
+    def _opened(
+        self, roster: Roster, epoch: int
+    ) -> tuple[ServerSecrets, ParticipantSecrets, DealStock]:
+        settings, key = self._settings, self._key
+        secrets = read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=key)
+        if secrets.server is None or secrets.participant is None:
+            raise ConfigError(f"{settings.dealt} must have the secrets of server A, got none")
+        opener = DealOpener(roster, epoch, settings.name, key)
+        cursor = stock_cursor(settings.state, epoch)
+        stock = DealStock(settings.dealt, opener=opener, deal=secrets.deal, cursor=cursor)
+        return secrets.server, secrets.participant, stock
+
+    def _own(
+        self, roster: Roster, secrets: ParticipantSecrets, rotation: MaskShare
+    ) -> SharingParticipant:
+        return SharingParticipant(0, terms=roster.share_terms, secrets=secrets, rotation=rotation)

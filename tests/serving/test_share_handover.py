@@ -1,0 +1,333 @@
+"""Two servers of secret shares with disks hand over to the next epoch, killed wherever they are."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dealt_words import NAMES, SEALING_KEYS
+from durable_shares import DealtWorld, decide, reward_of, run
+
+from vfbandits.core.mask import MaskShare
+from vfbandits.core.ring import add, decode
+from vfbandits.core.shares.participant import SharingParticipant
+from vfbandits.core.shares.passage import NextEpoch
+from vfbandits.errors import LinkError, RollbackError, SharesError, StockError
+from vfbandits.journal.shares.store import Dealt, epoch_of
+from vfbandits.participant.dealing import deal_windows
+from vfbandits.participant.share_helper import DurableHelper
+from vfbandits.protocol.dealt import (
+    DealOpener,
+    first_window,
+    next_terms,
+    secrets_name,
+    terms_digest,
+)
+from vfbandits.serving.deal_stock import DealStock
+from vfbandits.serving.share_server import DurableActive, Successor
+
+NEXT = 2
+STAY = ("shop", "bank")
+WITHOUT_NOISE = {"posterior_scale": 0.0}  # so that two runs show the same arms
+COVARIANCE = {"reads": "widths", "posterior_scale": 0.0, "beta": 0.5, "release": "arm"}
+
+
+class TwoEpochs(DealtWorld):
+    """Words of two epochs; in the second, news has left or is still there."""
+
+    def __init__(self, folder, *, names=NAMES, **options):
+        super().__init__(folder, windows=4, **options)
+        kept = folder / "names.json"
+        names = tuple(json.loads(kept.read_text())) if kept.exists() else names
+        kept.write_text(json.dumps(names))
+        members = tuple(one for one in self.roster.members if one.name in names)
+        self.after = replace(self.roster, members=members, number=2)
+        if not (folder / "out" / secrets_name("shop", NEXT)).exists():
+            flags = {"key_dir": folder / "pmg", "epoch": NEXT, "out": folder / "out"}
+            deal_windows(self.after, windows=4, before=self.roster, **flags)
+        self.after_secrets = {
+            name: self._next_opener(name).secrets(self._file(name)) for name in names
+        }
+
+    def _next_opener(self, name):
+        return DealOpener(self.after, NEXT, name, SEALING_KEYS[name])
+
+    def _file(self, name):
+        return (self.folder / "out" / secrets_name(name, NEXT)).read_bytes()
+
+    def next_stock(self):
+        return DealStock(
+            self.folder / "out",
+            opener=self._next_opener("shop"),
+            deal=self.after_secrets["shop"].deal,
+            cursor=self.folder / "a" / "cursor-2",
+        )
+
+    def plan(self, terms):
+        return next_terms(terms, self.roster, self.after)
+
+    def for_helper(self, epoch, terms):
+        assert epoch == NEXT
+        secrets = self.after_secrets["bank"]
+        return (
+            NextEpoch(*self.plan(terms), secrets.server),
+            Dealt(NEXT, secrets.deal, terms_digest(self.after)),
+        )
+
+    def helper(self, **options):
+        path = self.folder / "b" / "helper.db"
+        if epoch_of(path) == NEXT:
+            dealt, secrets = self.for_helper(NEXT, self.terms)[1], self.after_secrets["bank"]
+            terms = self.after.share_terms
+        else:
+            dealt, secrets, terms = self.dealt, self.secrets["bank"], self.terms
+        return DurableHelper(
+            path, terms, secrets.server, dealt=dealt, successor=self.for_helper, **options
+        )
+
+    def active(self, ask, *, is_moving=False, **options):
+        path = self.folder / "a" / "shares.db"
+        if epoch_of(path) == NEXT:
+            secrets = self.after_secrets["shop"].server
+            return DurableActive(path, secrets, stock=self.next_stock(), ask=ask)
+        active = super().active(ask, **options)
+        if is_moving:
+            active.move_on(self.successor())
+        return active
+
+    def successor(self):
+        return Successor(self.after_secrets["shop"].server, self.next_stock(), self.plan)
+
+    def next_participants(self, terms):
+        return [
+            SharingParticipant(
+                number,
+                terms=terms,
+                secrets=self.after_secrets[name].participant,
+                rotation=MaskShare(np.eye(width)),
+            )
+            for number, (name, width) in enumerate(self.after.split.items())
+        ]
+
+
+def revealed(active, helper):
+    """The matrix and theta that both sides add up to, in the columns of those that stay."""
+    sides = zip(active.held()[:2], helper.held()[:2], strict=True)
+    return [decode(add(*side)) / 2.0 for side in sides]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two epochs of each kind, which take longer to deal than to copy."""
+    made = {}
+    for kind, names, rules in (
+        ("same", NAMES, WITHOUT_NOISE),
+        ("left", STAY, WITHOUT_NOISE),
+        ("left, widths", STAY, COVARIANCE),
+    ):
+        made[kind] = tmp_path_factory.mktemp("dealt")
+        TwoEpochs(made[kind], names=names, **rules)
+    return made
+
+
+@pytest.fixture(params=["same", "left", "left, widths"])
+def world(request, folders, tmp_path):
+    shutil.copytree(folders[request.param], tmp_path, dirs_exist_ok=True)
+    return TwoEpochs(tmp_path)
+
+
+@pytest.fixture
+def same(folders, tmp_path):
+    shutil.copytree(folders["same"], tmp_path, dirs_exist_ok=True)
+    return TwoEpochs(tmp_path)
+
+
+class Cut:
+    """A link that is lost once, before or after a message of the hand-over was answered."""
+
+    def __init__(self, at, *, is_answered):
+        self.at, self.is_answered, self.n = at, is_answered, 0
+
+    def __call__(self, answer):
+        async def ask(data):
+            if data[0] in (70, 72):  # HandOver, Eliminate
+                self.n += 1
+                if self.n == self.at:
+                    if self.is_answered:
+                        await answer(data)
+                    raise LinkError("the link was cut")
+            return await answer(data)
+
+        return ask
+
+
+async def before_it(world):
+    """Some rounds of the first epoch, of which two wait for a reward; then the servers stop."""
+    async with world.pair() as (active, _):
+        await active.start()
+        participants = world.participants()
+        for k in range(8):
+            event = await decide(active, participants, f"e{k}")
+            if k not in (2, 7):
+                await active.learn(f"e{k}", reward_of(event))
+
+
+async def go_on(active, world):
+    """Rewards that waited, and decisions in the next epoch."""
+    for ref in ("e2", "e7"):
+        assert active.status(ref) == "waits"
+        assert await active.learn(ref, 0.25)
+    participants = world.next_participants(active.terms)
+    for k in range(8, 14):
+        event = await decide(active, participants, f"e{k}")
+        assert event[0] >= first_window(NEXT)
+        await active.learn(f"e{k}", reward_of(event))
+
+
+def whole(world):
+    """The state at the end of a hand-over that nothing disturbed."""
+
+    async def played():
+        await before_it(world)
+        async with world.pair(is_moving=True) as (active, helper):
+            await active.start()
+            await go_on(active, world)
+            assert (active.epoch, helper.epoch, active.is_moving) == (NEXT, NEXT, False)
+            return revealed(active, helper)
+
+    return run(played())
+
+
+def test_what_was_learnt_and_waits_goes_over(world):
+    M, theta = whole(world)
+    assert np.isfinite(M).all()
+    assert np.abs(theta).max() > 0.01
+
+
+@pytest.mark.parametrize("is_answered", [False, True], ids=["message lost", "answer lost"])
+@pytest.mark.parametrize("at", ["first", "third", "last"])
+def test_killed_anywhere_both_servers_finish_the_hand_over(world, tmp_path, at, is_answered):
+    n_messages = 1
+    if world.after.split.names == STAY:
+        n_messages = 6 if world.terms.is_root else 5
+    at = {"first": 1, "third": 3, "last": n_messages}[at]
+    if at > n_messages:
+        pytest.skip("new secrets for the same participants take one message")
+    other = tmp_path / "undisturbed"
+    shutil.copytree(world.folder, other)
+    wanted = whole(TwoEpochs(other))
+
+    async def played():
+        await before_it(world)
+        cut = Cut(at, is_answered=is_answered)
+        async with world.pair(ask=cut, is_moving=True) as (active, _):
+            with pytest.raises(LinkError):
+                await active.start()
+        # Both are started again: A finds its journal in the next epoch, B what it has written.
+        async with world.pair(is_moving=True) as (active, helper):
+            await active.start()
+            await go_on(active, world)
+            return revealed(active, helper)
+
+    for came, want in zip(run(played()), wanted, strict=True):
+        # Blinds of a window are random only in words: numbers are the same.
+        assert np.abs(came - want).max() < 1e-9
+
+
+def test_both_can_be_started_again_after_it(world):
+    async def played():
+        await before_it(world)
+        async with world.pair(is_moving=True) as (active, helper):
+            await active.start()
+            before = revealed(active, helper)
+        async with world.pair() as (active, helper):
+            await active.start()
+            after = revealed(active, helper)
+            await go_on(active, world)
+        assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+    run(played())
+
+
+def test_no_message_of_the_old_epoch_is_answered_after_it(same):
+    async def played():
+        await before_it(same)
+        sent = []
+
+        def record(answer):
+            async def ask(data):
+                sent.append(data)
+                return await answer(data)
+
+            return ask
+
+        async with same.pair(ask=record) as (active, _):
+            await active.start()
+            await decide(active, same.participants(), "late")
+        async with same.pair(is_moving=True) as (active, helper):
+            await active.start()
+            for data in sent:
+                if data[:1] != b"\xff":
+                    with pytest.raises(SharesError, match="epoch 2 is open, got a message for 1"):
+                        await helper.answer(data)
+
+    run(played())
+
+
+def test_nothing_on_the_disks_has_the_seed_afterwards(same):
+    async def played():
+        await before_it(same)
+        seeds = []
+
+        def record(answer):
+            async def ask(data):
+                if data[0] == 70:
+                    seeds.append(data[33 + 5 : 33 + 5 + 32])
+                return await answer(data)
+
+            return ask
+
+        async with same.pair(ask=record, is_moving=True) as (active, _):
+            await active.start()
+        return seeds
+
+    (seed,) = run(played())
+    files = [path.read_bytes() for path in same.folder.rglob("*") if path.is_file()]
+    assert len(seed) == 32
+    assert not any(seed in data for data in files)
+
+
+def test_an_older_copy_of_a_disk_is_refused_after_it(same):
+    async def played():
+        await before_it(same)
+        shutil.copytree(same.folder / "b", same.folder / "b-old")
+        async with same.pair(is_moving=True) as (active, _):
+            await active.start()
+            await go_on(active, same)
+        shutil.rmtree(same.folder / "b")
+        (same.folder / "b-old").rename(same.folder / "b")
+        async with same.pair() as (active, _):
+            with pytest.raises((RollbackError, SharesError)):
+                await active.start()
+
+    run(played())
+
+
+def test_a_hand_over_needs_its_words_and_its_epoch(same):
+    async def played():
+        await before_it(same)
+        async with same.pair() as (active, helper):
+            successor = same.successor()
+            successor.refuse_unless_ready(active.terms)
+            with pytest.raises(
+                SharesError, match="wanted a hand-over to epoch 2, once, got one to 1"
+            ):
+                active.move_on(Successor(successor.secrets, same.stock(), same.plan))
+            first = same.folder / "out" / f"shop.epoch-2.window-{first_window(2):08d}.deal"
+            first.unlink()
+            with pytest.raises(StockError, match="no dealt words are left"):
+                successor.refuse_unless_ready(active.terms)
+            assert helper.epoch == 1
+
+    run(played())

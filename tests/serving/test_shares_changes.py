@@ -1,0 +1,248 @@
+"""Live services on secret shares go over to new secrets and other members, and lose nothing."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from live_world import LiveWorld
+from scipy.linalg import block_diag
+from served_federation import ServedFederation
+
+from vfbandits import LinGreedy
+from vfbandits.admin.federation_files import ROSTER, with_member, without_member
+from vfbandits.core.move import Narrowing, Widening
+from vfbandits.core.ring import add, decode
+from vfbandits.errors import ConfigError, EnvelopeError, HandshakeError, LinkError, StockError
+from vfbandits.journal.mask_shares import ShareFiles
+from vfbandits.protocol.application import ChangeRequest, RewardRequest
+from vfbandits.protocol.dealt import secrets_name
+from vfbandits.protocol.roster import SharesRules, Terms
+from vfbandits.transport.channel import Peer
+
+WIDTHS = {"shop": 2, "bank": 3, "news": 2, "post": 1}
+FIRST = {"shop": 2, "bank": 3, "news": 2}
+LINTS = SharesRules(helper="bank", max_arms=4, window=4, decisions=6, posterior_scale=0.3)
+LINUCB = replace(LINTS, posterior_scale=0.0, reads="widths", beta=0.5)
+MODELS = {
+    LINTS: 'policy = "lints"\nposterior_scale = 0.3\nseed = 7\n',
+    LINUCB: 'policy = "linucb"\nbeta = 0.5\nseed = 7\n',
+}
+
+
+class ChangingFederation(ServedFederation):
+    """Services on secret shares, and a plain bandit that is taught what they are taught."""
+
+    def __init__(self, tmp_path, rules, *, kind="memory"):
+        terms = Terms(bound=4.0, shares=rules)
+        world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
+        plan = world.federation
+        options = {"widths": FIRST, "model": MODELS[rules], "patience": "deadline_s = 5.0\n"}
+        world.federation = lambda: plan(**options)
+        super().__init__(world, kind)
+        self.twin = world.central(LinGreedy(), dim=sum(FIRST.values()))
+        self.epoch = 1
+        self.waiting = []
+        self.total = 0
+
+    async def decide(self):
+        """One decision, whose reward waits."""
+        user = self.world.users[self.total % 6]
+        self.total += 1
+        reply = await self.active.choose(self.world.request(user))
+        names = self.files.roster.split.names
+        assert set(reply.contributors) == set(names), self.active.shared.away
+        row = self.world.context(user, names, names)[reply.index]
+        self.waiting.append((reply.decision_id, row, names, self.world.reward(user, reply.index)))
+
+    async def reward(self, place=0):
+        """The reward of a decision that waits; who came since counts as zeros, who left not."""
+        decision_id, row, names, value = self.waiting.pop(place)
+        await self.active.learn(RewardRequest(decision_id, value))
+        parts = dict(
+            zip(names, np.split(row, np.cumsum([WIDTHS[n] for n in names])[:-1]), strict=True)
+        )
+        now = self.files.roster.split.names
+        x = np.hstack([parts.get(name, np.zeros(WIDTHS[name])) for name in now])
+        self.twin.fit(x[None], [value])
+
+    async def play(self, n):
+        """Decisions, of which three always wait for their reward."""
+        for _ in range(n):
+            await self.decide()
+            if len(self.waiting) > 3:
+                await self.reward()
+
+    async def change(self, envelopes, *, roster=None):
+        signed = b"" if roster is None else self.files.sign(roster)
+        return await self.active.change(OPERATOR, ChangeRequest(signed, envelopes))
+
+    def deal(self, *, before=None):
+        self.epoch += 1
+        return self.files.deal_shares(6, epoch=self.epoch, before=before)
+
+    async def learnt(self):
+        async with asyncio.timeout(30):
+            shared = self.active.shared
+            while shared.learning.slots.queue or shared._server.is_moving:  # noqa: ASYNC110, SLF001
+                await asyncio.sleep(0.01)
+
+    def theta(self):
+        """What both servers have learnt, in front of the rotations."""
+        helper, _ = self.passive["bank"]
+        sides = [s.held() for s in (self.active.shared._server, helper._helper)]  # noqa: SLF001
+        parts = [decode(add(*pair)) / 2.0 for pair in zip(*sides, strict=True)]
+        if len(parts) == 5:
+            _, theta, _, g, h = parts
+        else:
+            _, theta, g, h = parts
+        names = self.files.roster.split.names
+        shares = [
+            ShareFiles(self.state(name) / "shares").load()[self.epoch].share.columns
+            for name in names
+        ]
+        n = sum(WIDTHS[name] for name in names)
+        return (theta + h @ g)[:n] @ block_diag(*shares)
+
+    def error(self):
+        return float(np.abs(self.theta() - self.twin.states[None].theta).max())
+
+
+OPERATOR = Peer("operator", "operator", "")
+
+
+def run(federation, scenario):
+    async def played():
+        try:
+            return await scenario()
+        finally:
+            await federation.close()
+
+    return asyncio.run(played())
+
+
+async def connected(federation, *names):
+    async with asyncio.timeout(30):
+        while not set(names) <= set(federation.active.role.askable()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def started(federation, *names):
+    await federation.start_active()
+    federation.active._allow = lambda *_: None  # noqa: SLF001  (who may is tested elsewhere)
+    await federation.start(*names)
+    await connected(federation, *names)
+
+
+@pytest.mark.parametrize("rules", MODELS, ids=["LinTS", "LinUCB"])
+def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt(tmp_path, rules):
+    federation = ChangingFederation(tmp_path, rules)
+    files = federation.files
+
+    async def scenario():
+        await started(federation, "bank", "news")
+        await federation.play(10)
+
+        reply = await federation.change(federation.deal())
+        assert reply.epoch == 2
+        assert federation.active.shared._server.epoch == 2  # noqa: SLF001
+        await federation.play(10)
+        await federation.learnt()
+        assert federation.error() < 1e-9
+
+        before = files.roster
+        approved = files.admit_passive("post", 1, federation.world.features("post"))
+        files.roster = with_member(before, approved.member)
+        (files.folder / "post" / ROSTER).write_bytes(files.sign(files.roster))
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Widening(1))
+        await federation.start("post")
+        await connected(federation, "bank", "news", "post")
+        await federation.play(10)
+        await federation.learnt()
+        assert federation.error() < 1e-9
+
+        before = files.roster
+        files.roster = without_member(before, "news")
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Narrowing(5, 7))
+        await federation.play(10)
+        await federation.learnt()
+        assert federation.error() < 1e-8
+        await federation.stop("news")
+
+        # All are started again, and go on where they were.
+        await federation.stop("bank", "post")
+        await federation.stop_active()
+        await started(federation, "bank", "post")
+        await federation.play(6)
+        while federation.waiting:
+            await federation.reward()
+        await federation.learnt()
+        assert federation.error() < 1e-8
+        return federation.active.shared
+
+    shared = run(federation, scenario)
+    assert shared.n_alone == 0
+
+
+def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path):
+    federation = ChangingFederation(tmp_path, LINTS)
+
+    async def scenario():
+        await started(federation, "bank", "news")
+        await federation.play(10)
+        federation.active.shared._server._ask = lost  # noqa: SLF001
+        reply = await federation.change(federation.deal())
+        assert reply.epoch == 2
+        assert federation.active.shared._server.is_moving  # noqa: SLF001
+        with pytest.raises(HandshakeError, match="have not come to epoch 2 yet"):
+            await federation.change({})
+        # A is killed here: its journal is in epoch 2, and its state in epoch 1.
+        await federation.stop_active()
+        await federation.stop("bank")
+        await started(federation, "bank")
+        await connected(federation, "bank", "news")
+        await federation.learnt()
+        await federation.play(10)
+        await federation.learnt()
+        assert federation.error() < 1e-9
+        assert [*ShareFiles(federation.state("bank") / "shares").load()] == [2]
+        assert [*ShareFiles(federation.state("shop") / "shares").load()] == [2]
+
+    run(federation, scenario)
+
+
+async def lost(data):
+    raise LinkError("the helper has left")
+
+
+def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
+    federation = ChangingFederation(tmp_path, LINTS)
+    files = federation.files
+
+    async def scenario():
+        await started(federation, "bank", "news")
+        await federation.play(5)
+        with pytest.raises(HandshakeError, match="that stays, missing: shop, bank, news"):
+            await federation.change({})
+        envelopes = federation.deal()
+        with pytest.raises(EnvelopeError, match="another to: wanted 'bank', got 'news'"):
+            await federation.change({**envelopes, "bank": envelopes["news"]})
+        with pytest.raises(ConfigError, match="needs helper, one of news, got 'bank'"):
+            without_member(files.roster, "bank")
+        windows = sorted((files.folder / "shop" / "dealt").glob("shop.epoch-2.window-*"))
+        kept = windows[0].read_bytes()
+        windows[0].unlink()
+        with pytest.raises(StockError, match="no dealt words are left"):
+            await federation.change(envelopes)
+        assert federation.active.role.epoch == 1
+        await federation.play(3)
+        windows[0].write_bytes(kept)
+        assert (await federation.change(envelopes)).epoch == 2
+        assert (files.folder / "news" / "dealt" / secrets_name("news", 2)).is_file()
+        await federation.play(5)
+        await federation.learnt()
+        assert federation.error() < 1e-9
+
+    run(federation, scenario)

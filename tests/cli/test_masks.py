@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from vfbandits.cli.masks import masks_app
 from vfbandits.pki import Authority, Identity, create_authority, load_approved, load_roster
+from vfbandits.protocol.dealt import first_window
 from vfbandits.protocol.envelope import open_share
 from vfbandits.protocol.roster import Roster, SharesRules, Terms
 from vfbandits.protocol.signed_roster import sign_roster
@@ -98,11 +99,12 @@ def test_words_for_secret_shares_are_dealt_and_dealt_on(tmp_path):
     assert done.exit_code == 0, done.output
     for name in ("shop", "bank"):
         assert str(folder / "out" / f"{name}.epoch-4.secrets") in done.stdout
-    assert "2 windows, 0 to 1: 4 decisions" in done.stdout
+    first = first_window(4)
+    assert f"2 windows, {first} to {first + 1}: 4 decisions" in done.stdout
     assert "dealer.epoch-4.state has all secrets" in " ".join(done.stdout.split())
     done = deal(folder, windows=3, json="")
     document = json.loads(done.stdout)
-    assert document["windows"] == {"first": 2, "next": 5}
+    assert document["windows"] == {"first": first + 2, "next": first + 5}
     assert (document["decisions"], document["secrets"]) == (6, [])
     sizes = [path.stat().st_size for path in sorted((folder / "out").glob("*.deal"))[2:]]
     assert document["size_bytes"] == sum(sizes)
@@ -111,7 +113,9 @@ def test_words_for_secret_shares_are_dealt_and_dealt_on(tmp_path):
     assert (done.exit_code, "give --state, or deal the next epoch" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(("flag", "value"), [("windows", 2), ("state", "file")])
+@pytest.mark.parametrize(
+    ("flag", "value"), [("windows", 2), ("state", "file"), ("from", "roster.signed")]
+)
 def test_flags_of_secret_shares_are_refused_for_masks(folder, flag, value):
     done = deal(folder, **{flag: value})
     assert done.exit_code == 2

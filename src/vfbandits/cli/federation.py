@@ -54,11 +54,13 @@ def add(
 
     With **blockwise** masks this is one step.
 
-    With **dense** masks it takes three steps, since the mask generator deals for the new roster:
+    With **dense** masks and protection **shares** it takes three steps, since the mask generator
+    deals for the new roster:
 
     1. `vfb federation add … --roster-out next.signed` writes the new roster and prints its epoch.
 
-    2. `vfb masks deal --roster next.signed --epoch EPOCH --out DIR …`, on the generator's machine.
+    2. `vfb masks deal --roster next.signed --epoch EPOCH --out DIR …`, on the generator's machine;
+    on secret shares with `--from`, the roster in force.
 
     3. `vfb federation add … --envelopes DIR` puts both into force.
     """

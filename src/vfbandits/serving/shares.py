@@ -426,7 +426,7 @@ class SharedRounds:
         """No slot is in use, no round is open, and no reward is learnt."""
         async with self._lock:
             # A decision whose caller has hung up leaves a round, which ends by its deadline.
-            while self._role.n_open:
+            while self._role.n_open:  # noqa: ASYNC110  (it tells nobody)
                 await asyncio.sleep(POLL_S)
             yield
 

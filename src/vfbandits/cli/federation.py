@@ -160,8 +160,8 @@ def remove(
 ) -> None:
     """Remove a passive participant from a running federation, and its features from the model.
 
-    All other participants must be connected.  With **dense** masks this takes the same three steps
-    as `vfb federation add`.
+    All other participants must be connected.  With **dense** masks and protection **shares** this
+    takes the same three steps as `vfb federation add`.
     """
     from vfbandits.extras import require
 
@@ -226,6 +226,7 @@ def _change(
     from vfbandits.admin.mask_change import change_members, next_roster
     from vfbandits.admin.session import connect
     from vfbandits.protocol.roster import OPERATOR
+    from vfbandits.settings.services import load_client
 
     if envelopes is not None and roster_out is not None:
         raise ConfigError(
@@ -241,21 +242,27 @@ def _change(
     outcome = asyncio.run(run())
     if roster_out is not None:
         put_roster(outcome.signed, roster_out)
-        _say_how_to_deal(outcome, roster_out, organiser)
+        _say_how_to_deal(outcome, roster_out, organiser, in_force=load_client(config).roster)
     else:
         had = "was already in force" if outcome.was_done else "is in force"
         say(f"roster number {outcome.roster.number} {had}, mask epoch {outcome.epoch}")
     return outcome
 
 
-def _say_how_to_deal(outcome: "Outcome", roster_out: Path, organiser: "Authority") -> None:
+def _say_how_to_deal(
+    outcome: "Outcome", roster_out: Path, organiser: "Authority", *, in_force: Path
+) -> None:
     say(f"wrote {roster_out}: roster number {outcome.roster.number}, not yet in force")
-    if outcome.roster.terms.mask != "dense":
+    is_shared = outcome.roster.terms.shares is not None
+    if outcome.roster.terms.mask != "dense" and not is_shared:
         say("blockwise masks are not dealt: run this command again without --roster-out")
         return
     say("next, on the mask generator's machine:")
     say(
         f"  vfb masks deal --roster {roster_out} --authority {organiser.certificate_path} "
         f"--key-dir … --epoch {outcome.epoch} --out envelopes"
+        + (f" --from {in_force}" if is_shared else "")
     )
+    if is_shared:
+        say(f"copy its windows into the folder of {outcome.roster.active.name!r}, key dealt")
     say("then run this command again with --envelopes envelopes instead of --roster-out")

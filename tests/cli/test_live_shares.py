@@ -1,0 +1,80 @@
+"""The operator's commands against a running federation on secret shares."""
+
+import shutil
+
+import pytest
+from live_commands import (
+    changing,
+    fails,
+    newcomer,
+    operators_roster,
+    running,
+    status,
+    wait_for,
+    works,
+)
+
+from vfbandits.protocol.roster import SharesRules
+
+RULES = SharesRules(helper="bank", max_arms=3, window=2, decisions=3, posterior_scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    options = {
+        "terms": {"bound": 8.0, "shares": RULES},
+        "model": 'policy = "lints"\nposterior_scale = 0.1\n',
+        "windows": 4,
+    }
+    with running(tmp_path_factory.mktemp("shared"), **options) as federation:
+        yield federation
+
+
+def deal(federation, roster, epoch, out, *options):
+    """As the generator and the active participant do: windows go to the latter's folder."""
+    keys = federation.folder / "generator" / "identity"
+    works("masks", "deal", "--roster", roster, "--authority", federation.authority.certificate_path,
+          "--key-dir", keys, "--epoch", epoch, "--out", out, "--windows", 4, *options)  # fmt: skip
+    for path in out.glob("shop.*.deal"):
+        shutil.copy(path, federation.folder / "shop" / "dealt")
+    return out
+
+
+def test_new_secrets_come_into_force_with_one_command(shared, tmp_path):
+    rotate = ["masks", "rotate", "--config", shared.config("operator")]
+    epoch = status(shared)["epoch"]
+    roster = shared.folder / "operator" / "roster.signed"
+    assert f"secret shares need envelopes that were dealt for epoch {epoch + 1}" in fails(*rotate)
+    dealt = deal(shared, roster, epoch + 1, tmp_path / "dealt")
+    assert works(*rotate, "--envelopes", dealt) == f"mask epoch {epoch + 1} is in force\n"
+    assert status(shared)["epoch"] == epoch + 1
+    assert "epoch" in works("preflight", "--config", shared.config("bank"))
+
+
+def test_a_participant_comes_and_goes_in_three_steps(shared, tmp_path):
+    file = newcomer(shared, "gym")
+    dealt = in_three_steps(shared, ["federation", "add", file, *changing(shared)], tmp_path / "in")
+    home = shared.folder / "gym"
+    sent = shared.folder / "operator" / "gym" / "roster.signed"
+    (home / "roster.signed").write_bytes(sent.read_bytes())
+    (home / "dealt").mkdir()
+    for path in dealt.glob("gym.*.secrets"):
+        shutil.copy(path, home / "dealt")
+    shared.start("gym")
+    wait_for(shared, "bank", "news", "gym")
+    in_three_steps(shared, ["federation", "remove", "gym", *changing(shared)], tmp_path / "out")
+    wait_for(shared, "bank", "news")
+    shared.stop("gym")
+    assert "helper, one of news" in fails("federation", "remove", "bank", *changing(shared))
+
+
+def in_three_steps(federation, command, folder):
+    epoch, number = status(federation)["epoch"], operators_roster(federation).number
+    before = federation.folder / "operator" / "roster.signed"
+    said = works(*command, "--roster-out", folder / "next.signed")
+    assert f"--epoch {epoch + 1}" in said
+    assert f"--from {before}" in said
+    dealt = deal(federation, folder / "next.signed", epoch + 1, folder / "dealt", "--from", before)
+    said = works(*command, "--envelopes", dealt)
+    assert f"roster number {number + 1} is in force, mask epoch {epoch + 1}" in said
+    return dealt

@@ -88,7 +88,7 @@ class World:
         owner = "active" if name == "Eliminate" else "helper"
         if part == "scalar":
             return (owner, "handover", slot, "mask_scalar", index), 1
-        return (owner, "handover", slot, "rho", index), 2**32
+        return (owner, "handover", slot, "rho", index), 2**ring.CUT
 
     def _dealt(self, part, place):
         """Words that A is dealt stand one after the other, step by step."""
@@ -141,7 +141,7 @@ def test_every_word_of_a_hand_over_has_a_blinding_of_its_own(party, terms, chang
     for label in view:
         where, scale = world.blinding_of(label)
         used[where] += 1
-        size = 2**96 if label[::2] in CUT_FIELDS else 2**128
+        size = 2 ** (128 - ring.CUT) if label[::2] in CUT_FIELDS else 2**128
         delta = int.from_bytes(rng.bytes(16)) % size
         after = view_of(world.run({where: delta * scale})[0], party)
         assert (after[label] - view[label]) % size in (delta, -delta % size), label

@@ -37,7 +37,11 @@ class ChangingFederation(ServedFederation):
         terms = Terms(bound=4.0, shares=rules)
         world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
         plan = world.federation
-        options = {"widths": FIRST, "model": MODELS[rules], "patience": "deadline_s = 5.0\n"}
+        options = {
+            "widths": FIRST,
+            "model": MODELS.get(rules, MODELS[LINUCB]),
+            "patience": "deadline_s = 5.0\n",
+        }
         world.federation = lambda: plan(**options)
         super().__init__(world, kind)
         self.twin = world.central(LinGreedy(), dim=sum(FIRST.values()))
@@ -89,8 +93,9 @@ class ChangingFederation(ServedFederation):
 
     def theta(self):
         """What both servers have learnt, in front of the rotations."""
-        helper, _ = self.passive["bank"]
-        sides = [s.held() for s in (self.active.shared._server, helper._helper)]  # noqa: SLF001
+        helper, _ = self.passive[self.files.roster.terms.shares.helper]
+        server = helper._server if hasattr(helper, "_server") else helper._helper  # noqa: SLF001
+        sides = [s.held() for s in (self.active.shared._server, server)]  # noqa: SLF001
         parts = [decode(add(*pair)) / 2.0 for pair in zip(*sides, strict=True)]
         if len(parts) == 5:
             _, theta, _, g, h = parts
@@ -123,7 +128,7 @@ def run(federation, scenario):
 
 async def connected(federation, *names):
     async with asyncio.timeout(30):
-        while not set(names) <= set(federation.active.role.askable()):  # noqa: ASYNC110
+        while not set(names) <= set(federation.active.role.seats):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -229,7 +234,7 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
         envelopes = federation.deal()
         with pytest.raises(EnvelopeError, match="another to: wanted 'bank', got 'news'"):
             await federation.change({**envelopes, "bank": envelopes["news"]})
-        with pytest.raises(ConfigError, match="needs helper, one of news, got 'bank'"):
+        with pytest.raises(ConfigError, match="one of news, got 'bank'"):
             without_member(files.roster, "bank")
         windows = sorted((files.folder / "shop" / "dealt").glob("shop.epoch-2.window-*"))
         kept = windows[0].read_bytes()
@@ -242,6 +247,32 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
         assert (await federation.change(envelopes)).epoch == 2
         assert (files.folder / "news" / "dealt" / secrets_name("news", 2)).is_file()
         await federation.play(5)
+        await federation.learnt()
+        assert federation.error() < 1e-9
+
+    run(federation, scenario)
+
+
+def test_a_helper_without_features_goes_over_to_new_secrets_but_not_to_other_members(tmp_path):
+    rules = replace(LINUCB, helper="judge")
+    federation = ChangingFederation(tmp_path, rules)
+    files = federation.files
+
+    async def scenario():
+        await started(federation, "bank", "news", "judge")
+        await federation.play(8)
+        before = files.roster
+        envelopes = federation.deal()
+        with pytest.raises(HandshakeError, match="helper 'judge' is no participant"):
+            await federation.change(envelopes, roster=without_member(before, "news"))
+        assert (await federation.change(envelopes)).epoch == 2
+        await federation.play(8)
+        await federation.stop("judge")
+        await federation.start("judge")
+        async with asyncio.timeout(30):
+            while "judge" not in federation.active.role.seats:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await federation.play(4)
         await federation.learnt()
         assert federation.error() < 1e-9
 

@@ -182,7 +182,7 @@ class LocalFederation(Processes):
             on_step=on_window,
         )
         envelopes = {path.name.rsplit(".epoch-")[0]: path.read_bytes() for path in dealt.secrets}
-        for name in self.participants:
+        for name in {*self.participants, *self.roster.split.names}:
             home = self.folder / name / "dealt"
             home.mkdir(exist_ok=True, mode=0o700)
             for path in out.glob(f"{name}.epoch-*"):

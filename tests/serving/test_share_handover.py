@@ -298,20 +298,45 @@ def test_nothing_on_the_disks_has_the_seed_afterwards(same):
     assert not any(seed in data for data in files)
 
 
-def test_an_older_copy_of_a_disk_is_refused_after_it(same):
+@pytest.mark.parametrize(
+    ("server", "n_decisions", "reason"),
+    [
+        ("a", 1, "server A runs on an older copy"),  # in the window after the hand-over
+        ("a", 9, "and server A those of epoch 1"),
+        ("b", 1, "the helper has the secrets of epoch 1"),
+    ],
+)
+def test_an_older_copy_of_a_disk_is_refused_after_it(same, server, n_decisions, reason):
+    folder, old = same.folder / server, same.folder / f"{server}-old"
+    sent = []
+
+    def record(answer):
+        async def ask(data):
+            sent.append(data)
+            return await answer(data)
+
+        return ask
+
     async def played():
         await before_it(same)
-        shutil.copytree(same.folder / "b", same.folder / "b-old")
+        shutil.copytree(folder, old)
+        shutil.copytree(same.folder / "out", same.folder / "out-old")
         async with same.pair(is_moving=True) as (active, _):
             await active.start()
-            await go_on(active, same)
-        shutil.rmtree(same.folder / "b")
-        (same.folder / "b-old").rename(same.folder / "b")
-        async with same.pair() as (active, _):
-            with pytest.raises((RollbackError, SharesError)):
-                await active.start()
+            for k in range(n_decisions):
+                participants = same.next_participants(active.terms)
+                event = await decide(active, participants, f"f{k}")
+                await active.learn(f"f{k}", reward_of(event))
+        shutil.rmtree(folder)
+        old.rename(folder)
+        shutil.copytree(same.folder / "out-old", same.folder / "out", dirs_exist_ok=True)
+        async with same.pair(ask=record, is_moving=server == "a") as (active, _):
+            with pytest.raises((RollbackError, SharesError), match=reason):
+                await decide(active, same.next_participants(active.terms), "late")
 
     run(played())
+    # Nothing was sent under words that were used but the same bytes, and questions of who is where.
+    assert {data[0] for data in sent} <= {0xFF, 70}
 
 
 def test_a_hand_over_needs_its_words_and_its_epoch(same):
@@ -331,3 +356,45 @@ def test_a_hand_over_needs_its_words_and_its_epoch(same):
             assert helper.epoch == 1
 
     run(played())
+
+
+@pytest.mark.parametrize("n_before", [6, 8], ids=["between windows", "within a window"])
+def test_an_older_copy_of_server_a_does_not_hand_over_a_second_time(same, n_before):
+    """Its state is another one, and would be under the same words: the helper tells it apart."""
+    folder, old = same.folder / "a", same.folder / "a-old"
+    sent = []
+
+    async def played():
+        helper = same.helper()
+
+        async def ask(data):
+            sent.append(data)
+            return await helper.answer(data)
+
+        async def some(active, start, stop):
+            for k in range(start, stop):
+                event = await decide(active, same.participants(), f"e{k}")
+                await active.learn(f"e{k}", reward_of(event))
+
+        active = same.active(ask)
+        await some(active, 0, n_before)
+        await active.close()
+        shutil.copytree(folder, old)
+        shutil.copytree(same.folder / "out", same.folder / "out-old")
+        active = same.active(ask)
+        await some(active, n_before, n_before + 3)
+        active.move_on(same.successor())
+        await active.start()
+        await active.close()
+        shutil.rmtree(folder)
+        old.rename(folder)
+        shutil.copytree(same.folder / "out-old", same.folder / "out", dirs_exist_ok=True)
+        sent.clear()
+        active = same.active(ask, is_moving=True)
+        with pytest.raises(RollbackError, match="server A runs on an older copy"):
+            await active.start()
+        await active.close()
+        await helper.close()
+
+    run(played())
+    assert {data[0] for data in sent} == {0xFF}  # a greeting, and nothing else

@@ -88,11 +88,36 @@ async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped
 
 @dataclass(slots=True)
 class _Passage:
-    """A hand-over under way: digests of its messages, and the answers that they got."""
+    """A hand-over under way: digests of its messages, and the answers that they got.
+
+    ``start`` is the receipt of the last message before it.
+    """
 
     passage: HelperPassage
     dealt: Dealt
+    start: Receipt
     answered: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The epoch and deal from which the state was handed over, until the next fold."""
+
+    epoch: int
+    deal: str
+    start: Receipt
+
+    def to_record(self) -> list[object]:
+        """For the state on the disk."""
+        return [self.epoch, self.deal, self.start.position, self.start.digest.hex()]
+
+    @classmethod
+    def from_record(cls, record: object) -> "_Before | None":
+        """What was kept."""
+        match record:
+            case [int(epoch), str(deal), int(position), str(digest)]:
+                return cls(epoch, deal, Receipt(position, bytes.fromhex(digest)))
+        return None
 
 
 class DurableHelper:
@@ -143,7 +168,7 @@ class DurableHelper:
             self._helper = Helper.restore(
                 replace(terms, idle=kept.idle), secrets, kept, contexts=contexts, max_open=max_open
             )
-            self._before: tuple[object, ...] = _epoch_before(kept)
+            self._before = _Before.from_record(kept.header.get("before"))
             self._passage: _Passage | None = None
             self._stored = {event for event, _ in contexts}
             self._digests = self._log.receipts()
@@ -222,7 +247,7 @@ class DurableHelper:
         else:
             self._commit.add(self._folded(request, reply, digest))
             self._receipts.clear()
-            self._finished = {name: reply}
+            self._finished, self._before = {name: reply}, None
         self._receipts[name] = self._head
         self._digests[self._head.position] = digest
         return self._head, reply
@@ -250,15 +275,15 @@ class DurableHelper:
         passage = HelperPassage(
             self._helper.snapshot(), contexts, after, place, max_open=self._max_open
         )
-        return _Passage(passage, dealt)
+        return _Passage(passage, dealt, self._head)
 
     def _handed_over(self, passage: "_Passage", helper: Helper, digest: bytes) -> StateHandedOver:
         """Go on in the next epoch; the answers of the hand-over are kept until the next fold."""
         kept = helper.snapshot()
-        before = [self._dealt.epoch, self._dealt.deal]
-        state = Kept({**kept.header, "before": before}, kept.words).to_bytes()
+        before = _Before(self._dealt.epoch, self._dealt.deal, passage.start)
+        state = Kept({**kept.header, "before": before.to_record()}, kept.words).to_bytes()
         contexts = [*helper.open_contexts().items()]
-        self._helper, self._dealt, self._before = helper, passage.dealt, tuple(before)
+        self._helper, self._dealt, self._before = helper, passage.dealt, before
         self._stored = {event for event, _ in contexts}
         self._finished = dict(passage.answered)
         self._passage = None
@@ -277,10 +302,16 @@ class DurableHelper:
         return WindowFolded(request, reply, digest, state, opened, dropped)
 
     def _standing(self, greeting: Greeting) -> Standing:
-        if (greeting.epoch, greeting.deal) != self._before:  # it has not finished a hand-over
-            refuse_other_deal(greeting, epoch=self._dealt.epoch, deal=self._dealt.deal)
-        seen = greeting.seen
+        seen, before = greeting.seen, self._before
         is_first = seen == Receipt()
+        if before is not None and (greeting.epoch, greeting.deal) == (before.epoch, before.deal):
+            # It has not finished the hand-over.  An older copy of it would start from another state
+            # under the same words.
+            is_first = seen.digest == before.start.digest
+            if not is_first and seen.position <= before.start.position:
+                seen = Receipt(-1)
+        else:
+            refuse_other_deal(greeting, epoch=self._dealt.epoch, deal=self._dealt.deal)
         return Standing(
             window=self._helper.window,
             n_rows=self._helper.n_rows,
@@ -299,12 +330,12 @@ class DurableHelper:
                 head = Receipt(position, self._digests[position])
                 self._finished[name] = kept
             else:
+                self._head = head or Receipt(position - 1)
                 try:
                     reply = self._reply(read_message(request)).to_bytes()
                 except (SharesError, WireError) as error:
                     raise self._other(position) from error
-                before = head or Receipt(position - 1)
-                head = before.then(request, reply)
+                head = self._head.then(request, reply)
                 if head != Receipt(position, self._digests.get(position, b"")):
                     raise self._other(position)
                 if self._passage is not None:
@@ -317,9 +348,3 @@ class DurableHelper:
             f"{self._log.path}: message {position} gets another answer than it got before.  The "
             "file is damaged, or its secrets, terms or version are others: restore them"
         )
-
-
-def _epoch_before(kept: Kept) -> tuple[object, ...]:
-    """The epoch and deal from which the state was handed over, until the next fold."""
-    before = kept.header.get("before")
-    return tuple(before) if isinstance(before, list) else ()

@@ -187,6 +187,11 @@ class Own:
     moves_to: int = -1
 
     @property
+    def is_between(self) -> bool:
+        """Whether nothing of the window was begun: only then did it hand over."""
+        return not (self.n_rows or self.next_slot or self.is_learning or self.is_full)
+
+    @property
     def latest(self) -> tuple[int, int]:
         """Window and reward that the helper can be at."""
         if self.is_full:
@@ -201,7 +206,7 @@ def check_standing(standing: Standing, *, seen: Receipt, before: Own, after: Own
     have been under way meanwhile.
     """
     there = (standing.window, standing.n_rows)
-    if standing.window == after.moves_to and standing.has_seen:
+    if standing.window == after.moves_to and standing.has_seen and after.is_between:
         return
     has_more_slots = standing.window == after.window and standing.next_slot > after.next_slot
     if there > after.latest or has_more_slots:

@@ -453,6 +453,8 @@ class DurableActive:
             self._learning.clear()
             await self._commit.flush()
             self._seen.forget_before(self._seen.head)
+        # An older copy of this disk would do it again, and then use slots again: the helper knows.
+        self._must_greet = True
         successor.on_done()
 
     async def _begin_window(self) -> None:

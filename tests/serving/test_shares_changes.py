@@ -13,7 +13,14 @@ from vfbandits import LinGreedy
 from vfbandits.admin.federation_files import ROSTER, with_member, without_member
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.core.ring import add, decode
-from vfbandits.errors import ConfigError, EnvelopeError, HandshakeError, LinkError, StockError
+from vfbandits.errors import (
+    ConfigError,
+    EnvelopeError,
+    HandshakeError,
+    LinkError,
+    SharesError,
+    StockError,
+)
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.application import ChangeRequest, RewardRequest
 from vfbandits.protocol.dealt import secrets_name
@@ -275,5 +282,22 @@ def test_a_helper_without_features_goes_over_to_new_secrets_but_not_to_other_mem
         await federation.play(4)
         await federation.learnt()
         assert federation.error() < 1e-9
+
+    run(federation, scenario)
+
+
+def test_words_for_another_hand_over_are_refused_before_anything_changes(tmp_path):
+    federation = ChangingFederation(tmp_path, LINTS)
+    files = federation.files
+
+    async def scenario():
+        await started(federation, "bank", "news")
+        await federation.play(4)
+        files.roster = without_member(files.roster, "news")
+        envelopes = federation.deal()  # without the roster before
+        with pytest.raises(SharesError, match="words for another hand-over"):
+            await federation.change(envelopes, roster=files.roster)
+        assert federation.active.role.epoch == 1
+        assert not federation.active.shared._server.is_moving  # noqa: SLF001
 
     run(federation, scenario)

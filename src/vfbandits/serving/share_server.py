@@ -93,13 +93,8 @@ class Successor:
 
     def refuse_unless_ready(self, terms: ShareTerms) -> None:
         """Refuse it, before anything has changed, unless the words of a hand-over are there."""
-        self.plan(terms)
-        deal = self.stock.look(self.window)
-        if deal.handover is None:
-            raise SharesError(
-                f"window {self.window} of epoch {self.stock.dealt.epoch} has no words for a "
-                "hand-over"
-            )
+        words = expect(HandoverDeal, self.stock.look(self.window).deals[-1])
+        NextEpoch(*self.plan(terms), self.secrets).refuse_other_words(words)
 
 
 class DurableActive:

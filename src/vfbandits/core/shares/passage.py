@@ -58,6 +58,15 @@ class NextEpoch:
     plan: Handover
     secrets: ServerSecrets = field(repr=False)
 
+    def refuse_other_words(self, deal: HandoverDeal) -> None:
+        """Refuse what was dealt for another hand-over."""
+        if deal.plan.tolist() != self.plan.to_numbers().tolist():
+            raise SharesError(
+                "the dealer has made words for another hand-over, from other participants or idle "
+                "columns than the state has: deal the epoch with the roster in force (--from), and "
+                "with the dealer's state of the epoch before in its folder"
+            )
+
     def refuse_other_state(self, masked: Masked) -> None:
         """Refuse a plan that starts from a state of another width."""
         self.plan.refuse_other(self.terms)
@@ -78,11 +87,7 @@ def hand_over(
 ) -> Exchange[ActiveServer]:
     """Server A in the next epoch, before the window for which ``deal`` was made."""
     terms, plan, place = after.terms, after.plan, deal.place
-    if deal.plan.tolist() != plan.to_numbers().tolist():
-        raise SharesError(
-            "the dealer has made words for another hand-over, from other participants or idle "
-            "columns than the state has: deal the epoch with the roster that it comes from"
-        )
+    after.refuse_other_words(deal)
     kept = server.snapshot()
     masked = masked_of(kept.words, is_root=terms.is_root)
     after.refuse_other_state(masked)

@@ -220,7 +220,7 @@ def test_an_old_copy_of_the_helper_s_disk_is_refused_at_the_greeting(world):
         async with world.pair() as (active, _):
             with pytest.raises(RollbackError, match="the helper runs on an older copy"):
                 await active.start()
-            with pytest.raises(RollbackError, match="deal the next epoch"):
+            with pytest.raises(RollbackError, match="a new roster and a new deal"):
                 await decide(active, world.participants(), "x")
             with pytest.raises(RollbackError):
                 await active.learn("e0", 0.5)

@@ -18,8 +18,8 @@ from vfbandits.errors import RollbackError, SharesError, WireError
 DIGEST_BYTES = 32
 ADVICE = (
     "Nothing more is sent in this epoch.  Stop both servers and put back the newest files of the "
-    "one that is older; if they are lost, deal the next epoch (vfb masks deal) and start with it, "
-    "which begins to learn from the start"
+    "one that is older; if they are lost, start again with a new roster and a new deal, which "
+    "begins to learn from the start"
 )
 _GREETING = b"\xff"  # no kind of message has this number
 _RECEIPT = struct.Struct(f"<Q{DIGEST_BYTES}s")

@@ -99,7 +99,7 @@ class DealStock:
             raise RollbackError(
                 f"window {cursor.window} of {self._folder} is in use, got a state of server A that "
                 f"asks for window {window}: it is an older copy or another one.  Put its newest "
-                "files back; if they are lost, deal the next epoch (vfb masks deal)"
+                "files back; if they are lost, start again with a new roster and a new deal"
             )
         deal = self._open(window)
         if window > cursor.window:

@@ -235,8 +235,8 @@ class ShareStore(Generic[C]):
         if head is None or head.position:
             raise RollbackError(
                 f"{self.path}, {self.WHAT}, was written before, got an empty one: put its newest "
-                "files back.  If they are lost, deal the next epoch (vfb masks deal) and give it a "
-                "new folder: a slot of this epoch must not be used a second time"
+                "files back.  If they are lost, start again with a new roster and a new deal: a "
+                "slot must not be used a second time"
             )
 
     def _refuse_old_copy(self) -> None:
@@ -248,7 +248,7 @@ class ShareStore(Generic[C]):
             raise RollbackError(
                 f"{self.path}, {self.WHAT}, was acknowledged up to change {head.position}, got an "
                 f"end at {self._position}: it is an older copy.  Put its newest files back; if "
-                "they are lost, deal the next epoch (vfb masks deal) and give it a new folder"
+                "they are lost, start again with a new roster and a new deal"
             )
 
     def _refuse_other_key(

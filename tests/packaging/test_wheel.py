@@ -31,6 +31,7 @@ NEEDS = {
     ("preflight",): "rpc",
     ("reproduce",): "experiments",
     ("serve", "active"): "rpc",
+    ("serve", "helper"): "rpc",
     ("serve", "passive"): "rpc",
     ("simulate",): "experiments",
     ("tune",): "experiments",

@@ -1,10 +1,13 @@
 """A bandit whose state two servers share: references to slots, and a queue of rewards."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from shares_world import local_shares, small_terms, split_rows, unit_rows
 
 import vfbandits as vfb
+from vfbandits.core.move import Widening
 from vfbandits.core.reward import Observation
 from vfbandits.core.ring import zeros
 from vfbandits.core.shares.covariance_active import Statistics
@@ -145,3 +148,39 @@ def test_blocks_of_absent_participants_count_as_zeros():
             one.learn(one.pick(other, other.arm), 0.5)
         with pytest.raises(SharesError, match=r"or never|was used before|is open"):
             local._run(local.active.fill_absent(place, (0,), n_arms=4))  # noqa: SLF001
+
+
+def test_a_change_of_members_leaves_references_and_own_features_as_they_are():
+    bandit = slot_bandit()
+    decision = bandit.decide(released_rows((0, 0), 1, OWN))
+    before = bandit.observation(decision).x
+    bandit.move(Widening(2))
+    assert np.array_equal(bandit.observation(decision).x, before)
+    learner = bandit.slots
+    wider = replace(TERMS, widths=(*TERMS.widths, 2))
+    learner.take_terms(wider)
+    assert (learner.dim, learner.terms) == (wider.dim, wider)
+    with pytest.raises(SettingError, match=r"terms of \d+ features, 2 of them .*, got widths"):
+        learner.take_terms(TERMS)
+    assert learner.terms == wider
+
+
+def test_many_rewards_are_queued_one_after_the_other():
+    bandit = slot_bandit()
+    shown = [bandit.decide(released_rows((0, slot), 0, OWN)) for slot in range(2)]
+    learner = bandit.slots
+    learner.learn_many([bandit.observation(one) for one in shown], np.array([0.5, 1.0]))
+    assert [(one.event, one.value) for one in learner.queue] == [((0, 0), 0.5), ((0, 1), 1.0)]
+
+
+@pytest.mark.parametrize("layout", ["disjoint", "outer"])
+def test_a_row_for_all_arms_needs_arms(layout):
+    terms = small_terms(layout=layout, arm_dim=2 * (layout == "outer"))
+    with pytest.raises(ArmError, match="at least one arm, got none"):
+        SlotLearner(terms).open_round(np.zeros(5), arms=None, arm_features=None)
+
+
+def test_covariances_have_no_place_in_a_request():
+    terms = small_terms(posterior_scale=0.0, release="statistics", reads="covariance")
+    with pytest.raises(SettingError, match="release 'arm' draws it in parameter space"):
+        SlotLearner(terms).plan(vfb.LinTS(0.3, space="arm"))

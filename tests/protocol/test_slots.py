@@ -7,7 +7,7 @@ from shares_world import small_terms
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.ring import decode, subtract
 from vfbandits.core.shares.dealer import Dealer, InputMasks
-from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.messages import Absent, Place
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.errors import SharesError
 from vfbandits.protocol.instructions import Fetch, Keep, Reply, Resend
@@ -71,6 +71,30 @@ def test_one_that_is_named_absent_keeps_a_refusal_and_sends_nothing(dealer):
     assert isinstance(kept.answer, Declined)
     assert isinstance(slots.first_or_again(ask_in(0, 0)), Resend)
     assert slots.next_round == 2
+
+
+def opening_of(ask, *names):
+    """Server A's wish that the masks of these participants be opened in the slot of an ask."""
+    flags = np.array([name in names for name in ("shop", "bank")], np.uint8)
+    return Absent(ask.place, 2, flags).to_bytes()
+
+
+def test_one_that_helps_opens_its_own_masks_only_where_it_was_named_absent(dealer):
+    slots, ask = slots_of(dealer), ask_in(0, 2)
+    assert "masks stay closed" in slots.problem_with_opening(opening_of(ask, "bank"))
+    slots.answer(ask, BLOCK, missing=0)
+    opening = opening_of(ask, "bank")
+    # The answer is under those masks: opened, they would show its rows to server A.
+    assert "masks stay closed" in slots.problem_with_opening(opening)
+    slots.first_or_again(ask_in(0, 2, absent=("bank",)))  # too late
+    assert "masks stay closed" in slots.problem_with_opening(opening)
+    assert not slots.problem_with_opening(opening_of(ask, "shop"))
+
+    absent = ask_in(0, 3, absent=("bank",))
+    slots.first_or_again(absent)
+    assert not slots.problem_with_opening(opening_of(absent, "bank"))
+    assert "masks stay closed" in slots.problem_with_opening(opening)
+    assert isinstance(slots.first_or_again(ask_in(0, 3)), Resend)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from vfbandits.protocol.messages import (
     Declined,
     Hello,
     Help,
+    Helped,
     Ping,
     Pong,
     Prepare,
@@ -186,8 +187,12 @@ class PassiveParticipant:
             return self._hear_abort(message)
         rules = self.roster.terms.shares
         if isinstance(message, Help) and rules is not None and rules.helper == self.name:
-            return [message]
+            return [self._hear_help(message)]
         raise WireError(f"wanted a message to a passive participant, got {type(message).__name__}")
+
+    def _hear_help(self, message: Help) -> Help | Reply:
+        problem = "" if self._slots is None else self._slots.problem_with_opening(message.data)
+        return Reply(Helped(message.number, problem=problem)) if problem else message
 
     # --- rows ---------------------------------------------------------------------------------
 

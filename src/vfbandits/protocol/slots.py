@@ -10,6 +10,7 @@ import numpy as np
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.pads import Stamp
 from vfbandits.core.ring import Words
+from vfbandits.core.shares.messages import Absent
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.protocol.instructions import Fetch, Keep, PassiveInstruction, Reply, Resend
@@ -28,6 +29,7 @@ class Slots:
         self._sharing = sharing
         self._terms: ShareTerms = sharing.terms
         self.next_round = next_round
+        self._absent_at = 0  # the last round in which it was named absent
 
     def problem_with(self, ask: Ask) -> str:
         """Why no slot could be answered by this ask; nothing if one could."""
@@ -53,7 +55,29 @@ class Slots:
             return Fetch(ask)
         reason = f"{self._name!r} is absent from this slot"
         self.next_round = ask.round + 1
+        self._absent_at = ask.round
         return Keep(stamp, (), Declined(ask.round, ask.attempt, "absent", reason), asked)
+
+    def problem_with_opening(self, data: bytes) -> str:
+        """Why a participant that helps does not answer this message as server B; or nothing.
+
+        It opens masks of its own rows only in a slot in which it was named absent, and will
+        therefore never answer: whatever server A says of the others, it cannot read these rows.
+        """
+        if not Absent.is_in(data):
+            return ""
+        message = Absent.from_bytes(data)
+        is_absent = message.absent.tolist()
+        if len(is_absent) != len(self._terms.widths):
+            return ""  # which server B refuses
+        if not is_absent[self._sharing.number]:
+            return ""
+        if self._terms.round_of(message.place) == self._absent_at:
+            return ""
+        return (
+            f"{self._name!r} was not named absent in slot {message.place.slot}: its masks stay "
+            "closed"
+        )
 
     def answer(self, ask: Ask, block: PlainBlock, *, missing: int) -> list[PassiveInstruction]:
         """The block under masks of both servers; the slot is used up from now on."""

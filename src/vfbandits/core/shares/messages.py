@@ -88,6 +88,11 @@ class Message:
             raise WireError(f"a {cls.__name__} message ends after {start} bytes, got {len(data)}")
         return cls(*values)  # type: ignore[arg-type]  # fields in their order
 
+    @classmethod
+    def is_in(cls, data: bytes) -> bool:
+        """Whether these bytes begin as a message of this kind does."""
+        return data[:1] == bytes([cls.KIND])
+
     @property
     def size_bytes(self) -> int:
         """Size of the encoding."""

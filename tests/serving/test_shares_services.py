@@ -25,11 +25,11 @@ from shares_world import GivenDraws
 from vfbandits import LinGreedy, LinTS, LinUCB
 from vfbandits.core.pads import Stamp
 from vfbandits.core.ring import add, decode
-from vfbandits.core.shares.messages import Place
+from vfbandits.core.shares.messages import Absent, Place
 from vfbandits.core.shares.slots import event_of
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.application import RewardRequest
-from vfbandits.protocol.messages import Declined
+from vfbandits.protocol.messages import Answer, Declined, Help
 from vfbandits.transport.rpc.codec import decode_to_active
 
 
@@ -297,6 +297,41 @@ def test_a_late_participant_is_absent_from_a_fresh_slot_and_refuses_it_for_ever(
         (resend,) = service._role.hear(again)  # noqa: SLF001
         assert isinstance(service._again(resend), Declined)  # noqa: SLF001
         await play(federation, twin, 6, start=3)
+
+    run(federation, scenario)
+
+
+def test_a_helper_may_be_absent_and_keeps_masks_of_rows_that_it_has_sent_closed(
+    tmp_path, monkeypatch
+):
+    federation = SharedFederation(tmp_path)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start("bank", "news")
+        await connected(federation, "bank", "news")
+        service, _ = federation.passive["bank"]
+        fetch, asks = service._fetch, []  # noqa: SLF001
+
+        async def declined(ask):
+            asks.append(ask)
+            return service._role.over_limits(ask, "no")  # noqa: SLF001
+
+        monkeypatch.setattr(service, "_fetch", declined)
+        reply = await federation.active.choose(federation.world.request(federation.world.users[4]))
+        assert reply.contributors == ("shop", "news")
+        assert federation.active.shared.n_released == 1  # both servers have decided, with its masks opened
+        monkeypatch.setattr(service, "_fetch", fetch)
+        # Server A asks for rows, and then says that there are none.
+        place = asks[0].place._replace(slot=asks[0].place.slot + 2)
+        (answer,) = await service._answer(  # noqa: SLF001
+            asks[0]._replace(round=asks[0].round + 2, place=place)
+        )
+        assert isinstance(answer, Answer)
+        opening = Absent(place, 1, np.array([0, 1, 0], np.uint8))
+        (helped,) = await service._answer(Help(99, opening.to_bytes()))  # noqa: SLF001
+        assert not helped.data
+        assert "'bank' was not named absent" in helped.problem
 
     run(federation, scenario)
 

@@ -320,7 +320,9 @@ def test_a_helper_may_be_absent_and_keeps_masks_of_rows_that_it_has_sent_closed(
         monkeypatch.setattr(service, "_fetch", declined)
         reply = await federation.active.choose(federation.world.request(federation.world.users[4]))
         assert reply.contributors == ("shop", "news")
-        assert federation.active.shared.n_released == 1  # both servers have decided, with its masks opened
+        assert (
+            federation.active.shared.n_released == 1
+        )  # both servers have decided, with its masks opened
         monkeypatch.setattr(service, "_fetch", fetch)
         # Server A asks for rows, and then says that there are none.
         place = asks[0].place._replace(slot=asks[0].place.slot + 2)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from vfbandits.core.policy import LinTS, LinUCB
 from vfbandits.core.policy.registry import describe
 from vfbandits.errors import LinkError, SettingError, WireError
 from vfbandits.protocol.application import DecideReply, RewardReply, StatusReply
-from vfbandits.protocol.roster import Member, Roster, Terms
+from vfbandits.protocol.roster import Member, Roster, SharesRules, Terms
 
 WIDTHS = {"shop": 2, "bank": 3, "news": 1}
 LAYOUTS = [Terms(), Terms(layout="outer", arm_dim=3, intercept=True), Terms(layout="disjoint")]
@@ -133,6 +134,16 @@ def test_a_federation_that_decides_as_it_should_is_lossless(terms, policy):
     assert report.latency_ms(50) <= report.latency_ms(99)
     assert seen == list(range(30))
     assert report.n_arms == (6 if terms.layout == "per_arm" and policy != LinUCB(0.5) else 10)
+
+
+def test_secret_shares_are_refused_before_the_federation_is_asked():
+    terms = Terms(shares=SharesRules(helper="bank"))
+    stand_in = StandIn(terms, LinTS(posterior_scale=0.1))
+    stand_in.status = None  # a helper without features has no width in it
+    shared = replace(roster(Terms()), terms=terms, generator_key="e" * 64)
+    session = Session(place=None, roster=shared, client=stand_in)
+    with pytest.raises(SettingError, match=r"no parity runs .* vfb parity --protection shares"):
+        asyncio.run(live_parity(session, rounds=3))
 
 
 def test_zeros_stand_for_those_that_did_not_contribute_and_such_rounds_are_counted():

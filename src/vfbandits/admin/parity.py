@@ -135,7 +135,13 @@ async def live_parity(
     number = draw_trial() if trial is None else trial
     if not 1 <= number <= MAX_TRIAL:
         raise SettingError(f"a trial's number is from 1 to {MAX_TRIAL}, got {number}")
-    served, terms = Served.of(await session.status()), session.roster.terms
+    terms = session.roster.terms
+    if terms.protection == "shares":
+        raise SettingError(
+            "protection 'shares' has no parity runs on a live federation: nobody knows the noise "
+            "of a decision.  vfb parity --protection shares compares in one process"
+        )
+    served = Served.of(await session.status())
     arms = _arms(served, terms, n_arms)
     world = TrialWorld(number, served.split, terms, n_arms=arms)
     run = _Run(session, world, served.central(terms, seed=number), number, served.epoch)

@@ -26,6 +26,7 @@ from vfbandits.protocol.application import ChangeRequest, RewardRequest
 from vfbandits.protocol.dealt import secrets_name
 from vfbandits.protocol.roster import SharesRules, Terms
 from vfbandits.transport.channel import Peer
+from vfbandits.transport.rpc.status import status_of
 
 WIDTHS = {"shop": 2, "bank": 3, "news": 2, "post": 1}
 FIRST = {"shop": 2, "bank": 3, "news": 2}
@@ -246,8 +247,9 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
         windows = sorted((files.folder / "shop" / "dealt").glob("shop.epoch-2.window-*"))
         kept = windows[0].read_bytes()
         windows[0].unlink()
-        with pytest.raises(StockError, match="no dealt words are left"):
+        with pytest.raises(StockError, match="no dealt words are left") as refused:
             await federation.change(envelopes)
+        assert status_of(refused.value).sentence == str(refused.value)  # the operator reads it
         assert federation.active.role.epoch == 1
         await federation.play(3)
         windows[0].write_bytes(kept)
@@ -282,6 +284,31 @@ def test_a_helper_without_features_goes_over_to_new_secrets_but_not_to_other_mem
         await federation.play(4)
         await federation.learnt()
         assert federation.error() < 1e-9
+
+    run(federation, scenario)
+
+
+def test_a_helper_whose_secrets_come_late_is_not_called_away_after_the_hand_over(tmp_path):
+    federation = ChangingFederation(tmp_path, replace(LINUCB, helper="judge"))
+    secrets = federation.files.folder / "judge" / "dealt" / secrets_name("judge", 2)
+
+    async def scenario():
+        await started(federation, "bank", "news", "judge")
+        await federation.play(3)
+        await federation.learnt()
+        envelopes = federation.deal()
+        kept = secrets.read_bytes()
+        secrets.unlink()
+        assert (await federation.change(envelopes)).epoch == 2
+        shared = federation.active.shared
+        async with asyncio.timeout(30):
+            while "server B cannot go over to epoch 2" not in shared.away:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        secrets.write_bytes(kept)
+        async with asyncio.timeout(30):
+            while shared.away:  # noqa: ASYNC110  (no decision or reward comes meanwhile)
+                await asyncio.sleep(0.01)
+        await federation.play(3)
 
     run(federation, scenario)
 

@@ -457,6 +457,7 @@ class SharedRounds:
             self._refuse_while_away()
             async with self._lock:
                 await _readable(self._server.start())
+            self._away = None  # else /readyz names the old reason until the next decision
         except FAILURES as error:
             self._note_away(error)
 

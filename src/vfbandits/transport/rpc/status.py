@@ -20,6 +20,8 @@ from vfbandits.errors import (
     MaskError,
     RewardError,
     SettingError,
+    SharesError,
+    StockError,
     UnknownDecisionError,
     VFBanditsError,
     WireError,
@@ -40,6 +42,8 @@ _CODES: Final[dict[type[VFBanditsError], grpc.StatusCode]] = {
     MaskError: grpc.StatusCode.INVALID_ARGUMENT,
     RewardError: grpc.StatusCode.INVALID_ARGUMENT,
     SettingError: grpc.StatusCode.INVALID_ARGUMENT,
+    StockError: grpc.StatusCode.FAILED_PRECONDITION,
+    SharesError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownDecisionError: grpc.StatusCode.NOT_FOUND,
     WireError: grpc.StatusCode.INVALID_ARGUMENT,
 }

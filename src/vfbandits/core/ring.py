@@ -234,7 +234,10 @@ def shifted_down(a: Words, bits: int) -> Words:
         return out
     loops = kernels.load_ring()
     if loops is not None:
-        loops.shifted_down(a.reshape(2, -1), bits, out.reshape(2, -1))
+        if a.ndim > 2:
+            loops.shifted_down(a.reshape(2, -1), bits, out.reshape(2, -1))
+        else:
+            loops.shifted_down(a, bits, out)
         return out
     down, up = np.uint64(bits), np.uint64(64 - bits)
     out[0] = (a[0] >> down) | (a[1] << up)

@@ -15,12 +15,16 @@ from vfbandits.core.shares.covariance_messages import (
 )
 from vfbandits.core.shares.covariance_side import Inputs
 from vfbandits.core.shares.covariance_words import n_triangles
+from vfbandits.core.shares.messages import Message
 from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-"""Names of fields, and the shape that each must have."""
+Shapes = tuple[tuple[str, tuple[int, ...] | int], ...]
+"""Names of fields, and the shape that each must have.
+
+A number k stands for words (k + n,), where n is the number of rows of the window.
+"""
 
 
 class _Update:
@@ -46,23 +50,30 @@ class HelperCovariance:
         d = terms.dim
         self._row_dim = terms.row_dim
         self._dim = d
-        self._direction: Shapes = (("products", (2, 1, d)),)
-        self._projected: Shapes = (("gain", (2, d + 1)), ("square", (1,)))
-        self._scaled: Shapes = (("scale", (2, 1)), ("row", (2, d + 1)))
-        self._changes: Shapes = (("inverse", (2, n_triangles(terms))), ("theta", (2, d)))
 
-    def shapes(self, message: Score | Project | Scale | Shrink, n: int) -> Shapes:
-        """What the fields of a message must be, after ``n`` rows of the window."""
-        if isinstance(message, Score):
-            if self._reads_means:
-                return self._direction
-            return (("products", (2, message.n_arms, self._row_dim + n)),)
-        if isinstance(message, Shrink):
-            return self._changes
+    def shapes(self) -> dict[type[Message], Shapes]:
+        """What the fields of messages must be."""
+        d, scalar = self._dim, ("square", (1,))
+        return {
+            **({Score: (("products", (2, 1, d)),)} if self._reads_means else {}),
+            Project: (("overlaps", d), ("gain", (2, d + 1)), scalar),
+            Scale: (("scale", (2, 1)), ("row", (2, d + 1))),
+            Shrink: (("inverse", (2, n_triangles(self.terms))), ("theta", (2, d))),
+        }
+
+    def refuse_other_products(self, message: Score, n: int) -> None:
+        """Products of a decision after n rows of the window."""
+        wanted = (2, message.n_arms, self._row_dim + n)
+        if message.products.shape != wanted and not self._reads_means:
+            raise SharesError(
+                f"wanted products of shape {wanted} in a Score message, got "
+                f"{message.products.shape}"
+            )
+
+    def check(self, message: Project | Scale) -> int:
+        """Refuse a step out of turn; the number of rows of the window."""
         self._update(message)
-        if isinstance(message, Scale):
-            return self._scaled
-        return (("overlaps", (2, self._dim + n)), *self._projected)
+        return message.place.slot
 
     def _update(self, message: Project | Scale) -> _Update:
         slot = message.place.slot

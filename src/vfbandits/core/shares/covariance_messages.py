@@ -1,14 +1,21 @@
 """Messages of the covariance form; picks, comparisons and recalls are those of the root form."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from vfbandits.core.shares.messages import Count, Cut, Full, Message, PackedBits, Short
+from vfbandits.core.shares.messages import (
+    Count,
+    Cut,
+    Full,
+    Message,
+    PackedBits,
+    Short,
+    message_class,
+)
 
 # A decision: A asks, B answers; with the release of the arm, comparisons follow.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Score(Message):
     """Masked contexts as ``Sample`` has them, the window's rows so far, and A's shares of products.
 
@@ -24,7 +31,7 @@ class Score(Message):
     products: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Scored(Message):
     """B's shares of the products, and of what A opens.
 
@@ -44,7 +51,7 @@ class Scored(Message):
 # A reward, after Recall and Recalled, whose overlaps are [xS | xV'].
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Project(Message):
     """A's shares of [xS | xV'], of v = Lambda⁻¹x and r − x·theta, and of q = x'Lambda⁻¹x."""
 
@@ -55,7 +62,7 @@ class Project(Message):
     square: Short
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Projected(Message):
     """B's shares of v and r − x·theta, of q, and of s = 1/√(1 + q)."""
 
@@ -66,7 +73,7 @@ class Projected(Message):
     scale: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Scale(Message):
     """A's shares of s, and of s·v and h = s·(r − x·theta)."""
 
@@ -76,7 +83,7 @@ class Scale(Message):
     row: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Scaled(Message):
     """B's shares of s·v and h."""
 
@@ -88,7 +95,7 @@ class Scaled(Message):
 # A fold: A asks, B answers, and the next window begins.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Shrink(Message):
     """A's shares of the lower triangle of V'V, and of Σ h_l v_l."""
 
@@ -98,7 +105,7 @@ class Shrink(Message):
     theta: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Shrunk(Message):
     """B's shares of the same."""
 
@@ -111,7 +118,7 @@ class Shrunk(Message):
 # The dealer to server A, ahead of time.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class ScoreDeal(Message):
     """For one decision: A's parts of masks, and terms of products, each blinded by words of B's.
 
@@ -145,7 +152,7 @@ class ScoreDeal(Message):
     lift: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class ScaleDeal(Message):
     """For one reward: A's parts of masks, and its shares of the table of s; each blinded by B."""
 
@@ -158,7 +165,7 @@ class ScaleDeal(Message):
     row: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class ShrinkDeal(Message):
     """For one fold: A's parts of the masks of the triangle of V'V and of Σ h_l v_l."""
 

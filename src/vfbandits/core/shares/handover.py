@@ -37,7 +37,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.covariance import identity
-from vfbandits.core.shares.messages import Full, Message, Place, Short
+from vfbandits.core.shares.messages import Full, Message, Place, Short, message_class
 from vfbandits.core.shares.sides import side
 from vfbandits.core.shares.terms import Shapes, ShareTerms
 from vfbandits.errors import SettingError, SharesError, SnapshotError
@@ -186,7 +186,7 @@ def state_words(plan: Handover, after: ShareTerms) -> Shapes:
     return {"mask_state": (state_size(plan, after),), "mask_theta": (plan.dim,)}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class HandOver(Message):
     """A's parts of the state and theta, masked again, and the seed for waiting contexts."""
 
@@ -197,7 +197,7 @@ class HandOver(Message):
     theta: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class HandedOver(Message):
     """B's parts of the same, and its masked scalars for the columns that leave."""
 
@@ -208,7 +208,7 @@ class HandedOver(Message):
     scalars: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class HandoverDeal(Message):
     """For a hand-over: A's parts of the masks of all steps that eliminate columns, in order.
 

@@ -7,8 +7,9 @@ which come in an order that only A knows.
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from vfbandits.core.shares.comparison import (
     refuse_lookups,
 )
 from vfbandits.core.shares.covariance import HeldCovariance
-from vfbandits.core.shares.covariance_helper import HelperCovariance
+from vfbandits.core.shares.covariance_helper import HelperCovariance, Shapes
 from vfbandits.core.shares.dealer import (
     InputMasks,
     ServerSecrets,
@@ -65,12 +66,12 @@ class _Decision:
 
     def __init__(self, sheet: Sheet, n_rows: int) -> None:
         self.sheet = sheet
-        self.rows = _Rows(zeros(0, 0), zeros(0, 0))  # until contexts have come
+        self.rows = _NO_ROWS  # until contexts have come
         self.n_compared = 0
         self.n_rows = n_rows
         self.z: Words | None = None
         self.own_projections = _NOTHING
-        self.results: Bits = np.zeros(0, np.uint8)
+        self.results: Bits = _NO_BITS
 
     @property
     def n_arms(self) -> int:
@@ -94,6 +95,9 @@ class _Rows(NamedTuple):
         return side(self.m, self.masks[:, : self.m.shape[1]])
 
 
+_NO_ROWS, _NO_BITS = _Rows(zeros(0, 0), zeros(0, 0)), np.zeros(0, np.uint8)
+
+
 class _Reward:
     """What B keeps of a reward from one step to the next."""
 
@@ -104,6 +108,52 @@ class _Reward:
         self.row: OpenedRow | None = None
         self.scaled: Scaled | None = None
         self.their_gain = _NOTHING
+
+
+class _Fields:
+    """Shapes that fields of a kind of message must have, compared all in one."""
+
+    __slots__ = ("_known", "_shapes", "_shapes_of")
+
+    def __init__(self, kind: type[m.Message], shapes: "Shapes") -> None:
+        self._shapes = shapes
+        # With one name more it gives a tuple also where one field is checked.
+        self._shapes_of = attrgetter("KIND", *(f"{name}.shape" for name, _ in shapes))
+        self._known: list[tuple[object, ...]] = []
+        self._known.append((kind.KIND, *self._wanted(0)))
+
+    def _wanted(self, n: int) -> list[tuple[int, ...]]:
+        return [(2, n + shape) if isinstance(shape, int) else shape for _, shape in self._shapes]
+
+    def refuse_others(self, message: m.Message, n: int) -> None:
+        """Refuse a message with a field of another shape, after n rows of the window."""
+        known = self._known
+        while len(known) <= n:
+            known.append((known[0][0], *self._wanted(len(known))))
+        if self._shapes_of(message) == known[n]:
+            return
+        for (name, _), wanted in zip(self._shapes, self._wanted(n), strict=True):
+            came = getattr(message, name).shape
+            if came != wanted:
+                raise SharesError(
+                    f"wanted {name} of shape {wanted} in a {type(message).__name__} message, got "
+                    f"{came}"
+                )
+
+
+_Check = Callable[[Any], int]
+
+
+class _Step(NamedTuple):
+    """How a kind of message is answered.
+
+    ``check`` refuses what does not fit the slot, and gives the number of rows that ``fields``
+    depend on; without it that is the number of rows so far.
+    """
+
+    answer: Callable[[Any], m.Message]
+    check: _Check | None
+    fields: _Fields | None
 
 
 class Helper:
@@ -136,7 +186,9 @@ class Helper:
         }
         self._is_root = terms.is_root
         self._covariance = HelperCovariance(terms)
-        self._shapes = _shapes(terms)
+        self._is_noisy = terms.is_noisy
+        self._shared_dim = sum(terms.widths) + terms.idle
+        self._steps = self._make_steps()
         self._n_rows = 0
         self._epoch = epoch
         self._window = first_window
@@ -145,7 +197,7 @@ class Helper:
         self._decisions: dict[int, _Decision] = {}
         self._lifted: dict[int, tuple[Sheet, _Rows]] = {}
         self._rewards: dict[int, _Reward] = {}
-        self._answered: dict[tuple[int, int], tuple[m.Message, m.Message]] = {}
+        self._answered: dict[tuple[type[m.Message], int], tuple[m.Message, m.Message]] = {}
         self._last_fold: tuple[m.Fold | c.Shrink, m.Message] | None = None
         self._open: OrderedDict[tuple[int, int], Words] = OrderedDict()
 
@@ -156,11 +208,13 @@ class Helper:
     def answer(self, message: m.Message) -> m.Message:
         """The answer to one message of A's."""
         place = message.place
-        if place[:3] != self._at:
-            if isinstance(message, FOLDS) and place[:2] == (self._epoch, self._window - 1):
-                return self._folded_again(message)
+        at = place[:3]
+        if at != self._at:
+            if type(message) in FOLDS and place[:2] == (self._epoch, self._window - 1):
+                return self._folded_again(message)  # type: ignore[arg-type]  # by its kind
             self._refuse_elsewhere(place)
-        key = (message.KIND, place.slot)
+        kind = type(message)
+        key = (kind, place.slot)
         before = self._answered.get(key)
         if before is not None:
             if before[0].to_bytes() != message.to_bytes():
@@ -169,12 +223,18 @@ class Helper:
                     "under the same words would show the difference of the two"
                 )
             return before[1]
-        self._refuse_other_shapes(message)
-        reply = self._respond(message)
-        self._at = place[:3]
+        step = self._steps.get(kind)
+        if step is None:
+            raise SharesError(self._why_not(kind))
+        # Before a word of the slot is taken: the right message may still come.
+        n = self._n_rows if step.check is None else step.check(message)
+        if step.fields is not None:
+            step.fields.refuse_others(message, n)
+        reply = step.answer(message)
+        self._at = at
         self._attempt = place.attempt
-        if isinstance(message, FOLDS):
-            self._turn(message, reply)
+        if kind in FOLDS:
+            self._turn(message, reply)  # type: ignore[arg-type]  # by its kind
         else:
             self._answered[key] = message, reply
         return reply
@@ -188,37 +248,57 @@ class Helper:
                 f"{place.attempt}"
             )
 
-    def _refuse_other_shapes(self, message: m.Message) -> None:
-        """Before a word of the slot is taken: the right message may still come."""
-        n, kind = self._n_rows, type(message)
+    def _why_not(self, kind: type[m.Message]) -> str:
         if kind in (COVARIANCE_ONLY if self._is_root else ROOT_ONLY):
-            raise SharesError(
+            return (
                 f"a {kind.__name__} message is of another form of the state: the servers' terms do "
                 "not match"
             )
-        if self.terms.release != "arm" and kind in (m.Compare, m.Results):
-            raise SharesError("nothing is compared where statistics are released")
-        if kind is m.Pick and self.terms.has_units:
-            raise SharesError("the shown arm comes by its features where they are scored")
-        if isinstance(message, (m.Sample, c.Score)):
-            self._refuse_other_contexts(message)
-        if isinstance(message, m.Lift):
-            self._refuse_other_arms(message)
-        shapes = self._shapes.get(kind, ())
-        if isinstance(message, (c.Score, c.Project, c.Scale, c.Shrink)):
-            shapes = self._covariance.shapes(message, n)
-        if kind is m.Sample:
-            n = self._decision(message).n_rows if self.terms.is_noisy else 0
-        elif kind in (m.Whiten, m.Learn, m.Settle):
-            self._reward(message)
-        for name, shape in shapes:
-            wanted = (2, n) if shape is None else shape
-            came = getattr(message, name).shape
-            if came != wanted:
-                raise SharesError(
-                    f"wanted {name} of shape {wanted} in a {type(message).__name__} message, got "
-                    f"{came}"
-                )
+        if kind in COMPARISONS:
+            return "nothing is compared where statistics are released"
+        if kind is m.Pick:
+            return "the shown arm comes by its features where they are scored"
+        return f"a helper does not answer a {kind.__name__} message"
+
+    def _make_steps(self) -> dict[type[m.Message], _Step]:
+        """What is answered under these terms, by the kind of message."""
+        terms = self.terms
+        others = COVARIANCE_ONLY if terms.is_root else ROOT_ONLY
+        if terms.release != "arm":
+            others |= COMPARISONS
+        if terms.has_units:
+            others |= {m.Pick}
+        checks: dict[type[m.Message], _Check] = {
+            m.Sample: self._check_sample,
+            m.Lift: self._refuse_other_arms,
+            c.Score: self._check_score,
+            **dict.fromkeys((m.Whiten, m.Learn, m.Settle), self._check_reward),
+            **dict.fromkeys((c.Project, c.Scale), self._covariance.check),
+        }
+        shapes = self._covariance.shapes() if not terms.is_root else {}
+        shapes |= _shapes(terms)
+        return {
+            kind: _Step(
+                getattr(self, name),
+                checks.get(kind),
+                _Fields(kind, shapes[kind]) if kind in shapes else None,
+            )
+            for kind, name in _STEPS.items()
+            if kind not in others
+        }
+
+    def _check_sample(self, message: m.Sample) -> int:
+        self._refuse_other_contexts(message)
+        return self._decision(message).n_rows if self._is_noisy else 0
+
+    def _check_score(self, message: c.Score) -> int:
+        self._refuse_other_contexts(message)
+        self._covariance.refuse_other_products(message, self._n_rows)
+        return self._n_rows
+
+    def _check_reward(self, message: m.Message) -> int:
+        self._reward(message)
+        return self._n_rows
 
     def _refuse_other_contexts(self, message: m.Sample | c.Score) -> None:
         terms, contexts, n_arms = self.terms, message.contexts, message.n_arms
@@ -228,7 +308,7 @@ class Helper:
                 raise SharesError("wanted contexts by a Lift message before, got others")
             return
         wanted = n_arms if terms.layout == "per_arm" else 1
-        dim = sum(terms.widths) + terms.idle
+        dim = self._shared_dim
         is_wrong = terms.has_units and n_arms != terms.max_rows
         if contexts.shape != (2, wanted, dim) or not 1 <= n_arms <= terms.max_rows or is_wrong:
             raise SharesError(
@@ -236,7 +316,7 @@ class Helper:
                 f"{contexts.shape[1:]} for {n_arms}"
             )
 
-    def _refuse_other_arms(self, message: m.Lift) -> None:
+    def _refuse_other_arms(self, message: m.Lift) -> int:
         terms, n = self.terms, message.arms.shape[1]
         # A user's row comes with the arms of a decision, or was there before its shown arm.
         user = (2, 0, 0) if terms.has_units else (2, 1, sum(terms.widths))
@@ -251,6 +331,7 @@ class Helper:
                 f"wanted features of 1 to {terms.lift_rows} arms, {terms.arm_width} of each, got "
                 f"shape {message.arms.shape[1:]}"
             )
+        return int(n)
 
     def held(self) -> Held | HeldCovariance:
         """B's side of the state, for a federation in one process."""
@@ -314,13 +395,6 @@ class Helper:
         place = m.Place(self._epoch, window, self._attempt or 0, slot)
         return self._noise.of(place)
 
-    def _respond(self, message: m.Message) -> m.Message:
-        step = _STEPS.get(type(message))
-        if step is None:
-            raise SharesError(f"a helper does not answer a {type(message).__name__} message")
-        reply: m.Message = getattr(self, step)(message)
-        return reply
-
     # Decisions.
 
     def _absent(self, message: m.Absent) -> m.Absence:
@@ -357,6 +431,9 @@ class Helper:
             _, decision.rows = self._lifted[message.place.slot]
             return
         masks = self._inputs.take(message.place)
+        if terms.layout == "per_arm":
+            decision.rows = _Rows(message.contexts, masks)
+            return
         user = with_constant(terms, message.contexts)
         decision.rows = _Rows(
             scored_rows(terms, user, message.n_arms),
@@ -604,23 +681,25 @@ _STEPS: dict[type[m.Message], str] = {
     c.Scale: "_scale",
     c.Shrink: "_shrink",
 }
-FOLDS = (m.Fold, c.Shrink)
-ROOT_ONLY = frozenset((m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold))
-COVARIANCE_ONLY = frozenset((c.Score, c.Project, c.Scale, c.Shrink))
-Shape = tuple[int, ...]
+FOLDS = frozenset((m.Fold, c.Shrink))
+COMPARISONS = frozenset((m.Compare, m.Results))
+ROOT_ONLY: frozenset[type[m.Message]] = frozenset(
+    (m.Ask, m.Sample, m.Whiten, m.Learn, m.Settle, m.Fold)
+)
+COVARIANCE_ONLY: frozenset[type[m.Message]] = frozenset((c.Score, c.Project, c.Scale, c.Shrink))
 
 
-def _shapes(terms: ShareTerms) -> dict[type[m.Message], tuple[tuple[str, Shape | None], ...]]:
-    """Shapes of the fields of messages; None stands for one word for each row of the window."""
+def _shapes(terms: ShareTerms) -> "dict[type[m.Message], Shapes]":
+    """Shapes of the fields of messages."""
     d = (2, terms.dim)
     return {
-        m.Sample: (("projections", None), ("direction", d)),
+        m.Sample: (("projections", 0), ("direction", d)),
         m.Compare: (("live", (terms.max_arms,)),),
         m.Pick: (("choice", (2, terms.max_arms)),),
         m.Recall: (("context", d),),
-        m.Whiten: (("overlaps", None), ("whitened", d)),
+        m.Whiten: (("overlaps", 0), ("whitened", d)),
         m.Learn: (
-            ("projections", None),
+            ("projections", 0),
             ("square", (1,)),
             ("difference", (2, 1)),
             ("scalars", (2, 2)),

@@ -49,7 +49,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.handover import Handover, Masked
-from vfbandits.core.shares.messages import Cut, Full, Message, Place
+from vfbandits.core.shares.messages import Cut, Full, Message, Place, message_class
 from vfbandits.core.shares.sides import FINE_BITS, reopen_side, reopened_mask
 from vfbandits.core.shares.terms import Shapes, ShareTerms
 
@@ -102,7 +102,7 @@ def steps_of(plan: Handover, after: ShareTerms) -> Iterator[Step]:
         yield Step("fold", 1 + STEPS * len(lost), -1, size)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Eliminate(Message):
     """A's shares of one step's products, and its masked scalar for a row."""
 
@@ -112,7 +112,7 @@ class Eliminate(Message):
     scalar: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Eliminated(Message):
     """B's shares, and that of the number which A opens."""
 

@@ -20,6 +20,7 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
+    dataclass_transform,
     get_type_hints,
 )
 
@@ -59,7 +60,20 @@ class Place(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+_Kind = TypeVar("_Kind")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def message_class(kind: type[_Kind]) -> type[_Kind]:
+    """A class whose fields a type checker keeps from being set.
+
+    A dataclass that is frozen at run time takes three times as long to make, and each round makes
+    two dozen messages.
+    """
+    return dataclass(slots=True, eq=False, repr=False)(kind)
+
+
+@message_class
 class Message:
     """Base of all messages; ``place`` is where in the order of events it belongs."""
 
@@ -195,7 +209,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
 # Participants to server A, which passes them on to B.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Contribution(Message):
     """One participant's block of the contexts, (n_arms, width), under masks of both servers."""
 
@@ -208,7 +222,7 @@ class Contribution(Message):
 # A decision: A asks, B answers, four times; the first of them while participants still share.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Ask(Message):
     """A's masked half of the noise, and the window's rows so far."""
 
@@ -218,7 +232,7 @@ class Ask(Message):
     noise: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Asked(Message):
     """B's masked half of the noise, and its share of a_l·z for each row of the window."""
 
@@ -228,7 +242,7 @@ class Asked(Message):
     projections: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Sample(Message):
     """Masked contexts, and A's shares of a_l·z and of the direction w − theta.
 
@@ -244,7 +258,7 @@ class Sample(Message):
     direction: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Sampled(Message):
     """B's share of the direction, and its shares of the scores under its masks ρ."""
 
@@ -254,7 +268,7 @@ class Sampled(Message):
     scores: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Compare(Message):
     """Scores in a secret order under both servers' masks, and A's look-ups for each pair.
 
@@ -268,7 +282,7 @@ class Compare(Message):
     lookups: LookupBits
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Compared(Message):
     """B's look-ups."""
 
@@ -277,7 +291,7 @@ class Compared(Message):
     lookups: LookupBits
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Results(Message):
     """A's shares of the results of all comparisons."""
 
@@ -286,7 +300,7 @@ class Results(Message):
     results: PackedBits
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Candidates(Message):
     """Which live positions no other one beats: one of them, or several that tie."""
 
@@ -295,7 +309,7 @@ class Candidates(Message):
     candidates: PackedBits
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Pick(Message):
     """The arm that is shown, as a masked row with one 1, (max_arms,)."""
 
@@ -304,7 +318,7 @@ class Pick(Message):
     choice: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Picked(Message):
     """B has its share of the arm's context."""
 
@@ -314,7 +328,7 @@ class Picked(Message):
 # Layout "outer": rows u ⊗ w, from what participants share and arm features that A has.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Lift(Message):
     """Arm features under masks of A's, (n, arm_width), and A's shares of u ⊗ w, (n, dim).
 
@@ -329,7 +343,7 @@ class Lift(Message):
     products: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Lifted(Message):
     """The rows u ⊗ w under masks of both servers, without the low bits, which A does not see."""
 
@@ -341,7 +355,7 @@ class Lifted(Message):
 # A reward: A asks, B answers, three times; then A sends the last shares.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Recall(Message):
     """A's share of the context that a reward belongs to, masked again.
 
@@ -356,7 +370,7 @@ class Recall(Message):
     context: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Recalled(Message):
     """B's share of the context, masked again, and of g_l·x for each row of the window."""
 
@@ -366,7 +380,7 @@ class Recalled(Message):
     overlaps: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Whiten(Message):
     """A's shares of g_l·x and of f = G'x."""
 
@@ -376,7 +390,7 @@ class Whiten(Message):
     whitened: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Whitened(Message):
     """B's shares of f, of a_l·f, of q = f·f and of the difference r − x·theta."""
 
@@ -388,7 +402,7 @@ class Whitened(Message):
     difference: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Learn(Message):
     """A's shares of a_l·f, of q, of r − x·theta, of c and 1/(1 + q), and of g."""
 
@@ -401,7 +415,7 @@ class Learn(Message):
     gain: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Learnt(Message):
     """B's shares of c and 1/(1 + q), of g, of cf and of h."""
 
@@ -413,7 +427,7 @@ class Learnt(Message):
     residual: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Settle(Message):
     """A's shares of cf and h.  Nothing of A's waits for the answer."""
 
@@ -423,7 +437,7 @@ class Settle(Message):
     residual: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Settled(Message):
     """B has the row."""
 
@@ -436,7 +450,7 @@ class Settled(Message):
 # A participant that does not answer: A asks for the masks of a block that stays empty.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Absent(Message):
     """The blocks of these participants are zeros in this slot, which they never answer in."""
 
@@ -446,7 +460,7 @@ class Absent(Message):
     absent: PackedBits
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Absence(Message):
     """B's masks of the absent participants' blocks, (n_arms, sum of their widths)."""
 
@@ -455,7 +469,7 @@ class Absence(Message):
     masks: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Fold(Message):
     """A's shares of −Σ g_l a_l' and Σ h_l g_l."""
 
@@ -465,7 +479,7 @@ class Fold(Message):
     theta: Cut
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class Folded(Message):
     """B's shares of the same."""
 
@@ -478,7 +492,7 @@ class Folded(Message):
 # The dealer to server A, ahead of time.  B needs its secret only.
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class DecisionDeal(Message):
     """For one decision: A's parts of masks, and terms of products, each blinded by words of B's.
 
@@ -508,7 +522,7 @@ class DecisionDeal(Message):
     lift: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class RewardDeal(Message):
     """For one reward: A's parts of masks, and its shares of a table; each blinded by B's words.
 
@@ -528,7 +542,7 @@ class RewardDeal(Message):
     residual: Full
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@message_class
 class FoldDeal(Message):
     """For one fold: A's parts of the masks of −Σ g_l a_l' and Σ h_l g_l."""
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def default_window(reads: str) -> int:
     return 25 if reads == "noise" else 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what follows from the fields is computed once
 class ShareTerms:
     """Sizes and bounds; dealt words fit one set of terms only.
 
@@ -202,17 +203,17 @@ class ShareTerms:
                 del values[name]
         return values
 
-    @property
+    @cached_property
     def is_root(self) -> bool:
         """Whether the state is kept as a square root, and not as Lambda⁻¹."""
         return self.reads == "noise"
 
-    @property
+    @cached_property
     def scale_table(self) -> FunctionTable:
         """The table of the function of q = x'Lambda⁻¹x that scales an update of Lambda⁻¹."""
         return function_table((update_scale,), self.max_length**2)
 
-    @property
+    @cached_property
     def user_dim(self) -> int:
         """Width of what participants share, row by row.
 
@@ -220,32 +221,32 @@ class ShareTerms:
         """
         return sum(self.widths) + self.intercept + self.idle
 
-    @property
+    @cached_property
     def arm_width(self) -> int:
         """Width of arm features with the constant of an intercept; 1 outside of "outer"."""
         return self.arm_dim + self.intercept if self.layout == "outer" else 1
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
         """How many blocks Lambda has on its diagonal; it is zero elsewhere."""
         return self.max_arms if self.layout == "disjoint" else 1
 
-    @property
+    @cached_property
     def row_dim(self) -> int:
         """Width of a row that is scored: of one block of Lambda."""
         return self.user_dim * self.arm_width
 
-    @property
+    @cached_property
     def dim(self) -> int:
         """Width of the whole context that is learnt."""
         return self.n_blocks * self.row_dim
 
-    @property
+    @cached_property
     def input_rows(self) -> int:
         """How many rows a participant shares in a decision at most: one for each arm, or one."""
         return self.max_arms if self.layout == "per_arm" else 1
 
-    @property
+    @cached_property
     def has_units(self) -> bool:
         """Whether the rows u ⊗ e_k of all arm features are scored, and not those of the arms.
 
@@ -254,24 +255,24 @@ class ShareTerms:
         """
         return self.layout == "outer" and self.release == "statistics"
 
-    @property
+    @cached_property
     def max_rows(self) -> int:
         """How many rows are scored at most in a decision."""
         return self.arm_width if self.has_units else self.max_arms
 
-    @property
+    @cached_property
     def lift_rows(self) -> int:
         """For how many arms u ⊗ w is computed in shares: all of a decision, the shown one, or 0."""
         if self.layout != "outer":
             return 0
         return 1 if self.has_units else self.max_arms
 
-    @property
+    @cached_property
     def arm_length(self) -> float:
         """Most that the length of arm features may be, with the constant of an intercept."""
         return math.hypot(self.arm_bound, self.intercept) if self.layout == "outer" else 1.0
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """By what participants divide their rows: x'x is at most 1 in a context of length √ridge.
 
@@ -279,12 +280,12 @@ class ShareTerms:
         """
         return math.sqrt(self.ridge) / self.arm_length
 
-    @property
+    @cached_property
     def max_length(self) -> float:
         """Most that ‖x‖/√ridge may be for a whole context."""
         return math.sqrt(self.bound**2 * len(self.widths) + self.intercept) / self.unit
 
-    @property
+    @cached_property
     def _length(self) -> str:
         """``max_length`` in words."""
         squares = "(participants·bound² + 1)" if self.intercept else ""
@@ -293,22 +294,22 @@ class ShareTerms:
             return user
         return f"√(arm_bound² + 1)·{user}" if squares else f"arm_bound·{user}"
 
-    @property
+    @cached_property
     def scalars(self) -> FunctionTable:
         """The table of the two functions of q = x'Lambda⁻¹x that scale an update."""
         return function_table((row_weight, step_size), self.max_length**2)
 
-    @property
+    @cached_property
     def is_noisy(self) -> bool:
         """Whether a decision draws noise."""
         return self.posterior_scale > 0.0
 
-    @property
+    @cached_property
     def n_pairs(self) -> int:
         """Ordered pairs of arms."""
         return self.max_arms * (self.max_arms - 1)
 
-    @property
+    @cached_property
     def n_remasked(self) -> int:
         """How many products a window masks again at most."""
         d = self.dim

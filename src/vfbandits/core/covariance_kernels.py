@@ -115,6 +115,24 @@ def chebyshev_cut(  # noqa: PLR0913, PLR0917
 
 
 @njit(cache=True)
+def open_and_cut(  # noqa: PLR0913, PLR0917
+    one: Words,
+    other: Words,
+    drop: int,
+    period_bits: int,
+    segment_bits: int,
+    bits: int,
+    guard: int,
+    coefficients: Words,
+    rho: Words,
+    out: Words,
+) -> None:
+    """``chebyshev_cut`` for shares (1,): numbers of NumPy are slow to pass."""
+    numbers = (drop, period_bits, segment_bits, bits, guard)
+    chebyshev_cut(one[0], other[0], *numbers, coefficients, rho, out)
+
+
+@njit(cache=True)
 def _as_fine(low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """As ``covariance.as_fine``."""
     return low << np.uint64(FINE), (high << np.uint64(FINE)) | (low >> np.uint64(64 - FINE))

@@ -65,7 +65,7 @@ def _refuse_unless(fits: bool, one: Words, other: Words) -> None:  # noqa: FBT00
 def add(a: Words, b: Words) -> Words:
     """The sum a + b of words of one shape."""
     _refuse_unless(a.shape == b.shape, a, b)
-    out = np.empty(a.shape, np.uint64)
+    out = np.empty(a.shape, _WORD_HALF)
     loops = kernels.load_ring()
     if loops is not None:
         if a.ndim > 2:
@@ -82,7 +82,7 @@ def add(a: Words, b: Words) -> Words:
 def subtract(a: Words, b: Words) -> Words:
     """The difference a − b of words of one shape."""
     _refuse_unless(a.shape == b.shape, a, b)
-    out = np.empty(a.shape, np.uint64)
+    out = np.empty(a.shape, _WORD_HALF)
     loops = kernels.load_ring()
     if loops is not None:
         if a.ndim > 2:
@@ -228,7 +228,7 @@ def _shifted_up(low: NDArray[np.uint64], bits: int) -> Words:
 
 def shifted_down(a: Words, bits: int) -> Words:
     """The whole part of a / 2^bits, a from 0 to 2^128; 0 < bits < 128."""
-    out = np.empty(a.shape, np.uint64)
+    out = np.empty(a.shape, _WORD_HALF)
     if bits >= 64:
         out[0], out[1] = a[1] >> np.uint64(bits - 64), 0
         return out

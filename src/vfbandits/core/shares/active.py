@@ -168,7 +168,7 @@ class ActiveServer:
         self._inputs = InputMasks(secrets, terms)
         self._state = root_side(terms)
         self._covariance = ActiveCovariance(terms)
-        self._participants = list(range(len(terms.widths)))
+        self._n_participants = len(terms.widths)
         self._words_of = {
             "decide": Layout(terms.active_decision_words()),
             "learn": Layout(terms.active_reward_words()),
@@ -403,9 +403,11 @@ class ActiveServer:
         return self._secrets.own.sheet(sheet_name(kind, place), self._words_of[kind])
 
     def _joined(self, place: m.Place, blocks: list[m.Contribution]) -> Words:
-        parts = [b.contexts for b in blocks if b.place == place]
-        numbers = [b.participant for b in blocks]
-        if numbers != self._participants or len(parts) != len(numbers):
+        parts = [
+            b.contexts for j, b in enumerate(blocks) if b.participant == j and b.place == place
+        ]
+        if not len(parts) == len(blocks) == self._n_participants:
+            numbers = [b.participant for b in blocks]
             raise SharesError(
                 f"slot {place.slot} needs a block of each participant in order, got {numbers}"
             )

@@ -47,6 +47,8 @@ from vfbandits.core.shares.sides import FINE_BITS, open_side, reopen_side, side
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
+_HALF = np.dtype(np.uint64)
+
 
 class CovarianceSide:
     """Theta, S and the window's rows V and numbers h, as one server has them."""
@@ -103,7 +105,7 @@ class CovarianceSide:
             if loops is None:
                 share = add(times(h[:, None, :n], V[:, :n]), self._first(rows, n)[:, None])
                 return contexts, cut(add(share, rho))
-            out = np.empty(rho.shape, np.uint64)
+            out = np.empty(rho.shape, _HALF)
             loops.score_direction(V, h, n, rho, rows, self._lift, out)
             return contexts, out
         _, n_arms, d = contexts.shape
@@ -111,7 +113,7 @@ class CovarianceSide:
             X = side(contexts, mask[:, :n_arms])
             share = np.dstack((triangle_rows(X, self._S), rows_times(X, V[:, :n])))
             return X, cut(add(share, rho[:, :n_arms, : d + n]))
-        X, out = np.empty(contexts.shape, np.uint64), np.empty((2, n_arms, d + n), np.uint64)
+        X, out = np.empty(contexts.shape, _HALF), np.empty((2, n_arms, d + n), _HALF)
         loops.score_products(contexts, mask, self._S, V, n, rho, X, out)
         return X, out
 
@@ -130,7 +132,7 @@ class CovarianceSide:
             w = reopen_side(own[:, 0], theirs[:, 0], mask[:, 0], theta, bits=FINE_BITS)
             share = rows_times(side(contexts, masks[:, :n_arms]), w[:, None])[:, :, 0]
             return add(share, self._first(terms[:, :, :n_arms], 1))
-        out = np.empty((2, n_arms), np.uint64)
+        out = np.empty((2, n_arms), _HALF)
         loops.score_means(*exchanged, contexts, masks, self._theta, terms, self._lift, out)
         return out
 
@@ -147,7 +149,7 @@ class CovarianceSide:
         loops = kernels.load_covariance()
         if loops is None:
             return self._plain_statistics(*exchanged, X, forms[:, :, :n_forms], means)
-        out = np.empty((2, n_forms), np.uint64), np.empty((2, n_arms), np.uint64)
+        out = np.empty((2, n_forms), _HALF), np.empty((2, n_arms), _HALF)
         numbers = (forms, means, self._lift, self._down, self._is_joint)
         loops.score_statistics(*exchanged, X, self._theta, self._h, *numbers, *out)
         return out
@@ -216,7 +218,7 @@ class CovarianceSide:
             x = open_side(own, theirs, mask)
             rows = np.hstack((self._S, self._V[:, :n]))
             return x, cut(add(rows_times(x[:, None], rows)[:, 0], rho[:, : d + n]))
-        x, out = np.empty(own.shape, np.uint64), np.empty((2, d + n), np.uint64)
+        x, out = np.empty(own.shape, _HALF), np.empty((2, d + n), _HALF)
         loops.update_overlaps(*exchanged, self._S, self._V, n, rho, x, out)
         return x, out
 
@@ -232,7 +234,7 @@ class CovarianceSide:
         d = x.shape[1]
         loops = kernels.load_covariance()
         if loops is not None:
-            gain, square = np.empty((2, d + 1), np.uint64), np.empty(1, np.uint64)
+            gain, square = np.empty((2, d + 1), _HALF), np.empty(1, _HALF)
             state = (self._theta, self._V, self._h)
             words = (rho, rho_square, gain, square)
             loops.update_gain(own, theirs, mask, x, *state, reward, *words)
@@ -257,7 +259,7 @@ class CovarianceSide:
         if loops is None:
             s = _reopened(*scale)
             return cut(add(times(s[:, None], _reopened(*gain)[:, None])[:, 0], rho))
-        out = np.empty(rho.shape, np.uint64)
+        out = np.empty(rho.shape, _HALF)
         loops.update_row(*gain, *scale, rho, out)
         return out
 
@@ -287,7 +289,7 @@ class CovarianceSide:
             self.append(n, (own, theirs, mask))
             return own
         _refuse_unless(rho, theirs, exact=True)
-        out = np.empty(rho.shape, np.uint64)
+        out = np.empty(rho.shape, _HALF)
         loops.append_scaled(*gain, *scale, rho, theirs, mask, self._V, self._h, n, out)
         return out
 
@@ -298,8 +300,8 @@ class CovarianceSide:
             theta = times(self._h[:, None], self._V)[:, 0]
             return cut(add(gram(self._V), rho_inverse)), cut(add(theta, rho_theta))
         inverse, theta = (
-            np.empty(rho_inverse.shape, np.uint64),
-            np.empty(rho_theta.shape, np.uint64),
+            np.empty(rho_inverse.shape, _HALF),
+            np.empty(rho_theta.shape, _HALF),
         )
         loops.fold_changes(self._V, self._h, rho_inverse, rho_theta, inverse, theta)
         return inverse, theta

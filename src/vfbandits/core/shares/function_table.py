@@ -61,12 +61,13 @@ class FunctionTable:
     array([[0.5]])
     """
 
-    __slots__ = ("_limit", "_period_bits", "_segment_bits", "functions", "shape")
+    __slots__ = ("_limit", "_numbers", "_period_bits", "_segment_bits", "functions", "shape")
 
     def __init__(self, functions: tuple[Function, ...], limit: float) -> None:
         if not 0.0 < limit <= MAX_LIMIT:
             raise SharesError(f"a table has a limit from 0 to {MAX_LIMIT:g}, got {limit:g}")
         self.functions = functions
+        self._numbers: dict[int, tuple[int, int, int, int, int]] = {}
         plans = []
         for bits in _SEGMENT_BITS:
             length = 2.0 ** (bits - FRACTION)
@@ -123,13 +124,17 @@ class FunctionTable:
             opened = open_short(one, other, bits=bits)
             return cut(add(self.share(opened, coefficients[:, None], bits=bits)[:, 0], rho))
         out = np.empty(rho.shape, np.uint64)
-        loops.chebyshev_cut(one[0], other[0], *self.numbers(bits), coefficients, rho, out)
+        loops.open_and_cut(one, other, *self.numbers(bits), coefficients, rho, out)
         return out
 
     def numbers(self, bits: int) -> tuple[int, int, int, int, int]:
         """What a compiled loop needs to know of this table, for shares with ``bits``."""
-        sizes = (self._period_bits, self._segment_bits)
-        return (bits - FRACTION - CUT, *sizes, bits - FRACTION, _GUARD_BITS)
+        numbers = self._numbers.get(bits)
+        if numbers is None:
+            sizes = (self._period_bits, self._segment_bits)
+            numbers = (bits - FRACTION - CUT, *sizes, bits - FRACTION, _GUARD_BITS)
+            self._numbers[bits] = numbers
+        return numbers
 
     def _place(self, opened: int) -> tuple[int, int]:
         number = opened & ((1 << self._period_bits) - 1)

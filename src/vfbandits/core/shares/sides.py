@@ -97,7 +97,7 @@ def open_side(one: Words, other: Words, mask: Words) -> Words:
     loops = kernels.load_ring()
     if loops is None:
         return side(add(one, other), mask)
-    out = np.empty(one.shape, np.uint64)
+    out = np.empty(one.shape, _WORD_HALF)
     loops.open_side(one, other, mask, out)
     return out
 
@@ -185,7 +185,7 @@ def picked(choice: Words, masks: Words, blind: Words) -> Words:
     if loops is None:
         return subtract(blind, times(choice[:, None], masks)[:, 0])
     _refuse_unless(choice.shape[1] == masks.shape[1], choice, masks)
-    out = np.empty(blind.shape, np.uint64)
+    out = np.empty(blind.shape, _WORD_HALF)
     loops.picked(choice, masks, blind, out)
     return out
 
@@ -196,7 +196,7 @@ def context_share(contexts: Words, masks: Words, arm: int, term: Words) -> Words
     if loops is None:
         return add(subtract(contexts[:, arm], masks[:, arm]), term)
     _refuse_unless(term.shape[1] == contexts.shape[2] == masks.shape[2], contexts, masks, term)
-    out = np.empty(term.shape, np.uint64)
+    out = np.empty(term.shape, _WORD_HALF)
     loops.context_share(contexts, masks, arm, term, out)
     return out
 
@@ -210,7 +210,7 @@ def minus_narrow_outer(g: Words, a: Words, rho: Words) -> Words:
     _refuse_unless(g.shape == a.shape and rho.shape[1:] == (g.shape[2],) * 2, g, a, rho)
     loops = kernels.load_root()
     if loops is not None:
-        share = np.empty(rho.shape, np.uint64)
+        share = np.empty(rho.shape, _WORD_HALF)
         loops.minus_outer(g, a, rho, _QUARTER, _DROP, _NARROW_TOP, share)
         return share
     quarter = np.zeros(rho.shape, np.uint64)
@@ -229,7 +229,7 @@ def reopen_narrow_side(one: Words, other: Words, mask: Words, base: Words) -> Wo
     if loops is None:
         m = opened_within(one, other, bits=NARROW_BITS, drop=0, offset=_NARROW_OFFSET)
         return add(side(m, mask), base)
-    out = np.empty(one.shape, np.uint64)
+    out = np.empty(one.shape, _WORD_HALF)
     flat = [words.reshape(2, -1) for words in (one, other, mask, base)]
     loops.reopen_side(*flat, 0, _NARROW_TOP, np.uint64(_NARROW_OFFSET), out.reshape(2, -1))
     return out
@@ -254,7 +254,7 @@ def scaled_gap_term(scalars: Words, rows: Words) -> Words:
     """The dealer's term of twice each row times its scalar: scalars (n,), rows (n, d)."""
     loops = kernels.load_ring()
     if loops is not None:
-        out = np.empty(rows.shape, np.uint64)
+        out = np.empty(rows.shape, _WORD_HALF)
         loops.scaled_rows(scalars, rows, out)
         return _minus_twice(out)
     each = [times(scalars[:, k : k + 1, None], rows[:, k : k + 1]) for k in range(rows.shape[1])]

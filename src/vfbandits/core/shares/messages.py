@@ -1,11 +1,11 @@
 """What the two servers send to each other, and what the dealer and participants send to a server.
 
-Every message is frozen and has one encoding in bytes, so that views can be recorded and sizes
-counted.  Its fields are uniform words, shares of products without their low 36 bits (``cut``),
-without their low 44 (``clipped``), the low half of those (``short``), or of 80 bits of them
-(``narrow``), masked numbers of 43 bits, look-ups of 13 bits, single bits and public counts.  None
-holds a context, an arm, a reward, a score, a width or a mean.  Bytes are in little-endian order on
-every machine.
+A message does not change once it is made, and has one encoding in bytes, so that views can be
+recorded and sizes counted.  Its fields are uniform words, shares of products without their low 36
+bits (``cut``), without their low 44 (``clipped``), the low half of those (``short``), or of 80 bits
+of them (``narrow``), masked numbers of 43 bits, look-ups of 13 bits, single bits and public
+counts.  None holds a context, an arm, a reward, a score, a width or a mean.  Bytes are in
+little-endian order on every machine.
 """
 
 import math

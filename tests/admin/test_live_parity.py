@@ -137,7 +137,7 @@ def test_a_federation_that_decides_as_it_should_is_lossless(terms, policy):
 
 
 def test_secret_shares_are_refused_before_the_federation_is_asked():
-    terms = Terms(shares=SharesRules(helper="bank"))
+    terms = Terms(shares=SharesRules(helper="bank"), bound=1.0)
     stand_in = StandIn(terms, LinTS(posterior_scale=0.1))
     stand_in.status = None  # a helper without features has no width in it
     shared = replace(roster(Terms()), terms=terms, generator_key="e" * 64)

@@ -18,8 +18,6 @@ from vfbandits.errors import (
     EnvelopeError,
     HandshakeError,
     LinkError,
-    SharesError,
-    StockError,
 )
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.application import ChangeRequest, RewardRequest
@@ -247,7 +245,7 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
         windows = sorted((files.folder / "shop" / "dealt").glob("shop.epoch-2.window-*"))
         kept = windows[0].read_bytes()
         windows[0].unlink()
-        with pytest.raises(StockError, match="no dealt words are left") as refused:
+        with pytest.raises(HandshakeError, match="no dealt words are left") as refused:
             await federation.change(envelopes)
         assert status_of(refused.value).sentence == str(refused.value)  # the operator reads it
         assert federation.active.role.epoch == 1
@@ -322,7 +320,7 @@ def test_words_for_another_hand_over_are_refused_before_anything_changes(tmp_pat
         await federation.play(4)
         files.roster = without_member(files.roster, "news")
         envelopes = federation.deal()  # without the roster before
-        with pytest.raises(SharesError, match="words for another hand-over"):
+        with pytest.raises(HandshakeError, match="words for another hand-over"):
             await federation.change(envelopes, roster=files.roster)
         assert federation.active.role.epoch == 1
         assert not federation.active.shared._server.is_moving  # noqa: SLF001

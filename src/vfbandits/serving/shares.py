@@ -419,7 +419,10 @@ class SharedRounds:
     async def prepare(self, change: Change) -> None:
         """Open what was dealt for the next epoch, before anybody is asked to change."""
         terms = self._server.terms
-        self._next = await asyncio.to_thread(self._epochs.open, change, terms)
+        try:
+            self._next = await asyncio.to_thread(self._epochs.open, change, terms)
+        except SharesError as error:  # the operator reads the sentence of a HandshakeError only
+            raise HandshakeError(str(error)) from error
 
     @asynccontextmanager
     async def between_decisions(self) -> AsyncIterator[None]:

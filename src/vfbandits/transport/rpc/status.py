@@ -20,8 +20,6 @@ from vfbandits.errors import (
     MaskError,
     RewardError,
     SettingError,
-    SharesError,
-    StockError,
     UnknownDecisionError,
     VFBanditsError,
     WireError,
@@ -42,8 +40,6 @@ _CODES: Final[dict[type[VFBanditsError], grpc.StatusCode]] = {
     MaskError: grpc.StatusCode.INVALID_ARGUMENT,
     RewardError: grpc.StatusCode.INVALID_ARGUMENT,
     SettingError: grpc.StatusCode.INVALID_ARGUMENT,
-    StockError: grpc.StatusCode.FAILED_PRECONDITION,
-    SharesError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownDecisionError: grpc.StatusCode.NOT_FOUND,
     WireError: grpc.StatusCode.INVALID_ARGUMENT,
 }

@@ -11,7 +11,7 @@ from served_federation import ServedFederation
 from vfbandits.errors import ConfigError, EnvelopeError, JournalError
 from vfbandits.participant.link import DISCONNECTED
 from vfbandits.participant.run import build_helper
-from vfbandits.participant.share_helper import BROKEN
+from vfbandits.participant.share_helper import BROKEN, IN_LOG
 from vfbandits.protocol.messages import Help
 from vfbandits.protocol.roster import SharesRules, Terms
 from vfbandits.settings.services import load_helper
@@ -75,7 +75,7 @@ def test_a_disk_that_fails_is_told_and_nothing_is_answered_from_then_on(files):
         server._commit.fail("no space left on the device")  # noqa: SLF001
         assert service.problems() == [DISCONNECTED, BROKEN]
         (reply,) = await service._answer(Help(2, b"no message"))  # noqa: SLF001
-        assert "no space left" in reply.problem
+        assert reply.problem == f"server B cannot use its log: {IN_LOG}"
         assert service.counts == {"answered": 0, "refused": 2}
         await server.close()
 

@@ -302,6 +302,7 @@ def test_a_helper_whose_secrets_come_late_is_not_called_away_after_the_hand_over
         async with asyncio.timeout(30):
             while "server B cannot go over to epoch 2" not in shared.away:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+        assert str(tmp_path) not in shared.away  # where its files are is the helper's business
         secrets.write_bytes(kept)
         async with asyncio.timeout(30):
             while shared.away:  # noqa: ASYNC110  (no decision or reward comes meanwhile)

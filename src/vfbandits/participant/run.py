@@ -30,7 +30,7 @@ from vfbandits.participant.noise import open_noise, refuse_unless_bounded
 from vfbandits.participant.outbox import OUTBOX, RESERVE, Outbox
 from vfbandits.participant.passive import PassiveService
 from vfbandits.participant.share_helper import FILE as HELPER_FILE
-from vfbandits.participant.share_helper import DurableHelper, HelpingServer
+from vfbandits.participant.share_helper import IN_LOG, DurableHelper, HelpingServer
 from vfbandits.participant.state_lock import LOCK, StateLock
 from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
@@ -222,7 +222,7 @@ class SharingFiles:
                 raise ConfigError(f"wanted the secrets of server B in epoch {epoch}, got none")
             plan = NextEpoch(*next_terms(terms, before, after), secrets.server)
         except (ConfigError, EnvelopeError, IdentityError, SettingError) as error:
-            raise SharesError(f"server B cannot go over to epoch {epoch}: {error}") from error
+            raise SharesError(f"server B cannot go over to epoch {epoch}: {IN_LOG}") from error
         return plan, Dealt(epoch, secrets.deal, terms_digest(after))
 
     @property

@@ -20,7 +20,7 @@ from vfbandits.core.shares.messages import Message, Place, read_message
 from vfbandits.core.shares.passage import HelperPassage, NextEpoch
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import ShareTerms
-from vfbandits.errors import JournalError, SharesError, WireError
+from vfbandits.errors import JournalError, SharesError, VFBanditsError, WireError
 from vfbandits.journal.commit import GroupCommit
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.shares.helper_log import (
@@ -44,6 +44,7 @@ from vfbandits.protocol.receipts import (
 from vfbandits.telemetry.log import Logger, note
 
 FILE = "helper.db"
+IN_LOG = "help_refused in the log of server B has the reason"
 Successor: TypeAlias = Callable[[int, ShareTerms], tuple[NextEpoch, Dealt]]
 """What server B needs for a hand-over to an epoch from a state under these terms; SharesError if it
 is not there."""
@@ -82,7 +83,11 @@ async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped
     try:
         return Helped(message.number, await server.answer(message.data))
     except (SharesError, WireError, JournalError) as error:
-        note(log, "help_refused", {"reason": str(error)})
+        cause = f": {error.__cause__}" if isinstance(error.__cause__, VFBanditsError) else ""
+        note(log, "help_refused", {"reason": f"{error}{cause}"})
+        # Errors of the log name files, which are no business of server A's.
+        if isinstance(error, JournalError):
+            return Helped(message.number, problem=f"server B cannot use its log: {IN_LOG}")
         return Helped(message.number, problem=str(error))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import block_diag
 from shares_world import (
     COVARIANCE_FORMS,
     GivenDraws,
@@ -25,6 +26,7 @@ from vfbandits.core.shares.dealer import Dealer
 from vfbandits.core.shares.handover import NEW, Handover, halved, plan_handover
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import WindowDeal
+from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.errors import SettingError, SharesError, SnapshotError
 
@@ -35,6 +37,15 @@ FORMS = {
         f"{reads}, {release}": covariance_terms(reads, release)
         for reads, release in COVARIANCE_FORMS
     },
+}
+LAYOUT_FORMS = {
+    f"{layout}, {name}": replace(terms, layout=layout, arm_dim=2 if layout == "outer" else 0)
+    for layout, names in (
+        ("disjoint", ("LinTS", "means, arm", "widths, statistics")),
+        ("outer", ("LinTS", "widths, arm", "covariance, statistics")),
+    )
+    for name, terms in FORMS.items()
+    if name in names
 }
 EACH_FORM = pytest.mark.parametrize("terms", FORMS.values(), ids=FORMS)
 POLICIES = [
@@ -49,8 +60,13 @@ POLICIES = [
 class Pair:
     """A federation on shares and its plain twin, which see the same rows and rewards."""
 
-    def __init__(self, policy, release, *, seed=1):
+    def __init__(self, policy, release, *, layout="per_arm", intercept=False, seed=1):
         self.rng = np.random.default_rng(seed)
+        options = {}
+        if layout != "per_arm":
+            options = {"layout": layout, "intercept": intercept}
+            options["accept_leak"] = ("bank", "post") if needs_acceptance(policy, release) else ()
+            options["arm_dim"] = 2 if layout == "outer" else None
         self.shared = vfb.Federation(
             policy,
             widths={"shop": 2, "bank": 3, "post": 2},
@@ -60,25 +76,38 @@ class Pair:
             entropy=self.rng.bytes,
             seed=seed,
             max_arms=4,
+            **options,
         )
+        self.layout = layout
         self.twin, self.draws = self.shared.twin(), GivenDraws()
         self.is_noisy = release == "arm" and isinstance(policy, vfb.LinTS)
         if self.is_noisy:
             self.twin.draw_from(self.draws)
         self.waiting = []
 
+    def round(self):
+        """Contexts, or one user's, and what names the arms."""
+        dim = self.shared.split.dim
+        if self.layout == "per_arm":
+            return 0.9 * unit_rows(self.rng, 4, dim), {}
+        user = 0.9 * unit_rows(self.rng, 1, dim)[0]
+        if self.layout == "outer":
+            return user, {"arm_features": self.rng.uniform(-0.7, 0.7, (4, 2))}
+        return user, {"arms": [f"arm {k}" for k in self.rng.permutation(4)[:3]]}
+
     def run(self, n):
         """How many arms of n decisions are equal; the rewards of the last eight wait."""
         split, equal = self.shared.split, 0
         for _ in range(n):
-            X = 0.9 * unit_rows(self.rng, 4, split.dim)
-            blocks = {name: X[:, split.columns(name)] for name in split.names}
-            decision = self.shared.decide(blocks)
+            X, arms = self.round()
+            blocks = {name: X[..., split.columns(name)] for name in split.names}
+            decision = self.shared.decide(blocks, **arms)
             if self.is_noisy:
                 self.draws.normals = self.shared.noise_of(decision)
-            plain = self.twin.decide(X)
+            plain = self.twin.decide(X, **arms)
             equal += decision.index == plain.index
-            self.waiting.append((decision, plain, float(X[plain.index, 0])))
+            worth = float(X[plain.index, 0] if X.ndim == 2 else X[plain.index % 4])
+            self.waiting.append((decision, plain, worth))
             if len(self.waiting) > 8:
                 decision, plain, reward = self.waiting.pop(int(self.rng.integers(8)))
                 assert self.shared.reward(decision, reward)
@@ -87,25 +116,42 @@ class Pair:
 
     def error(self):
         """How far theta is from the twin's."""
-        theta, _ = self.shared._learner.local.reveal()  # noqa: SLF001
-        turned = theta @ self.shared.reveal_mask()
-        return float(np.abs(turned - self.twin.states[None].theta).max())
+        local = self.shared._learner.local  # noqa: SLF001
+        theta, terms = local.reveal()[0], local.terms
+        turn = block_diag(np.eye(int(terms.intercept)), self.shared.reveal_mask())
+        turn = np.kron(turn, np.eye(terms.arm_width))
+        rows = theta.reshape(terms.n_blocks, -1) @ turn
+        if self.layout != "disjoint":
+            return float(np.abs(rows[0] - self.twin.states[None].theta).max())
+        numbers = self.shared._learner.blocks  # noqa: SLF001
+        pairs = [(rows[numbers.numbers([arm])[0]], s) for arm, s in self.twin.states.items()]
+        return max(float(np.abs(row - state.theta).max()) for row, state in pairs)
+
+
+def needs_acceptance(policy, release):
+    """Whether numbers of each arm are released."""
+    return release == "statistics" or isinstance(policy, vfb.LinUCB)
 
 
 @pytest.mark.parametrize(("policy", "release"), POLICIES)
-def test_decisions_and_open_rewards_go_on_over_each_hand_over(policy, release):
-    pair = Pair(policy, release)
+@pytest.mark.parametrize(
+    ("layout", "intercept"),
+    [("per_arm", False), ("disjoint", False), ("disjoint", True), ("outer", True)],
+)
+def test_decisions_and_open_rewards_go_on_over_each_hand_over(policy, release, layout, intercept):
+    pair = Pair(policy, release, layout=layout, intercept=intercept)
+    accept = {"accept_leak": layout != "per_arm" and needs_acceptance(policy, release)}
     assert pair.run(40) == 40
     pair.shared.rekey()
     assert pair.run(40) == 40
-    pair.shared.join("rail", 2)
+    pair.shared.join("rail", 2, **accept)
     pair.twin.move(Widening(2))
     assert pair.run(40) == 40
     pair.shared.leave("post")
     pair.twin.move(Narrowing(5, 7))
     assert pair.error() < 1e-9
     assert pair.run(40) == 40
-    pair.shared.join("post", 1)
+    pair.shared.join("post", 1, **accept)
     pair.twin.move(Widening(1))
     assert pair.run(40) == 40
     pair.shared.rekey()
@@ -180,6 +226,87 @@ def test_whoever_leaves_and_joins_the_state_is_that_of_the_plain_bandit(form, wi
     assert np.abs(inverse - np.linalg.inv(state.Lambda)).max() < bound
     hand(local, after, range(len(after)))
     assert np.abs(local.reveal()[0] - state.theta).max() < bound
+
+
+def learnt_in_layout(terms, n, *, seed=1):
+    """As ``learnt``, with one user for all arms of a decision; some rewards wait."""
+    rng, local = np.random.default_rng(seed), local_shares(terms, seed=seed)
+    for k in range(n):
+        user = 0.9 * unit_rows(rng, 1, sum(terms.widths))
+        offer = Offer(features=rng.uniform(-0.7, 0.7, (3, 2)))
+        if terms.layout == "disjoint":
+            offer = Offer(tuple(rng.permutation(3)[:2].tolist()), 3)
+        event = local.pick(local.decide(split_rows(user, terms), offer), k % 2)
+        if k % 4 != 3:
+            local.learn(event, float(rng.normal()))
+    return local
+
+
+def moved_blocks(local, *moves):
+    """Theta and Lambda⁻¹ after moves of each block in the open, by Lambda and u."""
+    theta, inverse = local.reveal()
+    terms, of_each = local.terms, []
+    n, p = len(theta) // terms.n_blocks, terms.arm_width
+    for start in range(0, len(theta), n):
+        Lambda = np.linalg.inv(inverse[start : start + n, start : start + n])
+        u = Lambda @ theta[start : start + n]
+        for move in moves:
+            lifted = move.lifted(before=terms.intercept * p, factor=p)
+            Lambda, u = lifted.matrix(Lambda, terms.ridge), lifted.vector(u)
+        of_each.append((np.linalg.solve(Lambda, u), np.linalg.inv(Lambda)))
+    thetas, inverses = zip(*of_each, strict=True)
+    return np.concatenate(thetas), block_diag(*inverses)
+
+
+@pytest.mark.parametrize("terms", LAYOUT_FORMS.values(), ids=LAYOUT_FORMS)
+def test_a_new_key_keeps_every_bit_in_other_layouts_too(terms):
+    local = learnt_in_layout(replace(terms, intercept=True), 9)
+    local._close_window()  # noqa: SLF001
+    before, sides = local.reveal(), [s.copy() for s in local.active.held()[:2]]
+    waiting = [add(*both) for both in contexts_of(local)]
+    hand(local, terms.widths, (0, 1))
+    for old, new in zip(before, local.reveal(), strict=True):
+        assert (old == new).all()
+    for old, new in zip(sides, local.active.held()[:2], strict=True):
+        assert not (old == new).all(axis=0).any()
+    assert len(waiting) == 2
+    for old, both in zip(waiting, contexts_of(local), strict=True):
+        assert (old == add(*both)).all()
+
+
+def contexts_of(local):
+    """Both shares of each context that waits."""
+    theirs = local.helper.open_contexts()
+    return [(share, theirs[event]) for event, share in local.active.open_contexts().items()]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    form=st.sampled_from(sorted(LAYOUT_FORMS)),
+    intercept=st.booleans(),
+    widths=st.lists(st.integers(1, 3), min_size=3, max_size=4),
+    data=st.data(),
+)
+def test_blocks_and_products_change_as_those_of_the_plain_bandit(form, intercept, widths, data):
+    terms = replace(LAYOUT_FORMS[form], widths=tuple(widths), intercept=intercept)
+    n, seed = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 99))
+    local = learnt_in_layout(terms, n, seed=seed)
+    gone = data.draw(st.integers(1, len(widths)))  # the last one is nobody
+    origins = [number for number in range(len(widths)) if number != gone]
+    after, moves, start = [widths[number] for number in origins], [], sum(widths[:gone])
+    if gone < len(widths):
+        moves.append(Narrowing(start, start + widths[gone]))
+    if extra := data.draw(st.integers(0, 4)):
+        after, origins = [*after, extra], [*origins, NEW]
+        moves.append(Widening(extra))
+    smallest = float(np.diag(local.reveal()[1]).min()) * terms.ridge
+    wanted = moved_blocks(local, *moves)
+    hand(local, after, origins)
+    for _ in range(2):
+        for came, want in zip(local.reveal(), wanted, strict=True):
+            bound = 100 * 2.0**-40 * (1.0 + np.abs(wanted[0]).max()) / smallest
+            assert np.abs(came - want).max() < bound
+        hand(local, after, range(len(after)))
 
 
 def test_idle_columns_are_taken_over_by_those_that_join():

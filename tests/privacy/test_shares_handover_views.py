@@ -20,15 +20,25 @@ from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.handover import HandedOver, HandOver, HandoverDeal, plan_handover
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.leaving import Eliminate, Eliminated, inverse_root, steps_of
+from vfbandits.core.shares.offer import Offer
 
 ROOT = small_terms(widths=(1, 1, 1), max_arms=2, window=2, decisions=2, ridge=4.0)
 COVARIANCE = replace(ROOT, posterior_scale=0.0, reads="widths", beta=0.5)
 STAY, LEAVE = ((1, 1, 1), (0, 1, 2)), ((1, 1), (0, 2))
+JOIN = ((1, 1, 1, 1), (0, 1, 2, -1))
+DISJOINT = replace(ROOT, layout="disjoint")
+OUTER = replace(ROOT, layout="outer", arm_dim=2)
+OUTER_COVARIANCE = replace(COVARIANCE, layout="outer", arm_dim=1, intercept=True)
 CASES = {
     "root, new secrets": (ROOT, STAY),
     "root, one leaves": (ROOT, LEAVE),
     "Lambda⁻¹, new secrets": (COVARIANCE, STAY),
     "Lambda⁻¹, one leaves": (COVARIANCE, LEAVE),
+    "disjoint, root, one leaves": (DISJOINT, LEAVE),
+    "disjoint, Lambda⁻¹, one leaves": (replace(COVARIANCE, layout="disjoint"), LEAVE),
+    "outer, root, one joins": (OUTER, JOIN),
+    "outer, root, one leaves": (OUTER, LEAVE),
+    "outer, Lambda⁻¹, one leaves": (OUTER_COVARIANCE, LEAVE),
 }
 EACH_CASE = pytest.mark.parametrize(("terms", "change"), CASES.values(), ids=CASES)
 MESSAGES = (HandOver, HandedOver, Eliminate, Eliminated, HandoverDeal)
@@ -47,7 +57,8 @@ class World:
         entropy = np.random.default_rng(5).bytes
         secrets = [entropy(32) for _ in range(2 * len(change[0]) + 3)]
         self.names = {secrets[1]: "active", secrets[2]: "helper"}
-        self.steps = [*steps_of(plan_handover(terms, *change)[1], plan_handover(terms, *change)[0])]
+        after, plan = plan_handover(terms, *change)
+        self.steps = [*steps_of(plan.in_blocks(after))]
 
     def run(self, changes=None, *, drawn=None):
         recorder, local = Recorder(), deepcopy(self.base)
@@ -94,7 +105,8 @@ class World:
         """Words that A is dealt stand one after the other, step by step."""
         if part == "opened":
             scales = [step for step in self.steps if step.name == "scale"]
-            return ("helper", "handover", scales[place].number, "blind", (0,))
+            column, block = divmod(place, scales[0].n_blocks)
+            return ("helper", "handover", scales[column].number, "blind", (block,))
         for step in self.steps:
             if place < step.size:
                 return ("helper", "handover", step.number, "mask", (place,))
@@ -106,8 +118,12 @@ def learnt(terms):
     """A federation whose state has masks, with two contexts that wait."""
     local, rng = local_shares(terms, seed=3), np.random.default_rng(1)
     for k in range(6):
-        X = 0.7 * unit_rows(rng, 2, terms.dim)
-        event = local.pick(local.decide(split_rows(X, terms)), 0)
+        offers = {"disjoint": Offer((0, 1), 2), "outer": Offer(features=np.full((2, 1), 0.5))}
+        X = 0.7 * unit_rows(rng, 2 if terms.layout == "per_arm" else 1, sum(terms.widths))
+        if terms.arm_dim == 2:
+            offers["outer"] = Offer(features=0.5 * np.eye(2))
+        opened = local.decide(split_rows(X, terms), offers.get(terms.layout))
+        event = local.pick(opened, k % opened.n_arms)
         if k not in (1, 2):
             local.learn(event, 0.5 + k)
     assert local.active.needs_deal
@@ -136,7 +152,7 @@ def view_of(recorder, party):
 def test_every_word_of_a_hand_over_has_a_blinding_of_its_own(party, terms, change, monkeypatch):
     world, rng = World(monkeypatch, terms, change), np.random.default_rng(11)
     view = view_of(world.run()[0], party)
-    assert len(view) >= (9 if change is STAY else 20)
+    assert len(view) >= (20 if change is LEAVE else 9)
     graph, used = {}, Counter()
     for label in view:
         where, scale = world.blinding_of(label)
@@ -169,7 +185,11 @@ def gaps_of(dealer):
     return matrix, words["theta"][:, 0]
 
 
-@pytest.mark.parametrize("terms", [ROOT, COVARIANCE], ids=["root", "Lambda⁻¹"])
+@pytest.mark.parametrize(
+    "terms",
+    [ROOT, COVARIANCE, replace(COVARIANCE, layout="disjoint"), OUTER],
+    ids=["root", "Lambda⁻¹", "disjoint", "outer"],
+)
 def test_old_secrets_and_one_servers_new_state_tell_nothing(terms, monkeypatch):
     world = World(monkeypatch, terms, STAY)
     old, (_, new) = world.base, world.run()
@@ -189,8 +209,9 @@ def held_by_both(local):
     return zip(local.active.held()[:2], local.helper.held()[:2], strict=True)
 
 
-def test_contexts_that_wait_are_shared_afresh(monkeypatch):
-    world = World(monkeypatch, ROOT, STAY)
+@pytest.mark.parametrize("terms", [ROOT, DISJOINT, OUTER], ids=["per_arm", "disjoint", "outer"])
+def test_contexts_that_wait_are_shared_afresh(terms, monkeypatch):
+    world = World(monkeypatch, terms, STAY)
     old, (_, new) = world.base, world.run()
     for event, share in old.active.open_contexts().items():
         x = decode(add(share, old.helper.open_contexts()[event]))
@@ -200,11 +221,22 @@ def test_contexts_that_wait_are_shared_afresh(monkeypatch):
             assert (np.abs(decode(mixed) - x) > 1.0).all()
 
 
-def test_what_is_opened_of_a_column_is_a_variance_times_a_factor_that_changes(monkeypatch):
-    """A opens t²p with t² between 1 and 512; t is another one for another secret of B's."""
-    world = World(monkeypatch, COVARIANCE, LEAVE)
+@pytest.mark.parametrize(
+    ("terms", "columns"),
+    [
+        (COVARIANCE, [1]),
+        (replace(COVARIANCE, layout="disjoint"), [1, 4]),
+        (OUTER_COVARIANCE, [4]),
+    ],
+    ids=["per_arm", "disjoint", "outer"],
+)
+def test_what_is_opened_of_a_column_is_a_variance_times_a_factor_that_changes(
+    terms, columns, monkeypatch
+):
+    """A opens t²p with t² between 1 and 512; t is another one for each block and secret of B's."""
+    world = World(monkeypatch, terms, LEAVE)
     _, S = world.base.reveal()
-    p, factors = S[1, 1] * COVARIANCE.ridge, []
+    p, factors = np.diag(S)[columns] * terms.ridge, []
     for seed in range(12):
         local = deepcopy(world.base)
         helper = local.helper.snapshot()
@@ -216,11 +248,12 @@ def test_what_is_opened_of_a_column_is_a_variance_times_a_factor_that_changes(mo
             lambda *both, into=opened: into.append(both) or inverse_root(*both),
         )
         local.hand_over(*LEAVE, [MaskShare(np.eye(1))] * 2)
-        ((own, theirs),) = opened
-        factors.append(1.0 / decode(inverse_root(own, theirs))[0] ** 2 / p)
+        assert len(opened) == terms.arm_width
+        factors += (1.0 / decode(inverse_root(*opened[0])) ** 2 / p).tolist()
     assert min(factors) >= 1.0 - 1e-6
     assert max(factors) <= 512.0
     assert max(factors) / min(factors) > 10.0
+    assert len({*factors}) == len(factors)
 
 
 def test_statistics_of_views_do_not_depend_on_what_was_learnt():

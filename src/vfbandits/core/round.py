@@ -37,7 +37,7 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
-from vfbandits.core.shares.handover import NEW
+from vfbandits.core.shares.handover import NEW, plan_handover
 from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.released import ReleasedPolicy, learns_of, plan, refuse_leak
@@ -371,22 +371,29 @@ class Federation:
         learnt, and contexts that wait for a reward, over to them; rotations stay.
         """
         if self._learner is not None:
-            self._hand_over(self._learner, self.split, dict(self._shares))
+            self._hand_over(self._learner, self.split, dict(self._shares), self.accept_leak)
             return
         before = self.reveal_mask()
         self._epoch += 1
         self._deal()
         self.bandit.move(Rotation(self.reveal_mask() @ before.T))
 
-    def join(self, name: str, width: int) -> None:
-        """Let a participant join: its features start unknown, nothing else is lost."""
+    def join(self, name: str, width: int, *, accept_leak: bool = False) -> None:
+        """Let a participant join: its features start unknown, nothing else is lost.
+
+        ``accept_leak`` accepts that its rows can be read from what is released, as the argument of
+        that name of ``Federation`` does for those that are there from the start.
+        """
         if name in self.split.names:
             raise SettingError(f"a participant that joins needs a new name, got {name!r}")
         split = Split.of({**dict(self.split.items()), name: width})
         if self._learner is not None:
             (rotation,) = deal_blockwise((width,), entropy=self._entropy)
-            self._hand_over(self._learner, split, {**self._shares, name: rotation})
+            accepted = (*self.accept_leak, name) if accept_leak else self.accept_leak
+            self._hand_over(self._learner, split, {**self._shares, name: rotation}, accepted)
             return
+        if accept_leak:
+            raise SettingError("accept_leak goes with protection 'shares'")
         self.bandit.move(Widening(width))
         self._change(split, block_diag(self.reveal_mask(), np.eye(width)))
 
@@ -408,7 +415,8 @@ class Federation:
                     f"the helper cannot leave under protection 'shares', got {name!r}"
                 )
             rotations = {n: share for n, share in self._shares.items() if n != name}
-            self._hand_over(self._learner, split, rotations)
+            accepted = tuple(n for n in self.accept_leak if n != name)
+            self._hand_over(self._learner, split, rotations, accepted)
             return
         # Undo the mask first: behind a dense one, no coordinate belongs to one participant.
         self.bandit.move(Rotation(self.reveal_mask().T))
@@ -458,14 +466,20 @@ class Federation:
         )
 
     def _hand_over(
-        self, learner: SharesLearner, split: Split, rotations: dict[str, MaskShare]
+        self,
+        learner: SharesLearner,
+        split: Split,
+        rotations: dict[str, MaskShare],
+        accepted: tuple[str, ...],
     ) -> None:
         """New secrets of the dealer, and perhaps other participants, for all that was learnt."""
         names = self.split.names
         origins = [names.index(name) if name in names else NEW for name in split.names]
+        terms, _ = plan_handover(learner.local.terms, split.widths, origins)
+        refuse_leak(terms, split.names, accepted)
         learner.hand_over(split.widths, origins, list(rotations.values()))
         self._epoch += 1
-        self.split = split
+        self.split, self.accept_leak = split, accepted
         self._take(rotations)
         self._draw_noises()
 

@@ -49,7 +49,7 @@ from vfbandits.core.shares.handover import (
     state_words,
 )
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.leaving import EliminationDealer, steps_of
+from vfbandits.core.shares.leaving import EliminationDealer, n_factors, steps_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.rows import chosen, scored_rows
 from vfbandits.core.shares.sides import (
@@ -234,16 +234,16 @@ class Dealer:
 
     def _deal_handover(self, place: Place, plan: Handover) -> HandoverDeal:
         """Words of a hand-over; the state has the gaps after it from now on."""
-        terms, n_lost = self.terms, len(plan.lost)
-        shapes = state_words(plan, terms)
+        terms, change = self.terms, plan.in_blocks(self.terms)
+        shapes = state_words(change)
         A = handover_sheet(self._active.own, place, shapes)
-        B = handover_sheet(self._helper.own, place, shapes | {"mask_scalars": (2 * n_lost,)})
-        gaps = dealt_gaps(A, B, plan.dim, is_root=terms.is_root)
+        B = handover_sheet(self._helper.own, place, shapes | {"mask_scalars": (n_factors(change),)})
+        gaps = dealt_gaps(A, B, change)
         masks, opened = zeros(0), zeros(0)
-        if n_lost:
-            # B alone masks its scalars.
-            leaving = EliminationDealer(gaps, negative(B.take("mask_scalars")), plan, terms)
-            for step in steps_of(plan, terms):
+        if change.lost:
+            # B alone masks its factors.
+            leaving = EliminationDealer(gaps, negative(B.take("mask_scalars")), change)
+            for step in steps_of(change):
                 leaving.deal(
                     step,
                     handover_sheet(self._active.own, step.place(place), step.active_words()),
@@ -251,10 +251,10 @@ class Dealer:
                 )
             gaps = leaving.result()
             masks, opened = (np.concatenate(m, axis=1) for m in (leaving.masks, leaving.opened))
-        after = placed(gaps, plan, terms, is_gap=True)
+        after = placed(gaps, change, is_gap=True)
         if terms.is_root:
             self._rows, self._theta = after.matrix, after.theta[:, None]
-            self._columns = np.ascontiguousarray(self._rows.swapaxes(1, 2))
+            self._columns = block_columns(self._rows)
         else:
             self._covariance = CovarianceDealer(terms, after.matrix, after.theta[:, None])
         return HandoverDeal(place, plan.to_numbers(), masks, opened)

@@ -14,6 +14,9 @@ A participant that joins starts at the prior, which is public and has no mask.  
 eliminated column by column (``leaving``), under words of the new epoch.  Of Lambda⁻¹ its rows and
 columns are cut out then.  A square root keeps them, back at the prior and apart from all others:
 they are *idle* and count as zeros in each context, until a participant that joins takes them over.
+
+In layout "disjoint" all blocks of the state change alike, in the same messages.  In "outer" a
+feature has as many columns as it meets arm features.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +39,7 @@ from vfbandits.core.ring import (
     symmetric,
     zeros,
 )
+from vfbandits.core.shares.blocks import split_blocks
 from vfbandits.core.shares.covariance import identity
 from vfbandits.core.shares.messages import Full, Message, Place, Short, message_class
 from vfbandits.core.shares.sides import side
@@ -81,7 +85,7 @@ class Handover:
 
     @property
     def dim(self) -> int:
-        """Width of the state before."""
+        """Features before, with idle ones."""
         return sum(self.widths) + self.idle
 
     @property
@@ -91,7 +95,7 @@ class Handover:
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """Columns of those that leave."""
+        """Features of those that leave."""
         gone = [number for number in range(len(self.widths)) if number not in self.origins]
         return tuple(column for number in gone for column in self._block(number))
 
@@ -100,7 +104,7 @@ class Handover:
         return range(start, start + self.widths[number])
 
     def columns(self, after: ShareTerms) -> Columns:
-        """For each column after, its number before; ``NEW`` where it starts at the prior."""
+        """For each feature after, its number before; ``NEW`` where it starts at the prior."""
         free = [*range(sum(self.widths), self.dim), *self.lost] if after.is_root else []
         columns: list[int] = []
         for number, width in zip(self.origins, after.widths, strict=True):
@@ -111,11 +115,17 @@ class Handover:
                 columns += self._block(number)
         return np.array(columns + free, dtype=np.intp)
 
-    def carried(self, after: ShareTerms) -> Columns:
-        """As ``columns``, for contexts: what those that left have shown counts as zeros."""
-        columns = self.columns(after)
-        gone = np.isin(columns, [*self.lost, *range(sum(self.widths), self.dim)])
-        return np.where(gone, NEW, columns)
+    def in_blocks(self, after: ShareTerms) -> "BlockChange":
+        """The same for each block of the state."""
+        return BlockChange(
+            n_blocks=after.n_blocks,
+            before=(self.dim + after.intercept) * after.arm_width,
+            after=after.row_dim,
+            is_root=after.is_root,
+            columns=_of_block(self.columns(after), after),
+            idle=_of_features([*self.lost, *range(sum(self.widths), self.dim)], after),
+            lost=tuple(_of_features(self.lost, after).tolist()),
+        )
 
     def refuse_other(self, after: ShareTerms) -> None:
         """Refuse terms of which it does not lead to the widths."""
@@ -123,7 +133,7 @@ class Handover:
         fits = len(self.origins) == len(after.widths) and all(
             number == NEW or self.widths[number] == width for number, width in stay
         )
-        if not fits or len(self.columns(after)) != after.dim:
+        if not fits or len(self.columns(after)) != sum(after.widths) + after.idle:
             raise SettingError(
                 f"a hand-over from widths {list(self.widths)} that keeps {list(self.origins)} does "
                 f"not lead to widths {list(after.widths)} with {after.idle} idle columns"
@@ -150,6 +160,58 @@ class Handover:
         raise SnapshotError("the state of a dealer has a hand-over that cannot be read")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockChange:
+    """A hand-over in the columns of one block of the state; all blocks change alike.
+
+    Attributes
+    ----------
+    before, after
+        Width of a block.
+    columns
+        For each column after, its number before; ``NEW`` where it starts at the prior.
+    idle
+        Columns before that count as zeros in each context after.
+    lost
+        Those of them that are eliminated.
+    """
+
+    n_blocks: int
+    before: int
+    after: int
+    is_root: bool
+    columns: Columns
+    idle: Columns
+    lost: tuple[int, ...]
+
+    @property
+    def dim(self) -> int:
+        """Width of the state before."""
+        return self.n_blocks * self.before
+
+    def carried(self, context: Words) -> Words:
+        """A whole context in the columns after: what those that left have shown is zero."""
+        carried = np.where(np.isin(self.columns, self.idle), NEW, self.columns)
+        old = np.flatnonzero(carried != NEW)
+        new = zeros(self.n_blocks, self.after)
+        new[:, :, old] = context.reshape(2, self.n_blocks, self.before)[:, :, carried[old]]
+        return new.reshape(2, -1)
+
+
+def _of_features(features: Iterable[int], terms: ShareTerms) -> Columns:
+    """The columns of a block in which features stand: [1; u] ⊗ w has w for each feature."""
+    p, first = terms.arm_width, np.array([*features], dtype=np.intp) + terms.intercept
+    return (first[:, None] * p + np.arange(p)).reshape(-1)
+
+
+def _of_block(features: Columns, terms: ShareTerms) -> Columns:
+    """As ``_of_features``, with the columns of the constant, and ``NEW`` for new features."""
+    p = terms.arm_width
+    columns = _of_features(features, terms)
+    columns[np.repeat(features == NEW, p)] = NEW
+    return np.concatenate((np.arange(terms.intercept * p), columns))
+
+
 def plan_handover(
     before: ShareTerms, widths: Iterable[int], origins: Iterable[int]
 ) -> tuple[ShareTerms, Handover]:
@@ -160,14 +222,9 @@ def plan_handover(
     >>> after.dim, handover.lost
     (6, ())
     """
-    if before.layout != "per_arm":
-        raise SettingError(
-            "rekey, join and leave on secret shares are built for layout 'per_arm', got "
-            f"{before.layout!r}"
-        )
     plan = Handover(before.widths, before.idle, tuple(origins))
     bare = replace(before, widths=tuple(widths), idle=0)
-    after = replace(bare, idle=len(plan.columns(bare)) - bare.dim)
+    after = replace(bare, idle=len(plan.columns(bare)) - sum(bare.widths))
     plan.refuse_other(after)
     return after, plan
 
@@ -175,15 +232,11 @@ def plan_handover(
 # --- words and messages ---------------------------------------------------------------------------
 
 
-def state_size(plan: Handover, after: ShareTerms) -> int:
-    """How many numbers of the state before are masked again, beside theta."""
-    d = plan.dim
-    return d * d if after.is_root else d * (d + 1) // 2
-
-
-def state_words(plan: Handover, after: ShareTerms) -> Shapes:
-    """Words of either server for the state."""
-    return {"mask_state": (state_size(plan, after),), "mask_theta": (plan.dim,)}
+def state_words(change: BlockChange) -> Shapes:
+    """Words of either server for the state: of a matrix that is no root, for triangles."""
+    d = change.before
+    size = d * d if change.is_root else d * (d + 1) // 2
+    return {"mask_state": (change.n_blocks * size,), "mask_theta": (change.dim,)}
 
 
 @message_class
@@ -232,7 +285,7 @@ def handover_sheet(source: WordSource, place: Place, shapes: Shapes) -> Sheet:
 
 
 class Masked(NamedTuple):
-    """Sides, or the dealer's gaps, of the matrix of a state, (d, d), and of theta, (d,)."""
+    """Sides, or the dealer's gaps, of a state: the rows of its blocks, (dim, d), and theta."""
 
     matrix: Words
     theta: Words
@@ -262,28 +315,31 @@ def halved(sides: Words, *, is_helper: bool) -> Words:
     return add(half, odd)
 
 
-def flat(matrix: Words, *, is_root: bool) -> Words:
-    """The numbers of a state that are masked again: all, or a triangle."""
-    if is_root:
+def flat(matrix: Words, change: BlockChange) -> Words:
+    """The numbers of a state that are masked again: all, or the triangles of its blocks."""
+    if change.is_root:
         return matrix.reshape(2, -1)
-    i, j = np.tril_indices(matrix.shape[1])
-    return np.ascontiguousarray(matrix[:, i, j])
+    d = change.before
+    i, j = np.tril_indices(d)
+    return matrix.reshape(2, change.n_blocks, d, d)[:, :, i, j].reshape(2, -1)
 
 
-def unflat(numbers: Words, dim: int, *, is_root: bool) -> Words:
-    """The matrix of which these are the numbers."""
-    return numbers.reshape(2, dim, dim) if is_root else symmetric(numbers, dim)
+def unflat(numbers: Words, change: BlockChange) -> Words:
+    """The rows of the blocks of which these are the numbers."""
+    if change.is_root:
+        return numbers.reshape(2, change.dim, change.before)
+    blocks = split_blocks(numbers, change.n_blocks)
+    return np.concatenate([symmetric(block, change.before) for block in blocks], axis=1)
 
 
 class Remasking:
     """One server's part of masking its state again."""
 
-    def __init__(self, held: Masked, sheet: Sheet, *, is_root: bool, is_helper: bool) -> None:
-        self._is_root = is_root
-        self._dim = held.theta.shape[1]
+    def __init__(self, held: Masked, sheet: Sheet, change: BlockChange, *, is_helper: bool) -> None:
+        self._change = change
         self._masks = sheet.take("mask_state"), sheet.take("mask_theta")
         parts = (
-            halved(flat(held.matrix, is_root=is_root), is_helper=is_helper),
+            halved(flat(held.matrix, change), is_helper=is_helper),
             halved(held.theta, is_helper=is_helper),
         )
         self.state, self.theta = (
@@ -295,41 +351,37 @@ class Remasking:
         if (state.shape, theta.shape) != (self.state.shape, self.theta.shape):
             raise SharesError("the other server's state has another shape: its terms are others")
         numbers = side(add(self.state, state), self._masks[0])
-        return Masked(
-            unflat(numbers, self._dim, is_root=self._is_root),
-            side(add(self.theta, theta), self._masks[1]),
-        )
+        return Masked(unflat(numbers, self._change), side(add(self.theta, theta), self._masks[1]))
 
 
-def dealt_gaps(A: Sheet, B: Sheet, dim: int, *, is_root: bool) -> Masked:
+def dealt_gaps(A: Sheet, B: Sheet, change: BlockChange) -> Masked:
     """The dealer's gaps of the state after it was masked again."""
     numbers = subtract(A.take("mask_state"), B.take("mask_state"))
     theta = subtract(A.take("mask_theta"), B.take("mask_theta"))
-    return Masked(unflat(numbers, dim, is_root=is_root), theta)
+    return Masked(unflat(numbers, change), theta)
 
 
-def placed(masked: Masked, plan: Handover, after: ShareTerms, *, is_gap: bool) -> Masked:
+def placed(masked: Masked, change: BlockChange, *, is_gap: bool) -> Masked:
     """The state with the columns that it has after; new ones are at the prior.
 
     Of sides, new ones have the public number; of gaps, none.
     """
-    columns, d = plan.columns(after), after.dim
-    old = np.flatnonzero(columns != NEW)
-    start = zeros(d, d) if is_gap else identity(d)
-    theta = zeros(d)
-    theta[:, old] = masked.theta[:, columns[old]]
-    if after.is_root:
+    columns, n, d = change.columns, change.before, change.after
+    old, new = np.flatnonzero(columns != NEW), np.flatnonzero(columns == NEW)
+    theta = zeros(change.n_blocks, d)
+    theta[:, :, old] = masked.theta.reshape(2, -1, n)[:, :, columns[old]]
+    blocks = masked.matrix.reshape(2, -1, n, n)
+    start = zeros(change.n_blocks, d, d)
+    if change.is_root:
         # New columns of a root come after all others, which are as many as there were before.
-        n = plan.dim
-        start[:, old] = 0
-        start[:, old, :n] = masked.matrix[:, columns[old]]
-        new = np.flatnonzero(columns == NEW)
-        start[:, new] = 0
-        if not is_gap:
-            start[:, new, n + np.arange(len(new))] = identity(1)[:, :1, 0]
-        return Masked(start, theta)
-    start[:, old[:, None], old] = masked.matrix[:, columns[old][:, None], columns[old]]
-    return Masked(start, theta)
+        start[:, :, old, :n] = blocks[:, :, columns[old]]
+        fresh = n + np.arange(len(new))
+    else:
+        start[:, :, old[:, None], old] = blocks[:, :, columns[old][:, None], columns[old]]
+        fresh = new
+    if not is_gap:
+        start[:, :, new, fresh] = identity(1)[:, None, :, 0]
+    return Masked(start.reshape(2, -1, d), theta.reshape(2, -1))
 
 
 # --- contexts that wait for a reward --------------------------------------------------------------
@@ -343,8 +395,7 @@ def new_seed(own: WordSource, place: Place) -> Words:
 def refreshed(
     contexts: Iterable[tuple[Event, Words]],
     seed: Words,
-    plan: Handover,
-    after: ShareTerms,
+    change: BlockChange,
     *,
     is_helper: bool,
 ) -> list[tuple[Event, Words]]:
@@ -352,14 +403,10 @@ def refreshed(
     if seed.shape != (2, 2):
         raise SharesError(f"wanted a seed of {SECRET_SIZE} bytes")
     source = WordSource(seed.astype("<u8").tobytes())
-    layout = Layout({"words": (plan.dim,)})
-    columns = plan.carried(after)
-    old = np.flatnonzero(columns != NEW)
-    change = subtract if is_helper else add
+    layout = Layout({"words": (change.dim,)})
+    mix = subtract if is_helper else add
     result = []
     for (window, slot), share in contexts:
         words = source.sheet(SheetName("refresh", 0, window, 0, slot), layout).take("words")
-        new = zeros(after.dim)
-        new[:, old] = change(share, words)[:, columns[old]]
-        result.append(((window, slot), new))
+        result.append(((window, slot), change.carried(mix(share, words))))
     return result

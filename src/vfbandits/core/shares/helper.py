@@ -319,7 +319,7 @@ class Helper:
     def _refuse_other_arms(self, message: m.Lift) -> int:
         terms, n = self.terms, message.arms.shape[1]
         # A user's row comes with the arms of a decision, or was there before its shown arm.
-        user = (2, 0, 0) if terms.has_units else (2, 1, sum(terms.widths))
+        user = (2, 0, 0) if terms.has_units else (2, 1, sum(terms.widths) + terms.idle)
         if (
             not 1 <= n <= terms.lift_rows
             or message.contexts.shape != user

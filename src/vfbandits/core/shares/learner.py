@@ -86,7 +86,7 @@ class SharesLearner(HiddenState):
 
     def __init__(self, local: LocalShares) -> None:
         self.local = local
-        self.dim = local.terms.dim
+        self.dim = sum(local.terms.widths)
         self.blocks = ArmBlocks(local.terms.max_arms)
         self._gathered: Opened | None = None
         self._n_updates = 0

@@ -15,13 +15,14 @@ with w = [v | h], g = v or w = [a | h].  The steps for column c are
     scale    t·w and t·g, for a secret t of B's; t²p is opened to A
     row      1/√(t²p) times those, a scalar that A puts in under a mask
 
-and one more exchange brings all rows into M.
+and one more exchange brings all rows into M.  Of a state of several blocks all of them take each
+step together, with a t for each block.
 
-What A learns is t²p for each column: p times a factor between 1 and 512 whose logarithm is uniform
-and which B alone knows.  p is a variance that lies between 1/(1 + n·length²) and 1 after n rewards.
+What A learns is t²p for each column of each block: p times a factor between 1 and 512 whose
+logarithm is uniform and which B alone knows.  p is a variance that lies between 1/(1 + n·length²)
+and 1 after n rewards.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -42,16 +43,18 @@ from vfbandits.core.ring import (
     lifted,
     negative,
     opened_within,
+    row_products,
     rows_times,
     subtract,
     symmetric,
     times,
     zeros,
 )
-from vfbandits.core.shares.handover import Handover, Masked
+from vfbandits.core.shares.blocks import split_blocks
+from vfbandits.core.shares.handover import BlockChange, Masked
 from vfbandits.core.shares.messages import Cut, Full, Message, Place, message_class
 from vfbandits.core.shares.sides import FINE_BITS, reopen_side, reopened_mask
-from vfbandits.core.shares.terms import Shapes, ShareTerms
+from vfbandits.core.shares.terms import Shapes
 
 MAX_FACTOR_BITS = 9
 """B multiplies a variance by up to 2^9 before A sees it."""
@@ -63,12 +66,17 @@ _OFFSET = 1 << (FINE_BITS + REACH)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One exchange of an elimination; the last one has no column."""
+    """One exchange of an elimination; the last one has no column.
+
+    ``column`` is the place of the column among those that leave; ``size`` counts the numbers of
+    all blocks.
+    """
 
     name: str
     number: int
     column: int
     size: int
+    n_blocks: int
 
     def place(self, start: Place) -> Place:
         """Where its words are."""
@@ -76,30 +84,46 @@ class Step:
 
     def active_words(self) -> Shapes:
         """Words of server A."""
-        scalar: Shapes = {"mask_scalar": (1,)} if self.name == "row" else {}
+        scalar: Shapes = {"mask_scalar": (self.n_blocks,)} if self.name == "row" else {}
         return {"rho": (self.size,), **scalar}
 
     def helper_words(self) -> Shapes:
         """Words of server B."""
-        blind: Shapes = {"blind": (1,)} if self.name == "scale" else {}
+        blind: Shapes = {"blind": (self.n_blocks,)} if self.name == "scale" else {}
         return {"rho": (self.size,), "mask": (self.size,), **blind}
 
 
-def steps_of(plan: Handover, after: ShareTerms) -> Iterator[Step]:
+def steps_of(change: BlockChange) -> Iterator[Step]:
     """All exchanges that eliminate the columns of those that leave; none if nobody does."""
-    d, is_root, lost = plan.dim, after.is_root, plan.lost
+    d, is_root, n_blocks, n_lost = change.before, change.is_root, change.n_blocks, len(change.lost)
     both = 2 * d + 1 if is_root else d + 1
-    for k, column in enumerate(lost):
+    for k in range(n_lost):
         first = 1 + STEPS * k
-        yield Step("column", first, column, d + 1)
+        yield Step("column", first, k, n_blocks * (d + 1), n_blocks)
         if is_root:
-            yield Step("gain", first + 1, column, d)
-        yield Step("scale", first + 2, column, both)
-        yield Step("row", first + 3, column, both)
-    if lost:
-        n = d - len(lost)
+            yield Step("gain", first + 1, k, n_blocks * d, n_blocks)
+        yield Step("scale", first + 2, k, n_blocks * both, n_blocks)
+        yield Step("row", first + 3, k, n_blocks * both, n_blocks)
+    if n_lost:
+        n = d - n_lost
         size = n * (d + 1) if is_root else n * (n + 1) // 2 + n
-        yield Step("fold", 1 + STEPS * len(lost), -1, size)
+        yield Step("fold", 1 + STEPS * n_lost, -1, n_blocks * size, n_blocks)
+
+
+def of_column(words: Words, step: Step, change: BlockChange) -> Words:
+    """Of words for each column that leaves, those of a step's column, in the order of blocks."""
+    return split_blocks(words, len(change.lost))[step.column]
+
+
+def n_factors(change: BlockChange) -> int:
+    """How many factors B masks: t and t² for each block of each column."""
+    return 2 * change.n_blocks * len(change.lost)
+
+
+def factors_of(words: Words, step: Step, change: BlockChange) -> tuple[Words, Words]:
+    """Of all factors, or their masks, t and t² of a step's column, (n_blocks,) each."""
+    pairs = of_column(words, step, change)
+    return np.ascontiguousarray(pairs[:, ::2]), np.ascontiguousarray(pairs[:, 1::2])
 
 
 @message_class
@@ -114,7 +138,7 @@ class Eliminate(Message):
 
 @message_class
 class Eliminated(Message):
-    """B's shares, and that of the number which A opens."""
+    """B's shares, and those of the numbers which A opens."""
 
     KIND: ClassVar[int] = 73
 
@@ -123,7 +147,7 @@ class Eliminated(Message):
 
 
 class Scalars:
-    """B's secret factors t and t², one pair for each column."""
+    """B's secret factors t and t², n pairs: one for each block of each column."""
 
     def __init__(self, own: WordSource, place: Place, n: int) -> None:
         words = own.sheet(SheetName("scale", *place), {"factor": (n,)}).take("factor")
@@ -141,24 +165,59 @@ class Elimination:
     the same ``product`` is computed by all three.
     """
 
-    def __init__(self, masked: Masked, plan: Handover, after: ShareTerms) -> None:
-        self._plan = plan
-        self._is_root = after.is_root
-        self._dim = plan.dim
+    def __init__(self, masked: Masked, change: BlockChange) -> None:
+        n = change.n_blocks
+        parts = zip(split_blocks(masked.matrix, n), split_blocks(masked.theta, n), strict=True)
+        self._blocks = [_Block(Masked(*part), change) for part in parts]
+
+    def linear(self, step: Step) -> Words:
+        """The part of a step's numbers that is no product, (size,)."""
+        if step.name != "column":
+            return zeros(step.size)
+        return np.concatenate([block.linear(step) for block in self._blocks], axis=1)
+
+    def product(self, step: Step, scalars: Words) -> Words:
+        """The products of a step, (size,); ``scalars`` has one for each block."""
+        pairs = zip(self._blocks, split_blocks(scalars, len(self._blocks)), strict=True)
+        return np.concatenate([block.product(step, scalar) for block, scalar in pairs], axis=1)
+
+    def pivot(self, step: Step) -> Words:
+        """The number p of a column in each block, (n_blocks,): after its gain."""
+        return np.concatenate([block.pivot(step) for block in self._blocks], axis=1)
+
+    def take(self, step: Step, numbers: Words) -> None:
+        """Go on with the numbers of a step, masked again, (size,)."""
+        parts = split_blocks(numbers, len(self._blocks))
+        for block, part in zip(self._blocks, parts, strict=True):
+            block.take(step, part)
+
+    def result(self) -> Masked:
+        """The state without the columns, which are at the prior in a root and 0 in Lambda⁻¹."""
+        matrices, thetas = zip(*(block.result() for block in self._blocks), strict=True)
+        return Masked(np.concatenate(matrices, axis=1), np.concatenate(thetas, axis=1))
+
+
+class _Block:
+    """One block of the state in an elimination."""
+
+    def __init__(self, masked: Masked, change: BlockChange) -> None:
+        self._is_root = change.is_root
+        self._dim = change.before
+        self._lost = [*change.lost]
+        self._kept = np.delete(np.arange(self._dim), self._lost)
         self._M = np.concatenate((masked.matrix, masked.theta[:, :, None]), axis=2)
         self._w = zeros(0, self._dim + 1)
         self._g = zeros(0, self._dim)
         self._numbers = zeros(0)
 
     def linear(self, step: Step) -> Words:
-        """The part of a step's numbers that is no product, (size,)."""
-        return self._M[:, step.column] if step.name == "column" else zeros(step.size)
+        return self._M[:, self._lost[step.column]]
 
     def product(self, step: Step, scalar: Words) -> Words:
-        """The products of a step, (size,); ``scalar`` is (1,), for steps that need one."""
         d, w, g = self._dim, self._w, self._g
         if step.name == "column":
-            return negative(times(np.ascontiguousarray(g[:, :, step.column])[:, None], w)[:, 0])
+            weights = np.ascontiguousarray(g[:, :, self._lost[step.column]])
+            return negative(times(weights[:, None], w)[:, 0])
         if step.name == "gain":
             f = np.ascontiguousarray(self._numbers[:, None, :d])
             return rows_times(f, np.ascontiguousarray(self._M[:, :, :d]))[:, 0]
@@ -172,12 +231,10 @@ class Elimination:
         return np.concatenate((change[:, i, kept[j]], change[:, :, d]), axis=1)
 
     def pivot(self, step: Step) -> Words:
-        """The number p of a column, (1,): after its gain."""
-        start = self._dim + 1 if self._is_root else 0
-        return self._numbers[:, start + step.column : start + step.column + 1]
+        start = self._lost[step.column] + (self._dim + 1 if self._is_root else 0)
+        return self._numbers[:, start : start + 1]
 
     def take(self, step: Step, numbers: Words) -> None:
-        """Go on with the numbers of a step, masked again, (size,)."""
         d = self._dim
         if step.name == "gain":
             numbers = np.concatenate((self._numbers, numbers), axis=1)
@@ -187,14 +244,9 @@ class Elimination:
             self._w = np.concatenate((self._w, numbers[:, None, : d + 1]), axis=1)
             self._g = np.concatenate((self._g, g[:, None]), axis=1)
 
-    @property
-    def _kept(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.delete(np.arange(self._dim), self._plan.lost)
-
     def result(self) -> Masked:
-        """The state without the columns, which are at the prior in a root and 0 in Lambda⁻¹."""
         d, kept, numbers = self._dim, self._kept, self._numbers
-        n, lost = len(kept), [*self._plan.lost]
+        n, lost = len(kept), self._lost
         M = zeros(d, d + 1)
         if self._is_root:
             M[:, kept] = add(np.ascontiguousarray(self._M[:, kept]), numbers.reshape(2, n, d + 1))
@@ -207,10 +259,10 @@ class Elimination:
         return Masked(np.ascontiguousarray(M[:, :, :d]), np.ascontiguousarray(M[:, :, d]))
 
 
-def share_of(elimination: Elimination, step: Step, scalar: Words, rho: Words) -> Words:
+def share_of(elimination: Elimination, step: Step, scalars: Words, rho: Words) -> Words:
     """A server's cut shares of the numbers of a step."""
     linear = lifted(np.ascontiguousarray(elimination.linear(step)))
-    return cut(add(add(linear, elimination.product(step, scalar)), rho))
+    return cut(add(add(linear, elimination.product(step, scalars)), rho))
 
 
 def reopened(own: Words, theirs: Words, mask: Words) -> Words:
@@ -218,16 +270,20 @@ def reopened(own: Words, theirs: Words, mask: Words) -> Words:
     return reopen_side(own, theirs, mask, zeros(own.shape[1]))
 
 
-def pivot_share(elimination: Elimination, step: Step, square: Words, blind: Words) -> Words:
-    """A server's cut share of t²p, (1,), with its part of the dealer's term."""
-    return cut(add(times(square[:, None], elimination.pivot(step)[:, None])[:, 0], blind))
+def pivot_share(elimination: Elimination, step: Step, squares: Words, blind: Words) -> Words:
+    """A server's cut shares of t²p, (n_blocks,), with its part of the dealer's term."""
+    return cut(add(_scaled(squares, elimination.pivot(step)), blind))
+
+
+def _scaled(squares: Words, pivots: Words) -> Words:
+    return row_products(squares[:, :, None], pivots[:, :, None])
 
 
 def inverse_root(own: Words, theirs: Words) -> Words:
-    """What A puts in for a column, 1/√(t²p), from both shares of t²p."""
+    """What A puts in for a column, 1/√(t²p) for each block, from both shares of t²p."""
     opened = opened_within(own, theirs, bits=128 - CUT, drop=0, offset=_OFFSET)
-    p = max(float(decode(opened, bits=FINE_BITS)[0]), MIN_PIVOT)
-    return encode([1.0 / math.sqrt(p)], bound=2.0**10, what="a scalar")
+    p = np.maximum(decode(opened, bits=FINE_BITS), MIN_PIVOT)
+    return encode(1.0 / np.sqrt(p), bound=2.0**10, what="a scalar")
 
 
 # --- the dealer -----------------------------------------------------------------------------------
@@ -236,25 +292,24 @@ def inverse_root(own: Words, theirs: Words) -> Words:
 class EliminationDealer:
     """Deals the words of all steps, from the gaps of the state."""
 
-    def __init__(self, gaps: Masked, scalars: Words, plan: Handover, after: ShareTerms) -> None:
-        self._elimination = Elimination(gaps, plan, after)
-        self._scalars = scalars  # gaps of t and t², for each column
-        self._lost = plan.lost
+    def __init__(self, gaps: Masked, factors: Words, change: BlockChange) -> None:
+        self._elimination = Elimination(gaps, change)
+        self._factors = factors  # gaps of t and t², for each block of each column
+        self._change = change
         self.masks: list[Words] = []
         self.opened: list[Words] = []
 
     def deal(self, step: Step, A: Sheet, B: Sheet) -> None:
         """The words of one step."""
         elimination = self._elimination
-        scalar = zeros(1)
+        scalars = zeros(step.n_blocks)
         if step.name == "scale":
-            k = self._lost.index(step.column)
-            scalar, square = (self._scalars[:, 2 * k + j : 2 * k + j + 1] for j in range(2))
-            product = times(square[:, None], elimination.pivot(step)[:, None])[:, 0]
+            scalars, squares = factors_of(self._factors, step, self._change)
+            product = _scaled(squares, elimination.pivot(step))
             self.opened.append(subtract(_term(product), B.take("blind")))
         elif step.name == "row":
-            scalar = A.take("mask_scalar")
-        term = _term(elimination.product(step, scalar))
+            scalars = A.take("mask_scalar")
+        term = _term(elimination.product(step, scalars))
         rho = add(A.take("rho"), B.take("rho"))
         helper = B.take("mask")
         active = subtract(reopened_mask(subtract(rho, term)), helper)

@@ -114,7 +114,7 @@ class LocalShares:
         self.active.take(deal)
         self.participants = self._make_participants(rotations)
         self._rotations, self._latest = list(rotations), None
-        if terms.is_root and not plan.keeps_all:
+        if terms.is_root and terms.layout == "per_arm" and not plan.keeps_all:
             self._turn = self._turn_of_twin()
 
     def _make_participants(self, rotations: Sequence[MaskShare]) -> list[SharingParticipant]:
@@ -168,7 +168,8 @@ class LocalShares:
         """The row that participants share, behind the rotations, as the servers would see it."""
         turned = zip(self._rotations, blocks, strict=True)
         parts = [rotation.mask(block)[0] for rotation, block in turned]
-        return np.concatenate((np.ones(int(self.terms.intercept)), *parts)) / self.terms.unit
+        row = (np.ones(int(self.terms.intercept)), *parts, np.zeros(self.terms.idle))
+        return np.concatenate(row) / self.terms.unit
 
     def pick(self, opened: Opened, arm: int) -> Event:
         """Keep the context of the arm that is shown; returns what names it."""
@@ -246,9 +247,10 @@ class LocalShares:
         """As ``reveal``, with the square root G of Lambda⁻¹ = GG' that noise is multiplied by."""
         both = zip(self.active.held(), self.helper.held(), strict=True)
         _, theta, _, g, h = (decode(add(*sides)) / 2.0 for sides in both)
-        n, scale = self.terms.dim - self.terms.idle, math.sqrt(self.terms.ridge)
+        n, scale = self.terms.row_dim, math.sqrt(self.terms.ridge)
+        kept = np.arange(self.terms.dim) % n < n - self.terms.idle * self.terms.arm_width
         G = block_diag(*self._root_blocks())
-        return (theta + h @ g)[:n] / scale, G[:n] / scale
+        return (theta + h @ g)[kept] / scale, G[kept] / scale
 
     def _close_window(self) -> None:
         while not self.active.is_full:

@@ -15,6 +15,7 @@ from vfbandits.core.ring import SECRET_SIZE, Words, WordSource, add, zeros
 from vfbandits.core.shares.active import ActiveServer
 from vfbandits.core.shares.dealer import ServerSecrets
 from vfbandits.core.shares.handover import (
+    BlockChange,
     Event,
     HandedOver,
     HandOver,
@@ -38,7 +39,10 @@ from vfbandits.core.shares.leaving import (
     Elimination,
     Scalars,
     Step,
+    factors_of,
     inverse_root,
+    n_factors,
+    of_column,
     pivot_share,
     reopened,
     share_of,
@@ -58,6 +62,11 @@ class NextEpoch:
     plan: Handover
     secrets: ServerSecrets = field(repr=False)
 
+    @property
+    def change(self) -> BlockChange:
+        """What becomes of each block of the state."""
+        return self.plan.in_blocks(self.terms)
+
     def refuse_other_words(self, deal: HandoverDeal) -> None:
         """Refuse what was dealt for another hand-over."""
         if deal.plan.tolist() != self.plan.to_numbers().tolist():
@@ -70,10 +79,10 @@ class NextEpoch:
     def refuse_other_state(self, masked: Masked) -> None:
         """Refuse a plan that starts from a state of another width."""
         self.plan.refuse_other(self.terms)
-        if masked.theta.shape[1] != self.plan.dim:
+        dim = self.change.dim
+        if masked.theta.shape[1] != dim:
             raise SharesError(
-                f"a hand-over starts from {self.plan.dim} columns, got a state of "
-                f"{masked.theta.shape[1]}"
+                f"a hand-over starts from {dim} columns, got a state of {masked.theta.shape[1]}"
             )
 
 
@@ -86,61 +95,57 @@ def hand_over(
     max_open: int = MAX_OPEN,
 ) -> Exchange[ActiveServer]:
     """Server A in the next epoch, before the window for which ``deal`` was made."""
-    terms, plan, place = after.terms, after.plan, deal.place
+    terms, change, place = after.terms, after.change, deal.place
     after.refuse_other_words(deal)
     kept = server.snapshot()
     masked = masked_of(kept.words, is_root=terms.is_root)
     after.refuse_other_state(masked)
-    sheet = handover_sheet(after.secrets.own, place, state_words(plan, terms))
+    sheet = handover_sheet(after.secrets.own, place, state_words(change))
     seed = new_seed(WordSource(kept.secret("noise")), place)
-    own = Remasking(masked, sheet, is_root=terms.is_root, is_helper=False)
+    own = Remasking(masked, sheet, change, is_helper=False)
     reply = expect(HandedOver, (yield HandOver(place, seed, own.state, own.theta)))
     state = own.joined(reply.state, reply.theta)
-    if plan.lost:
+    if change.lost:
         state = yield from _eliminate(state, after, deal, reply.scalars)
-    words = kept_of(placed(state, plan, terms, is_gap=False), is_root=terms.is_root)
+    words = kept_of(placed(state, change, is_gap=False), is_root=terms.is_root)
     header = {"window": place.window, "noise": entropy(SECRET_SIZE).hex(), "idle": terms.idle}
-    contexts = refreshed(server.open_contexts().items(), seed, plan, terms, is_helper=False)
+    contexts = refreshed(server.open_contexts().items(), seed, change, is_helper=False)
     return ActiveServer.restore(
         terms, after.secrets, Kept(header, words), contexts=contexts, max_open=max_open
     )
 
 
 def _eliminate(
-    state: Masked, after: NextEpoch, deal: HandoverDeal, scalars: Words
+    state: Masked, after: NextEpoch, deal: HandoverDeal, factors: Words
 ) -> Exchange[Masked]:
     """A's part of taking the columns of those that leave out of the state."""
-    plan, place, lost = after.plan, deal.place, after.plan.lost
-    if scalars.shape != (2, 2 * len(lost)):
-        raise SharesError(f"wanted two masked scalars for each of {len(lost)} columns")
-    elimination = Elimination(state, plan, after.terms)
-    start, scalar, put_in = 0, zeros(1), zeros(0)
-    for step in steps_of(plan, after.terms):
+    change, place = after.change, deal.place
+    if factors.shape != (2, n_factors(change)):
+        raise SharesError(f"wanted {n_factors(change)} masked factors of the helper")
+    elimination = Elimination(state, change)
+    start, scalars = 0, zeros(change.n_blocks)
+    for step in steps_of(change):
         sheet = handover_sheet(after.secrets.own, step.place(place), step.active_words())
         mask = deal.masks[:, start : start + step.size]
         start += step.size
-        k = lost.index(step.column) if step.column in lost else 0
-        square, put_in = zeros(0), zeros(0)
+        squares, put_in = zeros(0), zeros(0)
         if step.name == "scale":
-            scalar, square = (_number(scalars, 2 * k + j) for j in range(2))
+            scalars, squares = factors_of(factors, step, change)
         elif step.name == "row":
             hidden = sheet.take("mask_scalar")
-            put_in = add(scalar, hidden)
-            scalar = side(put_in, hidden)
-        own = share_of(elimination, step, scalar, sheet.take("rho"))
+            put_in = add(scalars, hidden)
+            scalars = side(put_in, hidden)
+        own = share_of(elimination, step, scalars, sheet.take("rho"))
         message = Eliminate(step.place(place), own, put_in)
         reply = expect(Eliminated, (yield message))
         if step.name == "scale":
-            share = pivot_share(elimination, step, square, _number(deal.opened, k))
+            blind = of_column(deal.opened, step, change)
+            share = pivot_share(elimination, step, squares, blind)
             if reply.opened.shape != share.shape:
-                raise SharesError("wanted the helper's share of one number")
-            scalar = inverse_root(share, reply.opened)
+                raise SharesError(f"wanted the helper's shares of {change.n_blocks} numbers")
+            scalars = inverse_root(share, reply.opened)
         elimination.take(step, reopened(own, reply.shares, np.ascontiguousarray(mask)))
     return elimination.result()
-
-
-def _number(words: Words, k: int) -> Words:
-    return np.ascontiguousarray(words[:, k : k + 1])
 
 
 class HelperPassage:
@@ -167,10 +172,11 @@ class HelperPassage:
         self._place = place
         self._entropy = entropy
         self._max_open = max_open
-        self._steps = steps_of(after.plan, after.terms)
+        self._change = after.change
+        self._steps = steps_of(self._change)
         self._next: Step | None = None
         self._elimination: Elimination | None = None
-        self._scalars = zeros(0)
+        self._factors = zeros(0)
         self._seed = zeros(0)
         self._answered: dict[Place, tuple[bytes, Message]] = {}
         self.done: Helper | None = None
@@ -203,28 +209,28 @@ class HelperPassage:
         return reply
 
     def _hand_over(self, message: HandOver) -> HandedOver:
-        terms, plan = self._after.terms, self._after.plan
-        shapes = state_words(plan, terms) | {"mask_scalars": (2 * len(plan.lost),)}
+        change = self._change
+        shapes = state_words(change) | {"mask_scalars": (n_factors(change),)}
         sheet = handover_sheet(self._after.secrets.own, self._place, shapes)
-        own = Remasking(self._masked, sheet, is_root=terms.is_root, is_helper=True)
+        own = Remasking(self._masked, sheet, change, is_helper=True)
         if message.seed.shape != (2, 2):
             raise SharesError("wanted a seed of two words")
         state = own.joined(message.state, message.theta)
-        factors = Scalars(self._own_source, self._place, len(plan.lost)).words
+        factors = Scalars(self._own_source, self._place, n_factors(change) // 2).words
         mask = sheet.take("mask_scalars")
         masked_factors = add(factors, mask)
-        self._scalars = side(masked_factors, mask)
+        self._factors = side(masked_factors, mask)
         self._seed = message.seed
-        if plan.lost:
-            self._elimination = Elimination(state, plan, terms)
+        if change.lost:
+            self._elimination = Elimination(state, change)
             self._next = next(self._steps)
         else:
             self._finish(state)
         return HandedOver(self._place, own.state, own.theta, masked_factors)
 
     def _eliminate(self, message: Eliminate, step: Step) -> Eliminated:
-        elimination, lost = self._elimination, self._after.plan.lost
-        wanted = (2, 1) if step.name == "row" else (2, 0)
+        elimination, n_blocks = self._elimination, self._change.n_blocks
+        wanted = (2, n_blocks) if step.name == "row" else (2, 0)
         fits = message.shares.shape == (2, step.size) and message.scalar.shape == wanted
         if elimination is None or message.place != step.place(self._place) or not fits:
             raise SharesError(
@@ -233,14 +239,13 @@ class HelperPassage:
             )
         place = message.place
         sheet = handover_sheet(self._after.secrets.own, place, step.helper_words())
-        scalar, opened = zeros(1), zeros(0)
+        scalars, opened = zeros(n_blocks), zeros(0)
         if step.name == "scale":
-            k = lost.index(step.column)
-            scalar, square = (_number(self._scalars, 2 * k + j) for j in range(2))
-            opened = pivot_share(elimination, step, square, sheet.take("blind"))
+            scalars, squares = factors_of(self._factors, step, self._change)
+            opened = pivot_share(elimination, step, squares, sheet.take("blind"))
         elif step.name == "row":
-            scalar = message.scalar  # A's mask alone is on it
-        own = share_of(elimination, step, scalar, sheet.take("rho"))
+            scalars = message.scalar  # A's mask alone is on it
+        own = share_of(elimination, step, scalars, sheet.take("rho"))
         elimination.take(step, reopened(own, message.shares, sheet.take("mask")))
         self._next = next(self._steps, None)
         if self._next is None:
@@ -248,15 +253,15 @@ class HelperPassage:
         return Eliminated(place, own, opened)
 
     def _finish(self, state: Masked) -> None:
-        terms, plan = self._after.terms, self._after.plan
-        words = kept_of(placed(state, plan, terms, is_gap=False), is_root=terms.is_root)
+        terms, change = self._after.terms, self._change
+        words = kept_of(placed(state, change, is_gap=False), is_root=terms.is_root)
         header = {
             "epoch": self._place.epoch,
             "window": self._place.window,
             "noise": self._entropy(SECRET_SIZE).hex(),
             "idle": terms.idle,
         }
-        contexts = refreshed(self._contexts, self._seed, plan, terms, is_helper=True)
+        contexts = refreshed(self._contexts, self._seed, change, is_helper=True)
         self.done = Helper.restore(
             terms,
             self._after.secrets,

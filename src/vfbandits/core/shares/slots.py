@@ -123,7 +123,7 @@ class SlotLearner(HiddenState):
 
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
-        self.dim = terms.dim
+        self.dim = sum(terms.widths)
         self.queue: deque[QueuedReward] = deque()
         self._n_updates = 0
         self._n_queued = 0
@@ -253,7 +253,7 @@ class SlotLearner(HiddenState):
 
     def take_terms(self, terms: ShareTerms) -> None:
         """Go by the terms of the roster in force."""
-        if terms.dim != self.dim or terms.widths[0] != self.terms.widths[0]:
+        if sum(terms.widths) != self.dim or terms.widths[0] != self.terms.widths[0]:
             raise SettingError(
                 f"wanted terms of {self.dim} features, {self.terms.widths[0]} of them the active "
                 f"participant's, got widths {list(terms.widths)}"
@@ -280,7 +280,7 @@ class SlotLearner(HiddenState):
                 "arm_bound": terms.arm_bound,
                 "intercept": int(terms.intercept),
             },
-            "dim": self.dim,
+            "features": self.dim,
             "largest_reward": self._largest_reward,
             "n_updates": self._n_updates,
             "n_queued": self._n_queued,
@@ -292,8 +292,11 @@ class SlotLearner(HiddenState):
     def unpack(self, record: Record, arrays: dict[str, AnyArray]) -> None:
         """Take what ``pack`` gave."""
         self._alone.unpack(record.child("alone"), arrays)
-        if record.has("dim"):  # older snapshots have none
-            self.dim = record.integer("dim")
+        # Older snapshots have "dim", the width of the state, or nothing.
+        for name in ("features", "dim") if self.terms.layout == "per_arm" else ("features",):
+            if record.has(name):
+                self.dim = record.integer(name)
+                break
         self._n_updates = record.integer("n_updates")
         self._n_queued = record.integer("n_queued")
         self._largest_reward = record.number("largest_reward")

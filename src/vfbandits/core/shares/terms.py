@@ -173,7 +173,7 @@ class ShareTerms:
         self._refuse_many_products()
 
     def _refuse_other_layout(self) -> None:
-        if self.idle and not (self.is_root and self.layout == "per_arm"):
+        if self.idle and not self.is_root:
             raise SettingError(f"only a square root has idle columns, got {self.idle}")
         if (self.has_units, self.reads) == (True, "widths") or (
             (self.layout, self.reads) == ("disjoint", "covariance")

@@ -101,7 +101,10 @@ async def decide(active, participants, ref):
     """One decision, from the slot to the pick of the released arm."""
     async with active.decision() as slot:
         blocks = shared_blocks(participants, slot.place, active.terms)
-        opened = await slot.decide(await slot.prepare(), blocks)
+        offer = None
+        if active.terms.layout != "per_arm":
+            offer = await active.offer(*arms_of(slot.place, active.terms))
+        opened = await slot.decide(await slot.prepare(), blocks, offer)
         return await slot.pick(opened, opened.arm, ref=ref)
 
 

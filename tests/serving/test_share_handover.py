@@ -31,6 +31,12 @@ NEXT = 2
 STAY = ("shop", "bank")
 WITHOUT_NOISE = {"posterior_scale": 0.0}  # so that two runs show the same arms
 COVARIANCE = {"reads": "widths", "posterior_scale": 0.0, "beta": 0.5, "release": "arm"}
+OTHER_LAYOUTS = {
+    "same, disjoint": (NAMES, {**WITHOUT_NOISE, "layout": "disjoint"}),
+    "left, disjoint": (STAY, {**WITHOUT_NOISE, "reads": "means", "layout": "disjoint"}),
+    "same, outer": (NAMES, {**WITHOUT_NOISE, "layout": "outer", "arm_dim": 2}),
+    "left, outer": (STAY, {**WITHOUT_NOISE, "layout": "outer", "arm_dim": 2}),
+}
 
 
 class TwoEpochs(DealtWorld):
@@ -125,6 +131,7 @@ def folders(tmp_path_factory):
         ("same", NAMES, WITHOUT_NOISE),
         ("left", STAY, WITHOUT_NOISE),
         ("left, widths", STAY, COVARIANCE),
+        *((kind, names, rules) for kind, (names, rules) in OTHER_LAYOUTS.items()),
     ):
         made[kind] = tmp_path_factory.mktemp("dealt")
         TwoEpochs(made[kind], names=names, **rules)
@@ -133,6 +140,12 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(params=["same", "left", "left, widths"])
 def world(request, folders, tmp_path):
+    shutil.copytree(folders[request.param], tmp_path, dirs_exist_ok=True)
+    return TwoEpochs(tmp_path)
+
+
+@pytest.fixture(params=OTHER_LAYOUTS)
+def in_layout(request, folders, tmp_path):
     shutil.copytree(folders[request.param], tmp_path, dirs_exist_ok=True)
     return TwoEpochs(tmp_path)
 
@@ -205,15 +218,29 @@ def test_what_was_learnt_and_waits_goes_over(world):
     assert np.abs(theta).max() > 0.01
 
 
+def n_messages_of(world):
+    """Of a hand-over: one, and three or four for each column of news, and the last."""
+    if world.after.split.names != STAY:
+        return 1
+    return 2 + (4 if world.terms.is_root else 3) * world.terms.arm_width
+
+
 @pytest.mark.parametrize("is_answered", [False, True], ids=["message lost", "answer lost"])
 @pytest.mark.parametrize("at", ["first", "third", "last"])
 def test_killed_anywhere_both_servers_finish_the_hand_over(world, tmp_path, at, is_answered):
-    n_messages = 1
-    if world.after.split.names == STAY:
-        n_messages = 6 if world.terms.is_root else 5
+    n_messages = n_messages_of(world)
     at = {"first": 1, "third": 3, "last": n_messages}[at]
     if at > n_messages:
         pytest.skip("new secrets for the same participants take one message")
+    interrupted(world, tmp_path, at, is_answered=is_answered)
+
+
+def test_blocks_and_products_go_over_killed_before_the_end(in_layout, tmp_path):
+    interrupted(in_layout, tmp_path, n_messages_of(in_layout), is_answered=True)
+
+
+def interrupted(world, tmp_path, at, *, is_answered):
+    """The link is lost at a message of the hand-over, and both servers are started again."""
     other = tmp_path / "undisturbed"
     shutil.copytree(world.folder, other)
     wanted = whole(TwoEpochs(other))

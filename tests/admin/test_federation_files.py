@@ -57,6 +57,10 @@ def test_a_newcomer_stands_behind_the_participants_and_the_number_grows(roster):
             lambda roster: with_member(roster, Member("x", "operator", certificate="0d" * 32)),
             "wanted a passive participant, got operator 'x'",
         ),
+        (
+            lambda roster: with_member(roster, GYM, accept_leak=True),
+            "--accept-leak goes with protection shares in layouts disjoint and outer, got mask in",
+        ),
         (lambda roster: without_member(roster, "shop"), "passive participants bank, got 'shop'"),
     ],
 )

@@ -486,6 +486,23 @@ def test_the_helper_and_strangers_do_not_leave_and_names_join_once():
         shared.join("post", 1)
 
 
+def test_a_participant_whose_rows_could_be_read_joins_if_that_is_accepted():
+    pair = Pair(vfb.LinUCB(0.5), "statistics", layout="disjoint")
+    assert pair.run(3) == 3
+    with pytest.raises(SettingError, match="'rail' has 2 features: its rows can be read"):
+        pair.shared.join("rail", 2)
+    assert (pair.shared.split.names, pair.shared.accept_leak) == (
+        ("shop", "bank", "post"),
+        ("bank", "post"),
+    )
+    pair.shared.join("rail", 2, accept_leak=True)
+    pair.shared.leave("post")
+    assert pair.shared.accept_leak == ("bank", "rail")
+    pair.shared.join("gym", 5)
+    with pytest.raises(SettingError, match="accept_leak goes with protection 'shares'"):
+        vfb.Federation(vfb.LinTS(), widths={"shop": 1, "bank": 1}).join("rail", 1, accept_leak=True)
+
+
 def test_a_participant_that_would_make_contexts_too_long_does_not_join():
     shared = vfb.Federation(
         vfb.LinTS(0.1),

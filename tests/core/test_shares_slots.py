@@ -13,6 +13,7 @@ from vfbandits.core.ring import zeros
 from vfbandits.core.shares.covariance_active import Statistics
 from vfbandits.core.shares.released import plan
 from vfbandits.core.shares.slots import ALONE, QueuedReward, SlotLearner, lone_rows, released_rows
+from vfbandits.core.snapshot import Record
 from vfbandits.errors import ArmError, ContextError, RewardError, SettingError, SharesError
 
 TERMS = small_terms()
@@ -76,6 +77,24 @@ def test_a_snapshot_keeps_the_queue_and_the_state_beside():
     rows = lone_rows(TERMS, OWN, len(OWN))
     draws = [one.propose(rows, draws=np.random.default_rng(0)) for one in (bandit, again)]
     assert np.array_equal(draws[0].decision.scores, draws[1].decision.scores)
+
+
+def test_features_are_counted_in_every_layout_and_older_snapshots_are_read():
+    terms = small_terms(layout="disjoint", intercept=True)
+    learner = SlotLearner(terms)
+    learner.move(Widening(2))
+    assert learner.dim == 7
+    header, arrays = learner.pack()
+    again = SlotLearner(terms)
+    again.unpack(Record(header), arrays)
+    assert again.dim == 7
+    again.take_terms(small_terms(layout="disjoint", intercept=True, widths=(2, 5)))
+    for layout, dim in (("disjoint", 5), ("per_arm", 9)):
+        older = SlotLearner(small_terms(layout=layout))
+        of_layout, arrays = older.pack()
+        del of_layout["features"]
+        older.unpack(Record({**of_layout, "dim": 9}), arrays)
+        assert older.dim == dim
 
 
 def test_what_cannot_be_on_secret_shares_is_refused():

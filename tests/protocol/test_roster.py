@@ -335,6 +335,25 @@ def test_terms_that_do_not_go_with_secret_shares_are_refused(changes, reason):
         shared_roster(replace(SHARED, **changes))
 
 
+def test_what_is_accepted_changes_for_newcomers_and_leavers_alone():
+    post = Member("post", "passive", certificate="77" * 32, width=2, sealing_key="78" * 32)
+    rules = replace(SHARED.shares, reads="widths", posterior_scale=0.0, beta=0.5, max_arms=1)
+
+    def roster(*accepted, members=ROSTER.members):
+        shares = replace(rules, accept_leak=accepted)
+        terms = replace(SHARED, layout="disjoint", shares=shares)
+        return replace(ROSTER, terms=terms, members=members, generator_key="cd" * 32)
+
+    now = roster("bank")
+    wider = roster("bank", "post", members=(*ROSTER.members[:2], post, *ROSTER.members[2:]))
+    for before, after in ((now, wider), (wider, now)):
+        kept, came = before.lasting_terms(after)
+        assert kept == came
+    for before, after in ((now, roster()), (roster(), wider)):
+        kept, came = before.lasting_terms(after)
+        assert kept != came
+
+
 def test_secret_shares_need_a_dealer():
     with pytest.raises(ConfigError, match="generator_key, which secret shares need"):
         replace(ROSTER, terms=SHARED)

@@ -9,7 +9,7 @@ from live_world import LiveWorld
 from scipy.linalg import block_diag
 from served_federation import ServedFederation
 
-from vfbandits import LinGreedy
+from vfbandits import LinGreedy, LinUCB
 from vfbandits.admin.federation_files import ROSTER, with_member, without_member
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.core.ring import add, decode
@@ -30,17 +30,19 @@ WIDTHS = {"shop": 2, "bank": 3, "news": 2, "post": 1}
 FIRST = {"shop": 2, "bank": 3, "news": 2}
 LINTS = SharesRules(helper="bank", max_arms=4, window=4, decisions=6, posterior_scale=0.3)
 LINUCB = replace(LINTS, posterior_scale=0.0, reads="widths", beta=0.5)
+GREEDY = replace(LINTS, posterior_scale=0.0, reads="means")
 MODELS = {
     LINTS: 'policy = "lints"\nposterior_scale = 0.3\nseed = 7\n',
     LINUCB: 'policy = "linucb"\nbeta = 0.5\nseed = 7\n',
+    GREEDY: 'policy = "lingreedy"\nepsilon = 0.0\nseed = 7\n',
 }
 
 
 class ChangingFederation(ServedFederation):
     """Services on secret shares, and a plain bandit that is taught what they are taught."""
 
-    def __init__(self, tmp_path, rules, *, kind="memory"):
-        terms = Terms(bound=4.0, shares=rules)
+    def __init__(self, tmp_path, rules, *, kind="memory", **terms):
+        terms = Terms(bound=4.0, shares=rules, **terms)
         world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
         plan = world.federation
         options = {
@@ -119,6 +121,35 @@ class ChangingFederation(ServedFederation):
         return float(np.abs(self.theta() - self.twin.states[None].theta).max())
 
 
+class LayoutFederation(ChangingFederation):
+    """In layouts with one row of a user for all arms; a plain bandit decides the same."""
+
+    def __init__(self, tmp_path, layout, policy, rules):
+        arm_dim = 2 if layout == "outer" else 0
+        super().__init__(tmp_path, rules, layout=layout, arm_dim=arm_dim, intercept=True)
+        if self.world.arm_features is not None:
+            self.world.arm_features /= 4.0
+        self.twin = self.world.central(policy, dim=sum(FIRST.values()), intercept=True)
+
+    async def decide(self):
+        user = self.world.users[self.total % 6]
+        self.total += 1
+        request, features = self.world.request(user), self.world.arm_features
+        reply = await self.active.choose(request)
+        names = self.files.roster.split.names
+        assert set(reply.contributors) == set(names), self.active.shared.away
+        known = {} if features is None else {"arm_features": features}
+        context = self.world.context(user, names, names)
+        plain = self.twin.decide(context, arms=request.arms, **known)
+        assert (reply.arm, self.total) == (plain.arm, self.total)
+        self.waiting.append((reply.decision_id, plain, self.world.reward(user, reply.index)))
+
+    async def reward(self, place=0):
+        decision_id, plain, value = self.waiting.pop(place)
+        await self.active.learn(RewardRequest(decision_id, value))
+        self.twin.reward(plain, value)
+
+
 OPERATOR = Peer("operator", "operator", "")
 
 
@@ -145,7 +176,7 @@ async def started(federation, *names):
     await connected(federation, *names)
 
 
-@pytest.mark.parametrize("rules", MODELS, ids=["LinTS", "LinUCB"])
+@pytest.mark.parametrize("rules", [LINTS, LINUCB], ids=["LinTS", "LinUCB"])
 def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt(tmp_path, rules):
     federation = ChangingFederation(tmp_path, rules)
     files = federation.files
@@ -195,6 +226,50 @@ def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt
 
     shared = run(federation, scenario)
     assert shared.n_alone == 0
+
+
+RELEASED = replace(GREEDY, release="statistics", reads="covariance", accept_leak=("bank", "news"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "policy", "rules"),
+    [("disjoint", LinGreedy(0.0), GREEDY), ("outer", LinUCB(0.5), RELEASED)],
+    ids=["disjoint", "outer"],
+)
+def test_in_other_layouts_too_decisions_go_on_over_each_change(tmp_path, layout, policy, rules):
+    federation = LayoutFederation(tmp_path, layout, policy, rules)
+    files, accepts = federation.files, bool(rules.accept_leak)
+
+    async def scenario():
+        await started(federation, "bank", "news")
+        await federation.play(10)
+        assert (await federation.change(federation.deal())).epoch == 2
+        await federation.play(8)
+
+        before = files.roster
+        approved = files.admit_passive("post", 1, federation.world.features("post"))
+        files.roster = with_member(before, approved.member, accept_leak=accepts)
+        (files.folder / "post" / ROSTER).write_bytes(files.sign(files.roster))
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Widening(1))
+        await federation.start("post")
+        await connected(federation, "bank", "news", "post")
+        await federation.play(8)
+
+        before = files.roster
+        files.roster = without_member(before, "news")
+        assert "news" not in files.roster.terms.shares.accept_leak
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Narrowing(5, 7))
+        await federation.play(8)
+        await federation.stop("bank", "news", "post")
+        await federation.stop_active()
+        await started(federation, "bank", "post")
+        await federation.play(6)
+        await federation.learnt()
+        return federation.active.shared
+
+    assert run(federation, scenario).n_alone == 0
 
 
 def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path):

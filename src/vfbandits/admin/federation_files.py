@@ -79,15 +79,27 @@ def _recorded(approved: Approved, authority: Authority, path: Path) -> Approved:
     return approved
 
 
-def with_member(roster: Roster, member: Member) -> Roster:
-    """The next roster, with one passive participant more."""
+def with_member(roster: Roster, member: Member, *, accept_leak: bool = False) -> Roster:
+    """The next roster, with one passive participant more.
+
+    ``accept_leak`` names it among those whose rows can be read from what secret shares release.
+    """
     if roster.find(member.name) is not None:
         raise ConfigError(f"{member.name!r} is in the roster already")
     if member.role != PASSIVE:
         raise ConfigError(f"wanted a passive participant, got {member.role} {member.name!r}")
     last = max(i for i, m in enumerate(roster.members) if m.width)
     members = (*roster.members[: last + 1], member, *roster.members[last + 1 :])
-    return _next(roster, members)
+    terms = roster.terms
+    if accept_leak:
+        if terms.shares is None or terms.layout == "per_arm":
+            raise ConfigError(
+                "--accept-leak goes with protection shares in layouts disjoint and outer, got "
+                f"{terms.protection} in {terms.layout}"
+            )
+        accepted = (*terms.shares.accept_leak, member.name)
+        terms = replace(terms, shares=replace(terms.shares, accept_leak=accepted))
+    return _next(roster, members, terms)
 
 
 def without_member(roster: Roster, name: str) -> Roster:
@@ -96,11 +108,12 @@ def without_member(roster: Roster, name: str) -> Roster:
     if member is None or member.role != PASSIVE:
         names = ", ".join(m.name for m in roster.passive)
         raise ConfigError(f"wanted one of the passive participants {names}, got {name!r}")
-    return _next(roster, tuple(m for m in roster.members if m.name != name))
+    members = tuple(m for m in roster.members if m.name != name)
+    return _next(roster, members, roster.terms_for([m.name for m in members]))
 
 
-def _next(roster: Roster, members: tuple[Member, ...]) -> Roster:
-    return replace(roster, number=roster.number + 1, members=members)
+def _next(roster: Roster, members: tuple[Member, ...], terms: Terms) -> Roster:
+    return replace(roster, number=roster.number + 1, members=members, terms=terms)
 
 
 def write_roster(roster: Roster, authority: Authority, path: Path) -> bytes:

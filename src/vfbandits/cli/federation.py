@@ -48,6 +48,14 @@ def add(
     authority: AuthorityFolder,
     envelopes: Envelopes = None,
     roster_out: RosterOut = None,
+    accept_leak: Annotated[
+        bool,
+        typer.Option(
+            "--accept-leak",
+            help="Protection shares, layouts disjoint and outer: accept that rows of the new "
+            "participant can be read from what is released.",
+        ),
+    ] = False,
     passphrase_env: PassphraseVariable = None,
 ) -> None:
     """Add a passive participant to a running federation; the model keeps what it has learnt.
@@ -82,7 +90,7 @@ def add(
     newcomer = find_approved(organiser, [member])[0].member
     outcome = _change(
         config,
-        lambda roster: with_member(roster, newcomer),
+        lambda roster: with_member(roster, newcomer, accept_leak=accept_leak),
         organiser,
         envelopes=envelopes,
         roster_out=roster_out,

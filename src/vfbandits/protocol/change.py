@@ -136,7 +136,7 @@ def _stay(before: Roster, after: Roster) -> tuple[str, ...]:
         ("federation", before.federation, after.federation),
         ("session", before.session, after.session),
         ("active participant", before.active.name, after.active.name),
-        ("terms", before.terms, after.terms),
+        ("terms", *before.lasting_terms(after)),
     ):
         if old != new:
             raise HandshakeError(f"{what}: a live federation has {old!r} and keeps it, got {new!r}")

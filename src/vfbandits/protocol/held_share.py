@@ -86,7 +86,7 @@ class Membership:
             )
         for what, old, new in (
             ("session", ours.session, roster.session),
-            ("terms", ours.terms, roster.terms),
+            ("terms", *ours.lasting_terms(roster)),
         ):
             if old != new:
                 raise HandshakeError(

@@ -8,8 +8,8 @@ same document.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -334,6 +334,22 @@ class Roster:
     def passive(self) -> tuple[Member, ...]:
         """The participants that add features only."""
         return tuple(m for m in self.members if m.role == PASSIVE)
+
+    def terms_for(self, names: Collection[str]) -> Terms:
+        """The terms without ``accept_leak`` of others: that comes and goes with a member."""
+        rules = self.terms.shares
+        if rules is None:
+            return self.terms
+        accepted = tuple(name for name in rules.accept_leak if name in names)
+        return replace(self.terms, shares=replace(rules, accept_leak=accepted))
+
+    def lasting_terms(self, after: "Roster") -> tuple[Terms, Terms]:
+        """Terms of this and a later roster that a live federation keeps: they must be equal.
+
+        What is accepted for a participant that is in both does not change.
+        """
+        names = {*self.split.names} & {*after.split.names}
+        return self.terms_for(names), after.terms_for(names)
 
     @property
     def stream_members(self) -> tuple[str, ...]:

@@ -84,7 +84,8 @@ class Changes:
             raise HandshakeError(f"federation: wanted {now.federation!r}, got {after.federation!r}")
         if request.roster and after.digest != now.digest and after.number <= now.number:
             raise HandshakeError(f"roster: wanted number {now.number + 1}, got {after.number}")
-        if (after.terms, after.active) != (now.terms, now.active):
+        kept, came = now.lasting_terms(after)
+        if (came, after.active) != (kept, now.active):
             raise HandshakeError("a live federation keeps its terms and its active participant")
         epoch = role.epoch + 1
         if after.terms.shares is not None:

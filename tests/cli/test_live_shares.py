@@ -1,6 +1,7 @@
 """The operator's commands against a running federation on secret shares."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from live_commands import (
@@ -19,13 +20,19 @@ from vfbandits.protocol.roster import SharesRules
 RULES = SharesRules(helper="bank", max_arms=3, window=2, decisions=3, posterior_scale=0.1)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    options = {
-        "terms": {"bound": 8.0, "shares": RULES},
-        "model": 'policy = "lints"\nposterior_scale = 0.1\n',
-        "windows": 4,
-    }
+READ = replace(
+    RULES, posterior_scale=0.0, reads="widths", beta=0.5, accept_leak=("bank", "news"), max_arms=6
+)
+FORMS = {
+    "per_arm": ({"shares": RULES}, 'policy = "lints"\nposterior_scale = 0.1\n'),
+    "disjoint": ({"shares": READ, "layout": "disjoint"}, 'policy = "linucb"\nbeta = 0.5\n'),
+}
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def shared(request, tmp_path_factory):
+    terms, model = FORMS[request.param]
+    options = {"terms": {"bound": 8.0, **terms}, "model": model, "windows": 4}
     with running(tmp_path_factory.mktemp("shared"), **options) as federation:
         yield federation
 
@@ -52,8 +59,12 @@ def test_new_secrets_come_into_force_with_one_command(shared, tmp_path):
 
 
 def test_a_participant_comes_and_goes_in_three_steps(shared, tmp_path):
-    file = newcomer(shared, "gym")
-    dealt = in_three_steps(shared, ["federation", "add", file, *changing(shared)], tmp_path / "in")
+    add = ["federation", "add", newcomer(shared, "gym"), *changing(shared)]
+    if shared.roster.terms.layout == "disjoint":
+        said = fails(*add, "--roster-out", tmp_path / "next.signed")
+        assert "'gym' has 3 features: its rows can be read" in said
+        add.append("--accept-leak")
+    dealt = in_three_steps(shared, add, tmp_path / "in")
     home = shared.folder / "gym"
     sent = shared.folder / "operator" / "gym" / "roster.signed"
     (home / "roster.signed").write_bytes(sent.read_bytes())

@@ -224,16 +224,6 @@ def test_blocks_are_the_arms_in_the_order_of_first_use():
     assert len(blocks) == 2
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_new_secrets_and_other_participants_are_refused_and_change_nothing(layout):
-    shared = federation(layout=layout)
-    for call in (shared.rekey, lambda: shared.join("gym", 2), lambda: shared.leave("post")):
-        with pytest.raises(SettingError, match=f"built for layout 'per_arm', got '{layout}'"):
-            call()
-    user, arms, _ = World(layout, np.random.default_rng(0)).round()
-    assert shared.decide(blocks_of(user), **arms).contributors == tuple(WIDTHS)
-
-
 def test_an_arm_too_many_is_refused_and_uses_no_slot():
     shared = federation(layout="disjoint", max_arms=2)
     user = blocks_of(np.full(DIM, 0.1))

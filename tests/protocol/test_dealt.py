@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dealt_words import shares_roster
 
 from vfbandits.errors import EnvelopeError, IdentityError, SettingError
-from vfbandits.protocol.dealt import DealSealer, PartySecrets, _parse, terms_digest
+from vfbandits.protocol.dealt import DealSealer, PartySecrets, _parse, next_terms, terms_digest
 
 DEAL = "ab" * 16
 SECRETS = PartySecrets(DEAL, None, None)
@@ -39,3 +39,21 @@ def test_a_sealer_knows_the_members_and_has_the_pinned_key():
 def test_a_label_that_is_none_is_refused(spelt):
     with pytest.raises(EnvelopeError, match="wanted the label of dealt words"):
         _parse(spelt)
+
+
+@pytest.mark.parametrize(
+    ("width", "rules", "says"),
+    [
+        (2100, {}, "at most 64 MiB, got 68 MiB"),
+        (1100, {"layout": "disjoint"}, "at most 64 MiB, got 75 MiB"),
+        (1100, {"layout": "outer", "arm_dim": 2}, "at most 64 MiB, got 75 MiB"),
+    ],
+)
+def test_a_state_that_no_message_can_carry_is_not_handed_over(width, rules, says):
+    roster = shares_roster(**rules)
+    fits = next_terms(roster.share_terms, roster, roster)[0]
+    assert fits == roster.share_terms
+    shop, *others = roster.members
+    wide = replace(roster, members=(replace(shop, width=width), *others))
+    with pytest.raises(SettingError, match=says):
+        next_terms(wide.share_terms, wide, wide)

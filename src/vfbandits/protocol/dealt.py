@@ -7,19 +7,21 @@ or of other terms are refused before they are opened.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from vfbandits.core.ring import CUT, FRACTION, RELEASED, SECRET_SIZE, WordSource
+from vfbandits.core.ring import CUT, FRACTION, RELEASED, SECRET_SIZE, WORD_SIZE, WordSource
 from vfbandits.core.shares.dealer import Dealer, ParticipantSecrets, ServerSecrets
-from vfbandits.core.shares.handover import NEW, Handover, plan_handover
+from vfbandits.core.shares.handover import NEW, Handover, plan_handover, state_words
 from vfbandits.core.shares.messages import WindowDeal
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import EnvelopeError, IdentityError, SettingError, WireError
 from vfbandits.protocol.envelope import refuse_other_key
+from vfbandits.protocol.messages import MAX_BYTES
 from vfbandits.protocol.roster import Roster
 from vfbandits.protocol.seal import open_signed, seal, unseal
 
@@ -125,11 +127,21 @@ def first_window(epoch: int) -> int:
 def next_terms(terms: ShareTerms, before: Roster, after: Roster) -> tuple[ShareTerms, Handover]:
     """The terms after a hand-over from the participants of one roster to those of the next.
 
-    ``terms`` are those before it, with their idle columns.
+    ``terms`` are those before it, with their idle columns.  A state that is too large for a message
+    is refused here, before words are dealt or the journal has the change.
     """
     names = before.split.names
     origins = [names.index(name) if name in names else NEW for name in after.split.names]
-    return plan_handover(terms, after.split.widths, origins)
+    later, plan = plan_handover(terms, after.split.widths, origins)
+    words = state_words(plan.in_blocks(later))
+    size = WORD_SIZE * sum(math.prod(shape) for shape in words.values())
+    if size > MAX_BYTES:
+        raise SettingError(
+            f"a hand-over sends what was learnt in one message of at most {MAX_BYTES >> 20} MiB, "
+            f"got {-(-size >> 20)} MiB: this federation can neither rotate its secrets nor change "
+            "its members"
+        )
+    return later, plan
 
 
 def terms_digest(roster: Roster) -> str:

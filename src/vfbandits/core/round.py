@@ -400,8 +400,9 @@ class Federation:
     def leave(self, name: str) -> None:
         """Let a passive participant leave: what was learnt from its features goes with it.
 
-        Under protection "shares" the active participant learns one number for each of its features,
-        a variance times a secret factor (docs/shares.md); the helper cannot leave.
+        Under protection "shares" the active participant learns one number for each of its features
+        (and each arm, or arm feature, in layouts "disjoint" and "outer"), a variance times a secret
+        factor (docs/shares.md); the helper cannot leave.
         """
         if name not in self.split.passive:
             passive = ", ".join(self.split.passive)

@@ -1,7 +1,8 @@
 """Steps of the covariance form on secret shares, compiled by numba (extra ``fast``).
 
 ``shares.covariance_side`` describes them.  A step is one call, since for few features calls take
-longer than products.  Import this module through ``kernels``, which knows whether numba is there.
+longer than products.  Where a step needs several words of a sheet it is given the whole stream, and
+where each part begins.  Import this module through ``kernels``, which knows whether numba is there.
 """
 
 import numpy as np
@@ -86,6 +87,12 @@ def _fine_side(a0, a1, b0, b1, p0, p1):  # type: ignore[no-untyped-def]  # noqa:
     low, high = _plus(low, high, lift, np.uint64(0))
     low, high = _minus(low, high & np.uint64(KEPT), lift, np.uint64(0))
     return _minus(low, high, p0 << np.uint64(1), (p1 << np.uint64(1)) | (p0 >> np.uint64(63)))
+
+
+@njit(cache=True)
+def _part(halves, start, n):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Words (2, n) of a part of a sheet."""
+    return halves[start : start + 2 * n].reshape(2, n)
 
 
 @njit(cache=True)
@@ -455,27 +462,6 @@ def append_row(own: Words, theirs: Words, mask: Words, V: Words, h: Words, n: in
 
 
 @njit(cache=True)
-def append_scaled(  # noqa: PLR0913, PLR0917
-    own_gain: Words,
-    gain: Words,
-    gain_mask: Words,
-    own_scale: Words,
-    scale: Words,
-    scale_mask: Words,
-    rho: Words,
-    theirs: Words,
-    mask: Words,
-    V: Words,
-    h: Words,
-    n: int,
-    out: Words,
-) -> None:
-    """``update_row`` and ``append_row`` for the server that has the other's shares first."""
-    update_row(own_gain, gain, gain_mask, own_scale, scale, scale_mask, rho, out)
-    append_row(out, theirs, mask, V, h, n)
-
-
-@njit(cache=True)
 def fold_changes(
     V: Words, h: Words, rho_inverse: Words, rho_theta: Words, inverse: Words, theta: Words
 ) -> None:
@@ -536,3 +522,165 @@ def fold_in(  # noqa: PLR0913, PLR0917
             theta_mask[1, i],
         )
         theta[0, i], theta[1, i] = _plus(theta[0, i], theta[1, i], low, high)
+
+
+# Several of these steps in one call, with words of a sheet.
+
+
+@njit(cache=True)
+def answer_score(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    max_rows: int,
+    contexts: Words,
+    masks: Words,
+    S: Words,
+    theta: Words,
+    V: Words,
+    h: Words,
+    theirs: Words,
+    down: int,
+    mean_down: int,
+    is_joint: bool,  # noqa: FBT001
+    own: Words,
+    forms: Words,
+    means: Words,
+) -> None:
+    """As ``CovarianceSide.answer_score``; means come without their low ``mean_down`` bits."""
+    d, window = contexts.shape[2], V.shape[1]
+    width, n_forms = d + window, max_rows * (max_rows + 1) // 2 if is_joint else max_rows
+    rho = _part(halves, starts[0], max_rows * width).reshape(2, max_rows, width)
+    mask = _part(halves, starts[1], max_rows * width).reshape(2, max_rows, width)
+    n = 1 + window
+    form_terms = _part(halves, starts[2], n * n_forms).reshape(2, n, n_forms)
+    mean_terms = _part(halves, starts[3], n * max_rows).reshape(2, n, max_rows)
+    X = np.empty(contexts.shape, np.uint64)
+    score_products(contexts, masks, S, V, own.shape[2] - d, rho, X, own)
+    terms = (form_terms, mean_terms, 0, down, is_joint)
+    score_statistics(own, theirs, mask, X, theta, h, *terms, forms, means)
+    if mean_down:
+        for i in range(means.shape[1]):
+            means[0, i], means[1, i] = _far_down(means[0, i], means[1, i], mean_down)
+
+
+@njit(cache=True)
+def mask_and_overlap(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    share: Words,
+    theirs: Words,
+    S: Words,
+    V: Words,
+    n: int,
+    own: Words,
+    x: Words,
+    out: Words,
+) -> None:
+    """As ``CovarianceSide.mask_context``."""
+    d = share.shape[1]
+    mask, rho = _part(halves, starts[0], d), _part(halves, starts[1], d + V.shape[1])
+    for j in range(d):
+        own[0, j], own[1, j] = _plus(share[0, j], share[1, j], mask[0, j], mask[1, j])
+    update_overlaps(own, theirs, mask, S, V, n, rho, x, out)
+
+
+@njit(cache=True)
+def overlap_and_gain(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    own_x: Words,
+    their_x: Words,
+    mask_x: Words,
+    theirs: Words,
+    mask: Words,
+    S: Words,
+    theta: Words,
+    V: Words,
+    h: Words,
+    n: int,
+    reward: int,
+    overlaps: Words,
+    gain: Words,
+    square: Words,
+) -> None:
+    """As ``CovarianceSide.overlap_and_gain``."""
+    d = own_x.shape[1]
+    x = np.empty((2, d), np.uint64)
+    rho = _part(halves, starts[0], d + V.shape[1])
+    update_overlaps(own_x, their_x, mask_x, S, V, n, rho, x, overlaps)
+    rho, rho_square = _part(halves, starts[1], d + 1), _part(halves, starts[2], 1)
+    state = (theta, V, h)
+    update_gain(overlaps, theirs, mask, x, *state, reward, rho, rho_square, gain, square)
+
+
+@njit(cache=True)
+def gain_and_scale(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    shape: tuple[int, int, int],
+    numbers: tuple[int, int, int, int, int],
+    x: Words,
+    own: Words,
+    theirs: Words,
+    their_square: Words,
+    theta: Words,
+    V: Words,
+    h: Words,
+    gain: Words,
+    square: Words,
+    scale: Words,
+) -> None:
+    """As ``CovarianceSide.gain_and_scale``."""
+    d = x.shape[1]
+    mask, rho = _part(halves, starts[0], d + V.shape[1]), _part(halves, starts[1], d + 1)
+    rho_square = _part(halves, starts[2], 1)
+    update_gain(own, theirs, mask, x, theta, V, h, 0, rho, rho_square, gain, square)
+    size = shape[0] * shape[1] * shape[2]
+    coefficients = _part(halves, starts[3], size).reshape(2, shape[0], shape[1], shape[2])
+    rho = _part(halves, starts[4], 1)
+    chebyshev_cut(square[0], their_square[0], *numbers, coefficients, rho, scale)
+
+
+@njit(cache=True)
+def scale_row(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    numbers: tuple[int, int, int, int, int],
+    square: Words,
+    their_square: Words,
+    coefficients: Words,
+    own_gain: Words,
+    gain: Words,
+    gain_mask: Words,
+    their_scale: Words,
+    scale_mask: Words,
+    scale: Words,
+    row: Words,
+) -> None:
+    """As ``CovarianceSide.scale_row``."""
+    rho = _part(halves, starts[0], 1)
+    chebyshev_cut(square[0], their_square[0], *numbers, coefficients, rho, scale)
+    rho = _part(halves, starts[1], row.shape[1])
+    update_row(own_gain, gain, gain_mask, scale, their_scale, scale_mask, rho, row)
+
+
+@njit(cache=True)
+def settle(  # noqa: PLR0913, PLR0917
+    halves: Words,
+    starts: Words,
+    own_gain: Words,
+    gain: Words,
+    own_scale: Words,
+    scale: Words,
+    theirs: Words,
+    V: Words,
+    h: Words,
+    n: int,
+    out: Words,
+) -> None:
+    """As ``CovarianceSide.settle``."""
+    size = out.shape[1]
+    gain_mask, scale_mask = _part(halves, starts[0], size), _part(halves, starts[1], 1)
+    rho, mask = _part(halves, starts[2], size), _part(halves, starts[3], size)
+    update_row(own_gain, gain, gain_mask, own_scale, scale, scale_mask, rho, out)
+    append_row(out, theirs, mask, V, h, n)

@@ -13,6 +13,7 @@ from vfbandits.core.covariance_kernels import (
     _dot,
     _down,
     _minus,
+    _part,
     _plus,
     _side,
     chebyshev_cut,
@@ -286,12 +287,6 @@ def append_row(  # noqa: PLR0913, PLR0917
     _sides(residual, their_residual, residual_mask, one)
     h[0, n], h[1, n] = one[0, 0], one[1, 0]
     minus_h[0, n], minus_h[1, n] = _minus(np.uint64(0), np.uint64(0), one[0, 0], one[1, 0])
-
-
-@njit(cache=True)
-def _part(halves, start, n):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Words (2, n) of a part of a sheet."""
-    return halves[start : start + 2 * n].reshape(2, n)
 
 
 @njit(cache=True)

@@ -174,6 +174,9 @@ class BlockCovarianceSide(CovarianceSide):
         for block, S, theta in parts:
             block.set_state(S, theta)
 
+    def _steps(self) -> None:
+        """None: compiled steps know one matrix."""
+
     def products(self, inputs: Inputs, n: int, rho: Words, rows: Words) -> tuple[Words, Words]:
         """As in ``CovarianceSide``; where means alone are read S is not needed."""
         if self.terms.reads == "means":
@@ -256,20 +259,6 @@ class BlockCovarianceSide(CovarianceSide):
         """As in ``CovarianceSide``."""
         super().append(n, row)
         self._hand_down(n)
-
-    def append_scaled(
-        self,
-        n: int,
-        gain: covariance.Exchanged,
-        scale: covariance.Exchanged,
-        rho: Words,
-        theirs: Words,
-        mask: Words,
-    ) -> Words:
-        """As in ``CovarianceSide``."""
-        own = super().append_scaled(n, gain, scale, rho, theirs, mask)
-        self._hand_down(n)
-        return own
 
     def _hand_down(self, n: int) -> None:
         for block, V in zip(self._blocks, self._split(self._V[:, n]), strict=True):

@@ -29,7 +29,6 @@ from vfbandits.core.shares.covariance_messages import (
 )
 from vfbandits.core.shares.covariance_side import Inputs, opened
 from vfbandits.core.shares.messages import Exchange, Recall, Recalled, expect
-from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 
 
@@ -53,7 +52,6 @@ class ActiveCovariance:
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
         self.side = covariance_side(terms, lift=CUT, down=0)
-        self._table = terms.scale_table
 
     def score(
         self, deal: ScoreDeal, sheet: Sheet, sent: Words, inputs: Inputs, n: int
@@ -85,22 +83,22 @@ class ActiveCovariance:
         mask = sheet.take("mask_context")
         own_x = add(share, mask)
         recalled = expect(Recalled, (yield Recall(place, *event, own_x)))
-        x, overlaps = form.overlaps((own_x, recalled.context, mask), n, sheet.take("rho_overlaps"))
-        gain, square = form.gain(
-            (overlaps, recalled.overlaps, deal.overlaps),
-            x,
-            sheet.take("rho_gain"),
-            sheet.take("rho_square"),
+        overlaps, gain, square = form.overlap_and_gain(
+            sheet,
+            (own_x, recalled.context, mask),
+            n,
+            recalled.overlaps,
+            deal.overlaps,
             round(reward * 2.0**FRACTION),
         )
         reply = expect(Projected, (yield Project(place, overlaps, gain, square)))
-        own_scale = self._table.cut_share(
-            square, reply.square, deal.coefficients, sheet.take("rho_scale"), bits=PRODUCT_BITS
-        )
-        row = form.row(
+        own_scale, row = form.scale_row(
+            sheet,
+            (square, reply.square),
+            deal.coefficients,
             (gain, reply.gain, deal.gain),
-            (own_scale, reply.scale, deal.scale),
-            sheet.take("rho_row"),
+            reply.scale,
+            deal.scale,
         )
         scaled = expect(Scaled, (yield Scale(place, own_scale, row)))
         form.append(n, (row, scaled.row, deal.row))

@@ -1,6 +1,6 @@
 """Server B's part of the covariance form."""
 
-from vfbandits.core.ring import RELEASED, Sheet, Words, add, rounded, zeros
+from vfbandits.core.ring import RELEASED, Sheet, Words, add, shifted_down, zeros
 from vfbandits.core.shares.blocks import covariance_side
 from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.covariance_messages import (
@@ -16,7 +16,6 @@ from vfbandits.core.shares.covariance_messages import (
 from vfbandits.core.shares.covariance_side import Inputs
 from vfbandits.core.shares.covariance_words import n_triangles
 from vfbandits.core.shares.messages import Message
-from vfbandits.core.shares.sides import PRODUCT_BITS
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
@@ -35,7 +34,7 @@ class _Update:
         self.x = x
         self.overlaps = overlaps
         self.is_projected = False
-        self.own_gain = self.gain = self.own_scale = zeros(0)
+        self.own_gain = self.gain = self.own_scale = _NO_WORDS
 
 
 class HelperCovariance:
@@ -44,9 +43,9 @@ class HelperCovariance:
     def __init__(self, terms: ShareTerms) -> None:
         self.terms = terms
         self.side = covariance_side(terms, lift=0, down=FORM_BITS - RELEASED)
-        self._table = terms.scale_table
         self._updates: dict[int, _Update] = {}
         self._reads_means = terms.reads == "means"
+        self._is_arm = terms.release == "arm"
         d = terms.dim
         self._row_dim = terms.row_dim
         self._dim = d
@@ -84,59 +83,42 @@ class HelperCovariance:
 
     def score(self, message: Score, sheet: Sheet, inputs: Inputs) -> Scored:
         """B's shares of the statistics of the arms."""
-        terms, form, n = self.terms, self.side, message.n_rows
-        is_arm = terms.release == "arm"
-        reads_means = self._reads_means
-        rows = sheet.take("blind_rows") if reads_means else _NOTHING
-        X, own = form.products(inputs, n, sheet.take("rho_products"), rows)
-        exchanged = own, message.products, sheet.take("mask_products")
-        forms = _NO_WORDS
-        if reads_means:
-            means = form.means(exchanged, inputs, sheet.take("blind_means"))
+        form, n, theirs = self.side, message.n_rows, message.products
+        down = 0 if self._is_arm else MEAN_BITS - RELEASED
+        if self._reads_means:
+            rho, rows = sheet.take("rho_products"), sheet.take("blind_rows")
+            _, own = form.products(inputs, n, rho, rows)
+            exchanged = own, theirs, sheet.take("mask_products")
+            forms, means = _NO_WORDS, form.means(exchanged, inputs, sheet.take("blind_means"))
+            means = shifted_down(means, down) if down else means
         else:
-            blinds = sheet.take("blind_forms"), sheet.take("blind_means")
-            forms, means = form.statistics(exchanged, X, *blinds)
-        if is_arm:
-            scores = add(means, sheet.take("rho_scores")[:, : X.shape[1]])
+            own, forms, means = form.answer_score(sheet, inputs, n, theirs, down)
+        if self._is_arm:
+            scores = add(means, sheet.take("rho_scores")[:, : means.shape[1]])
             return Scored(message.place, own, forms, _NO_WORDS, scores)
-        return Scored(message.place, own, forms, rounded(means, bits=MEAN_BITS), _NO_WORDS)
+        return Scored(message.place, own, forms, means, _NO_WORDS)
 
-    def recall(self, slot: int, sheet: Sheet, own: Words, theirs: Words, mask: Words) -> Words:
-        """B's shares of [xS | xV'], for a context that was masked again."""
-        x, overlaps = self.side.overlaps((own, theirs, mask), slot, sheet.take("rho_overlaps"))
+    def recall(self, slot: int, sheet: Sheet, share: Words, theirs: Words) -> tuple[Words, Words]:
+        """B's share of a context, masked again, and its shares of [xS | xV']."""
+        own, x, overlaps = self.side.mask_context(sheet, share, theirs, slot)
         self._updates[slot] = _Update(sheet, x, overlaps)
-        return overlaps
+        return own, overlaps
 
     def project(self, message: Project) -> Projected:
         """B's shares of v, of r − x·theta, of q and of s."""
         update = self._update(message)
-        sheet = update.sheet
-        gain, square = self.side.gain(
-            (update.overlaps, message.overlaps, sheet.take("mask_overlaps")),
-            update.x,
-            sheet.take("rho_gain"),
-            sheet.take("rho_square"),
+        gain, square, scale = self.side.gain_and_scale(
+            update.sheet, update.x, update.overlaps, message.overlaps, message.square
         )
-        coefficients, rho = sheet.take("coefficients"), sheet.take("rho_scale")
-        update.own_scale = self._table.cut_share(
-            square, message.square, coefficients, rho, bits=PRODUCT_BITS
-        )
-        update.own_gain, update.gain = gain, message.gain
+        update.own_gain, update.gain, update.own_scale = gain, message.gain, scale
         update.is_projected = True
-        return Projected(message.place, gain, square, update.own_scale)
+        return Projected(message.place, gain, square, scale)
 
     def scale(self, message: Scale) -> Scaled:
         """B's shares of the new row of the window, which is complete then."""
-        update = self._update(message)
-        sheet, n = update.sheet, message.place.slot
-        row = self.side.append_scaled(
-            n,
-            (update.own_gain, update.gain, sheet.take("mask_gain")),
-            (update.own_scale, message.scale, sheet.take("mask_scale")),
-            sheet.take("rho_row"),
-            message.row,
-            sheet.take("mask_row"),
-        )
+        update, n = self._update(message), message.place.slot
+        gain, scale = (update.own_gain, update.gain), (update.own_scale, message.scale)
+        row = self.side.settle(n, update.sheet, gain, scale, message.row)
         del self._updates[n]
         return Scaled(message.place, row)
 
@@ -150,4 +132,4 @@ class HelperCovariance:
         return Shrunk(message.place, inverse, theta)
 
 
-_NOTHING, _NO_WORDS = zeros(0, 0), zeros(0)
+_NO_WORDS = zeros(0)

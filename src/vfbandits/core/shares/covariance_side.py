@@ -6,6 +6,8 @@ opened come in as rows, of which as many count as the window has: A was dealt th
 low bits, and B has the words that blind them.
 """
 
+from types import ModuleType
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ from vfbandits.core.arrays import Vector
 from vfbandits.core.ring import (
     FRACTION,
     RELEASED,
+    Sheet,
     Words,
     add,
     cut,
@@ -43,17 +46,44 @@ from vfbandits.core.shares.covariance import (
     joined,
 )
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.sides import FINE_BITS, open_side, reopen_side, side
+from vfbandits.core.shares.sides import (
+    FINE_BITS,
+    PRODUCT_BITS,
+    open_side,
+    refuse_other_shapes,
+    reopen_side,
+    side,
+)
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 
 _HALF = np.dtype(np.uint64)
 
+# Parts of sheets that a step takes together.
+_SCORE = ("rho_products", "mask_products", "blind_forms", "blind_means")
+_CONTEXT = ("mask_context", "rho_overlaps")
+_OVERLAPS = ("rho_overlaps", "rho_gain", "rho_square")
+_GAIN = ("mask_overlaps", "rho_gain", "rho_square", "coefficients", "rho_scale")
+_ROW = ("rho_scale", "rho_row")
+_SETTLE = ("mask_gain", "mask_scale", "rho_row", "mask_row")
+
 
 class CovarianceSide:
     """Theta, S and the window's rows V and numbers h, as one server has them."""
 
-    __slots__ = ("_S", "_V", "_down", "_h", "_is_joint", "_lift", "_theta", "terms")
+    __slots__ = (
+        "_S",
+        "_V",
+        "_down",
+        "_h",
+        "_is_joint",
+        "_lift",
+        "_max_rows",
+        "_numbers",
+        "_table",
+        "_theta",
+        "terms",
+    )
 
     def __init__(self, terms: ShareTerms, *, lift: int, down: int) -> None:
         # S = I and theta = 0 are public at first: they have no mask until the first fold.
@@ -67,6 +97,9 @@ class CovarianceSide:
         self._lift = lift  # bits that the dealer's terms come without
         self._down = down  # bits that shares of forms are sent without
         self._is_joint = terms.reads == "covariance"
+        self._max_rows = terms.max_rows
+        self._table = terms.scale_table
+        self._numbers = self._table.numbers(PRODUCT_BITS)
         self._theta = zeros(d)
         self._V, self._h = zeros(n, d), zeros(n)
 
@@ -273,25 +306,156 @@ class CovarianceSide:
             return
         loops.append_row(*row, self._V, self._h, n)
 
-    def append_scaled(
+    # Several of these steps in one, with words of a sheet.
+
+    def _steps(self) -> ModuleType | None:
+        """Compiled steps, which know one matrix S; None for the steps above, one by one."""
+        return kernels.load_covariance()
+
+    def answer_score(
+        self, sheet: Sheet, inputs: "Inputs", n: int, theirs: Words, mean_down: int
+    ) -> tuple[Words, Words, Words]:
+        """B's shares of the products, forms and means of a decision, from A's of the products.
+
+        Those of means come without their low ``mean_down`` bits.
+        """
+        loops = self._steps()
+        if loops is None:
+            rho, mask, blind_forms, blind_means = map(sheet.take, _SCORE)
+            X, own = self.products(inputs, n, rho, _NOTHING)
+            forms, means = self.statistics((own, theirs, mask), X, blind_forms, blind_means)
+            return own, forms, shifted_down(means, mean_down) if mean_down else means
+        contexts, masks = inputs
+        _refuse_unless(contexts, masks)
+        _, n_arms, d = contexts.shape
+        own = np.empty((2, n_arms, d + n), _HALF)
+        _refuse_unless(own, theirs, exact=True)
+        forms, means = np.empty((2, self.n_forms(n_arms)), _HALF), np.empty((2, n_arms), _HALF)
+        halves, starts = sheet.take_together(_SCORE)
+        loops.answer_score(
+            halves,
+            starts,
+            self._max_rows,
+            contexts,
+            masks,
+            self._S,
+            self._theta,
+            self._V,
+            self._h,
+            theirs,
+            self._down,
+            mean_down,
+            self._is_joint,
+            own,
+            forms,
+            means,
+        )
+        return own, forms, means
+
+    def mask_context(
+        self, sheet: Sheet, share: Words, theirs: Words, n: int
+    ) -> tuple[Words, Words, Words]:
+        """B's share of a context, masked again, and what ``overlaps`` gives for it."""
+        loops = self._steps()
+        if loops is None:
+            mask, rho = map(sheet.take, _CONTEXT)
+            own = add(share, mask)
+            return own, *self.overlaps((own, theirs, mask), n, rho)
+        _refuse_unless(share, theirs, exact=True)
+        shape = share.shape
+        own, x = np.empty(shape, _HALF), np.empty(shape, _HALF)
+        overlaps = np.empty((2, shape[1] + n), _HALF)
+        halves, starts = sheet.take_together(_CONTEXT)
+        state = (self._S, self._V)
+        loops.mask_and_overlap(halves, starts, share, theirs, *state, n, own, x, overlaps)
+        return own, x, overlaps
+
+    def overlap_and_gain(
+        self, sheet: Sheet, context: "Exchanged", n: int, theirs: Words, mask: Words, reward: int
+    ) -> tuple[Words, Words, NDArray[np.uint64]]:
+        """A's shares that ``overlaps`` and ``gain`` give, from B's of x and of overlaps."""
+        loops = self._steps()
+        if loops is None:
+            rho, rho_gain, rho_square = map(sheet.take, _OVERLAPS)
+            x, own = self.overlaps(context, n, rho)
+            return own, *self.gain((own, theirs, mask), x, rho_gain, rho_square, reward)
+        d = self._V.shape[2]
+        own, gain = np.empty((2, d + n), _HALF), np.empty((2, d + 1), _HALF)
+        square = np.empty(1, _HALF)
+        refuse_other_shapes(context, (own, theirs, mask))
+        halves, starts = sheet.take_together(_OVERLAPS)
+        state = (self._S, self._theta, self._V, self._h)
+        out = (own, gain, square)
+        loops.overlap_and_gain(halves, starts, *context, theirs, mask, *state, n, reward, *out)
+        return out
+
+    def gain_and_scale(
+        self, sheet: Sheet, x: Words, own: Words, theirs: Words, square: NDArray[np.uint64]
+    ) -> tuple[Words, NDArray[np.uint64], Words]:
+        """B's shares that ``gain`` gives, and of s, (1,), from A's of overlaps and of q."""
+        loops = self._steps()
+        if loops is None:
+            mask, rho, rho_square, *words = map(sheet.take, _GAIN)
+            gain, own_square = self.gain((own, theirs, mask), x, rho, rho_square)
+            scale = self._table.cut_share(own_square, square, *words, bits=PRODUCT_BITS)
+            return gain, own_square, scale
+        _refuse_unless(own, theirs, exact=True)
+        out = np.empty((2, x.shape[1] + 1), _HALF), np.empty(1, _HALF), np.empty((2, 1), _HALF)
+        halves, starts = sheet.take_together(_GAIN)
+        table = (self._table.shape, self._numbers)
+        state = (self._theta, self._V, self._h)
+        loops.gain_and_scale(halves, starts, *table, x, own, theirs, square, *state, *out)
+        return out
+
+    def scale_row(
         self,
-        n: int,
+        sheet: Sheet,
+        squares: tuple[NDArray[np.uint64], NDArray[np.uint64]],
+        coefficients: Words,
         gain: "Exchanged",
-        scale: "Exchanged",
-        rho: Words,
         theirs: Words,
         mask: Words,
-    ) -> Words:
-        """``row`` and ``append`` for the server that has the other's shares first."""
-        loops = kernels.load_covariance()
+    ) -> tuple[Words, Words]:
+        """A's shares of s, (1,), and those that ``row`` gives, from B's of q, v and s."""
+        loops = self._steps()
         if loops is None:
-            own = self.row(gain, scale, rho)
+            rho, rho_row = map(sheet.take, _ROW)
+            scale = self._table.cut_share(*squares, coefficients, rho, bits=PRODUCT_BITS)
+            return scale, self.row(gain, (scale, theirs, mask), rho_row)
+        own, other = squares
+        if other.shape != (1,) or coefficients.shape[1:] != self._table.shape:
+            raise SharesError(
+                f"wanted one short share of q and coefficients of shape {self._table.shape}, got "
+                f"{other.size} and {coefficients.shape[1:]}"
+            )
+        scale, row = np.empty((2, 1), _HALF), np.empty(gain[0].shape, _HALF)
+        refuse_other_shapes(gain, (scale, theirs, mask))
+        halves, starts = sheet.take_together(_ROW)
+        q = (self._numbers, own, other, coefficients)
+        loops.scale_row(halves, starts, *q, *gain, theirs, mask, scale, row)
+        return scale, row
+
+    def settle(
+        self,
+        n: int,
+        sheet: Sheet,
+        gain: tuple[Words, Words],
+        scale: tuple[Words, Words],
+        theirs: Words,
+    ) -> Words:
+        """``row`` and ``append`` for B, which has A's shares of v, of s and of the row."""
+        loops = self._steps()
+        if loops is None:
+            gain_mask, scale_mask, rho, mask = map(sheet.take, _SETTLE)
+            own = self.row((*gain, gain_mask), (*scale, scale_mask), rho)
             self.append(n, (own, theirs, mask))
             return own
-        _refuse_unless(rho, theirs, exact=True)
-        out = np.empty(rho.shape, _HALF)
-        loops.append_scaled(*gain, *scale, rho, theirs, mask, self._V, self._h, n, out)
-        return out
+        own = np.empty(theirs.shape, _HALF)
+        halves, starts = sheet.take_together(_SETTLE)
+        loops.settle(halves, starts, *gain, *scale, theirs, self._V, self._h, n, own)
+        return own
+
+    # Folds.
 
     def changes(self, rho_inverse: Words, rho_theta: Words) -> tuple[Words, Words]:
         """Shares of the lower triangle of V'V, and of V'h, for a full window."""
@@ -351,3 +515,6 @@ def _reopened(own: Words, theirs: Words, mask: Words, *, bits: int = FRACTION) -
     """P of products of any shape."""
     one, other, part = (words.reshape(2, -1) for words in (own, theirs, mask))
     return reopen_side(one, other, part, zeros(one.shape[1]), bits=bits).reshape(own.shape)
+
+
+_NOTHING = zeros(0, 0)

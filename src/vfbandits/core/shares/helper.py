@@ -20,7 +20,6 @@ from vfbandits.core.ring import (
     Sheet,
     Words,
     WordSource,
-    add,
     negative,
     subtract,
     zeros,
@@ -573,9 +572,8 @@ class Helper:
             own, overlaps = masked.own, masked.products
             self._rewards[place.slot] = _Reward(sheet, masked.side, overlaps)
         else:
-            mask = sheet.take("mask_context")
-            own = add(share, mask)
-            overlaps = self._covariance.recall(place.slot, sheet, own, message.context, mask)
+            recall = self._covariance.recall
+            own, overlaps = recall(place.slot, sheet, share, message.context)
         self._open.pop(event, None)
         return m.Recalled(place, context=own, overlaps=overlaps)
 

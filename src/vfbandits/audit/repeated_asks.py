@@ -47,7 +47,6 @@ def repeated_asks(
         unit: [visit_errors(users, path, count, unit=unit) for count in counts] for unit in units
     }
     errors = named(found[units[0]][-1], columns)
-    falls = [c for c, e in zip(counts, found[units[0]], strict=True) if e.min() <= RED_ERROR]
     return Result(
         attack="repeated_asks",
         title="The same row asked for many times",
@@ -56,11 +55,7 @@ def repeated_asks(
         "(planted users give it)",
         errors=errors,
         exact=exact_columns(errors),
-        facts=(
-            f"the first column falls to 0.3 standard deviations after {falls[0]} visits"
-            if falls
-            else f"no column falls to 0.3 standard deviations within {counts[-1]} visits",
-        ),
+        facts=(first_fall(counts, found[units[0]]),),
         advice="Limit how often a user is asked for, release the arm only, or round what leaves.",
         is_universal=True,
         curve=Curve(
@@ -79,6 +74,18 @@ def default_visits(width: int) -> tuple[int, ...]:
     (1, 4, 8, 16, 32)
     """
     return tuple(sorted({1, max(1, width // 4), max(1, width // 2), width, 2 * width}))
+
+
+def first_fall(counts: Sequence[int], errors: Sequence[Vector]) -> str:
+    """After how many visits a column is known, in words.
+
+    >>> first_fall((1, 4), [np.array([0.9, 1.0]), np.array([0.1, 1.0])])
+    'the first column falls to 0.3 standard deviations after 4 visits'
+    """
+    falls = [count for count, one in zip(counts, errors, strict=True) if one.min() <= RED_ERROR]
+    if not falls:
+        return f"no column falls to 0.3 standard deviations within {counts[-1]} visits"
+    return f"the first column falls to 0.3 standard deviations after {falls[0]} visits"
 
 
 def visit_errors(users: Matrix, path: Matrix, visits: int, *, unit: float) -> Vector:

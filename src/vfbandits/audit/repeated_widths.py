@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vfbandits.audit.components import standardised
-from vfbandits.audit.repeated_asks import default_visits
+from vfbandits.audit.repeated_asks import default_visits, first_fall
 from vfbandits.audit.result import (
-    RED_ERROR,
     Curve,
     Level,
     Result,
@@ -47,7 +46,6 @@ def repeated_widths(
     counts = visits or default_visits(values.shape[1])
     found = [width_errors(values, count, rng=rng) for count in counts]
     errors = named(found[-1], columns)
-    falls = [count for count, one in zip(counts, found, strict=True) if one.min() <= RED_ERROR]
     return Result(
         attack="repeated_widths",
         title="Widths of the same row, asked for many times",
@@ -56,11 +54,7 @@ def repeated_widths(
         "(planted users give it)",
         errors=errors,
         exact=exact_columns(errors),
-        facts=(
-            f"the first column falls to 0.3 standard deviations after {falls[0]} visits"
-            if falls
-            else f"no column falls to 0.3 standard deviations within {counts[-1]} visits",
-        ),
+        facts=(first_fall(counts, found),),
         advice="Take LinTS or LinGreedy, which open no width; limit how often a user is asked for.",
         is_universal=True,
         curve=Curve(

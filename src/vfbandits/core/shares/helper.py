@@ -304,7 +304,9 @@ class Helper:
         if terms.lift_rows and not terms.has_units:
             found = self._lifted.get(message.place.slot)
             if found is None or found[1].m.shape[1] != n_arms or contexts.size:
-                raise SharesError("wanted contexts by a Lift message before, got others")
+                raise SharesError(
+                    "wanted contexts by a Lift message before this one, got them here"
+                )
             return
         wanted = n_arms if terms.layout == "per_arm" else 1
         dim = self._shared_dim

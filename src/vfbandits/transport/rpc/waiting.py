@@ -11,7 +11,7 @@ MAX_SIZE_BYTES: Final = 8 << 20
 class Waiting:
     """A bounded queue that can end; a third of the work that asyncio's own does for a message.
 
-    It is full at 64 messages or 8 MiB: then whoever puts waits until some are taken.  Once it
+    At 64 messages or 8 MiB it is full, and ``put`` waits until some are taken.  Once it
     ``has_ended`` nothing is added any more.
 
     >>> async def main():

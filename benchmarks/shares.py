@@ -2,107 +2,30 @@
 
 Run as ``python -m benchmarks.shares --dim 100 --arms 10``.  Prints for each policy and release the
 processor time of each role for one decision and its reward, the two servers' as a multiple of
-``vfb.Bandit``'s, bytes, and which bars are met.  Blocks of rounds alternate, shared and plain, so
-that both run with warm caches and under the same load.  What the clock itself takes, measured in
-the same block, is taken off.
+``vfb.Bandit``'s, bytes, and which bars are met.  Blocks of rounds alternate, each server's and the
+plain bandit's (``shares_rounds``), so that all run with warm caches and under the same load.
 """
 
 import argparse
 import os
 import sys
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 import vfbandits as vfb
+from benchmarks.shares_rounds import REWARD, Clock, RecordedRounds, timed_rounds
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.mask import deal_blockwise
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.shares.local import LocalShares
-from vfbandits.core.shares.messages import Exchange, Message
 from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.released import plan
 from vfbandits.core.shares.terms import ShareTerms, default_window
 from vfbandits.simulate.world import even_widths
 
 BLOCK = 64
-_EMPTY_CALLS = 1000
-REWARD = 0.5
-_Result = TypeVar("_Result")
-
-
-class Clock:
-    """Processor time by role, in seconds."""
-
-    def __init__(self) -> None:
-        self._spent: defaultdict[str, float] = defaultdict(float)
-        self._calls: Counter[str] = Counter()
-
-    def run(self, role: str, call: Callable[[], _Result]) -> _Result:
-        """Call, and put the time down to ``role``."""
-        started = time.process_time()
-        try:
-            return call()
-        finally:
-            self._spent[role] += time.process_time() - started
-            self._calls[role] += 1
-
-    def spent(self) -> dict[str, float]:
-        """By role, without what the clock takes for each call."""
-        for _ in range(_EMPTY_CALLS):
-            self.run("nothing", _nothing)
-        each = self._spent["nothing"] / _EMPTY_CALLS
-        return {role: spent - each * self._calls[role] for role, spent in self._spent.items()}
-
-
-def _nothing() -> None:
-    """What is clocked to find what the clock takes."""
-
-
-class TimedShares(LocalShares):
-    """Roles in one process, each under the clock."""
-
-    clock: Clock
-    offer: Offer | None = None
-
-    def _run(self, exchange: Exchange[_Result]) -> _Result:
-        clock, helper = self.clock, self.helper
-        try:
-            message = clock.run("A", lambda: next(exchange))
-            while True:
-                sent = message
-                self._record("active", "helper", sent)
-                reply = clock.run("B", lambda sent=sent: helper.answer(sent))  # type: ignore[misc]
-                self._record("helper", "active", reply)
-                message = clock.run("A", lambda reply=reply: exchange.send(reply))  # type: ignore[misc]
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-
-    def round(self, blocks: list[Matrix]) -> None:
-        """One decision and its reward."""
-        clock = self.clock
-        if self.active.needs_deal:
-            clock.run("dealer", self._ensure_deal)
-        place = self.active.next_place()
-        ready = self._run(self.active.prepare(place))
-        shared = clock.run(
-            "participants",
-            lambda: [
-                participant.share(place, block)  # type: ignore[arg-type]
-                for participant, block in zip(self.participants, blocks, strict=True)
-            ],
-        )
-        for message in shared:
-            self._record("participant", "active", message)
-        opened = self._run(self.active.decide(ready, shared, self.offer))
-        arm = opened.arm
-        if opened.statistics is not None:
-            arm = int(opened.statistics.means.argmax())
-        self.learn(self.pick(opened, arm), REWARD)
 
 
 class Case(NamedTuple):
@@ -162,52 +85,59 @@ def main() -> None:
             _report(case, given.dim, given.arms, _measured(case, given))
 
 
-def timed(case: Case, *, dim: int, n_arms: int, n_participants: int) -> TimedShares:
-    """The roles of one case, under a clock."""
-    widths = tuple(even_widths(dim, n_participants).values())
-    shared = plan(case.policy, case.release, case.layout)
-    is_outer = case.layout == "outer"
-    terms = ShareTerms(
-        widths=widths,
-        layout=case.layout,
-        arm_dim=ARM_DIM if is_outer else 0,
-        max_arms=n_arms,
-        ridge=1.0,
-        posterior_scale=shared.posterior_scale,
-        release=case.release,
-        reads=shared.reads,
-        beta=shared.beta,
-        window=default_window(shared.reads),
-        decisions=default_window(shared.reads),
-    )
-    local = TimedShares(terms, rotations=deal_blockwise(widths))
-    local.clock = Clock()
-    if case.layout == "disjoint":
-        local.offer = Offer(tuple(range(n_arms)), n_arms)
-    elif is_outer:
-        local.offer = Offer(features=sample_contexts(ARM_DIM, n_arms)[0])
-    return local
+class Federation(NamedTuple):
+    """The roles of one case, and the arms that it offers in layouts that need them."""
+
+    local: LocalShares
+    offer: Offer | None
+
+    @classmethod
+    def of(cls, case: Case, *, dim: int, n_arms: int, n_participants: int) -> "Federation":
+        """Untaught."""
+        widths = tuple(even_widths(dim, n_participants).values())
+        shared = plan(case.policy, case.release, case.layout)
+        is_outer = case.layout == "outer"
+        terms = ShareTerms(
+            widths=widths,
+            layout=case.layout,
+            arm_dim=ARM_DIM if is_outer else 0,
+            max_arms=n_arms,
+            ridge=1.0,
+            posterior_scale=shared.posterior_scale,
+            release=case.release,
+            reads=shared.reads,
+            beta=shared.beta,
+            window=default_window(shared.reads),
+            decisions=default_window(shared.reads),
+        )
+        offer = None
+        if case.layout == "disjoint":
+            offer = Offer(tuple(range(n_arms)), n_arms)
+        elif is_outer:
+            offer = Offer(features=sample_contexts(ARM_DIM, n_arms)[0])
+        return cls(LocalShares(terms, rotations=deal_blockwise(widths)), offer)
+
+    def play(self, rounds: list[Matrix]) -> tuple[dict[str, float], RecordedRounds]:
+        """Processor time of these rounds by role, in seconds, and what the servers were given."""
+        return timed_rounds(self.local, self.offer, rounds)
 
 
 def _measured(case: Case, given: argparse.Namespace) -> Figures:
-    local = timed(case, dim=given.dim, n_arms=given.arms, n_participants=given.participants)
-    terms = local.terms
+    dim, n_arms = given.dim, given.arms
+    shared = Federation.of(case, dim=dim, n_arms=n_arms, n_participants=given.participants)
     arm_dim = ARM_DIM if case.layout == "outer" else None
-    plain = vfb.Bandit(case.policy, dim=given.dim, layout=case.layout, arm_dim=arm_dim)
-    rounds = sample_contexts(given.dim, given.arms if case.layout == "per_arm" else 1)
-    _block(local, plain, rounds)  # compiles what is compiled
+    plain = vfb.Bandit(case.policy, dim=dim, layout=case.layout, arm_dim=arm_dim)
+    rounds = sample_contexts(dim, n_arms if case.layout == "per_arm" else 1)
+    _block(shared, plain, rounds)  # compiles what is compiled
     ratios: list[float] = []
     spent: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(given.blocks):
-        for role, seconds in _block(local, plain, rounds).items():
+        for role, seconds in _block(shared, plain, rounds).items():
             spent[role].append(1e6 * seconds / BLOCK)
         ratios.append((spent["A"][-1] + spent["B"][-1]) / spent["plain"][-1])
-    sizes: Counter[str] = Counter()
-    trips: Counter[str] = Counter()
-    local.on_message = _counter(sizes, trips)
-    for contexts in rounds[: terms.window]:
-        local.round(np.split(contexts, np.cumsum(terms.widths)[:-1], axis=1))
-    return Figures(dict(spent), ratios, sizes, trips, terms.window)
+    window = shared.local.terms.window
+    sizes, trips = _counted(_whole_window(shared, rounds))
+    return Figures(dict(spent), ratios, sizes, trips, window)
 
 
 def _report(case: Case, dim: int, n_arms: int, found: Figures) -> None:
@@ -241,10 +171,9 @@ def _judge(what: str, value: float, limit: float) -> None:
     _say(f"    {'met' if value <= limit else 'MISSED'}: {what}, {value:.1f} of at most {limit:g}")
 
 
-def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[str, float]:
-    spent = shared_block(local, rounds)
-
-    offer = local.offer
+def _block(shared: Federation, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[str, float]:
+    spent, _ = shared.play(rounds)
+    offer = shared.offer
 
     def decide(contexts: Matrix) -> vfb.Decision:
         if offer is None:
@@ -258,38 +187,37 @@ def _block(local: TimedShares, plain: vfb.Bandit, rounds: list[Matrix]) -> dict[
 
     clock = Clock()
     clock.run("plain", play)
-    return spent | {"plain": clock.spent()["plain"]}
+    return spent | clock.spent
 
 
-def shared_block(local: TimedShares, rounds: list[Matrix]) -> dict[str, float]:
-    """Play these rounds; processor time by role, in seconds."""
-    clock = local.clock = Clock()
-    cuts = np.cumsum(local.terms.widths)[:-1]
-    for contexts in rounds:
-        local.round(np.split(contexts, cuts, axis=1))
-    return clock.spent()
+def _whole_window(shared: Federation, rounds: list[Matrix]) -> RecordedRounds:
+    """The record of a window from its first decision to its fold."""
+    active, window = shared.local.active, shared.local.terms.window
+    left = 0 if active.needs_deal else window - active.n_rows
+    shared.play((rounds * (1 + window // BLOCK))[:left])
+    return shared.play((rounds * (1 + window // BLOCK))[:window])[1]
 
 
-def _counter(sizes: Counter[str], trips: Counter[str]) -> Callable[[str, str, Message], None]:
+def _counted(record: RecordedRounds) -> tuple[Counter[str], Counter[str]]:
+    """Bytes and round trips."""
     rewards = ("Recall", "Whiten", "Learn", "Settle", "Project", "Scale")
     replies = ("Recalled", "Whitened", "Learnt", "Settled", "Projected", "Scaled")
-    deals = ("DecisionDeal", "RewardDeal", "FoldDeal", "ScoreDeal", "ScaleDeal", "ShrinkDeal")
     names = {
         **dict.fromkeys(("Fold", "Folded", "Shrink", "Shrunk"), "fold"),
         **dict.fromkeys(rewards + replies, "reward"),
-        **dict.fromkeys(deals, "offline"),
     }
-
-    def count(sender: str, receiver: str, message: Message) -> None:
-        del sender
+    sizes: Counter[str] = Counter()
+    trips: Counter[str] = Counter()
+    for message in (*record.sent, *record.answers, *(m for each in record.shared for m in each)):
+        sizes[names.get(type(message).__name__, "decision")] += message.size_bytes
+    for deal in record.dealt:
+        sizes["offline"] += sum(message.size_bytes for message in deal.deals)
+    for message in record.sent:
         name = type(message).__name__
-        what = names.get(name, "decision")
-        sizes[what] += message.size_bytes
         # Nobody waits for the answer to the last message of either, and Ask is sent while
         # participants are asked.
-        trips[what] += receiver == "helper" and name not in ("Ask", "Pick", "Settle")
-
-    return count
+        trips[names.get(name, "decision")] += name not in ("Ask", "Pick", "Settle")
+    return sizes, trips
 
 
 def sample_contexts(dim: int, n_arms: int) -> list[Matrix]:

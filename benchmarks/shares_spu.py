@@ -20,7 +20,7 @@ from rich.table import Table
 from benchmarks.bars import Bar
 from benchmarks.http_line import LineProcess
 from benchmarks.peers.environment import SPU, make_environment
-from benchmarks.shares import BLOCK, CASES, Case, sample_contexts, shared_block, timed
+from benchmarks.shares import BLOCK, CASES, Case, Federation, sample_contexts
 
 DIM, N_ARMS, N_PARTICIPANTS = 100, 10, 5
 BLOCKS, SELECTIONS = 12, 5
@@ -50,14 +50,14 @@ def main() -> None:
 
 
 def _raced(case: Case, python: str, table: Table) -> float:
-    local = timed(case, dim=DIM, n_arms=N_ARMS, n_participants=N_PARTICIPANTS)
+    shared = Federation.of(case, dim=DIM, n_arms=N_ARMS, n_participants=N_PARTICIPANTS)
     rounds = sample_contexts(DIM, N_ARMS)
-    shared_block(local, rounds)  # compiles what is compiled
+    shared.play(rounds)  # compiles what is compiled
     theirs, ours, dealer = [], [], []
     arguments = (str(DIM), str(N_ARMS), NAMES[case.name])
     with LineProcess("benchmarks.peers.spu_worker", *arguments, python=python) as worker:
         for _ in range(BLOCKS):
-            spent = shared_block(local, rounds)
+            spent, _ = shared.play(rounds)
             ours.append((spent["A"] + spent["B"]) / BLOCK)
             dealer.append(spent["dealer"] / BLOCK)
             theirs.append(worker.play({"count": SELECTIONS}).cpu_s or 0.0)

@@ -389,30 +389,31 @@ class SheetName(NamedTuple):
 class Layout(Mapping[str, tuple[int, ...]]):
     """Where the named parts of a sheet are in its stream; made once for all sheets of a kind.
 
-    ``places`` has the first byte of each part, and the shape of its words.
+    ``places`` has the first byte of each part, the shape of its words, and a bit that stands for it.
 
     >>> Layout({"noise": (3,), "scores": (2, 2)}).n_words
     7
     """
 
-    __slots__ = ("_parts", "_starts", "n_words", "places")
+    __slots__ = ("_groups", "_parts", "n_words", "places")
 
     def __init__(self, parts: Mapping[str, tuple[int, ...]]) -> None:
         self._parts = dict(parts)
-        self.places: dict[str, tuple[int, tuple[int, ...]]] = {}
-        self._starts: dict[tuple[str, ...], NDArray[np.int64]] = {}
+        self.places: dict[str, tuple[int, tuple[int, ...], int]] = {}
+        self._groups: dict[tuple[str, ...], tuple[NDArray[np.int64], int]] = {}
         self.n_words = 0
-        for part, shape in parts.items():
-            self.places[part] = WORD_SIZE * self.n_words, (2, *shape)
+        for number, (part, shape) in enumerate(parts.items()):
+            self.places[part] = WORD_SIZE * self.n_words, (2, *shape), 1 << number
             self.n_words += math.prod(shape)
 
-    def starts(self, parts: tuple[str, ...]) -> NDArray[np.int64]:
-        """Where these parts begin in the stream, in halves of words."""
-        starts = self._starts.get(parts)
-        if starts is None:
-            starts = np.array([self.places[part][0] // _WORD_HALF.itemsize for part in parts])
-            self._starts[parts] = starts
-        return starts
+    def group(self, parts: tuple[str, ...]) -> tuple[NDArray[np.int64], int]:
+        """Where these parts begin in the stream, in halves of words, and their bits."""
+        group = self._groups.get(parts)
+        if group is None:
+            places = [self.places[part] for part in parts]
+            starts = np.array([start // _WORD_HALF.itemsize for start, _, _ in places])
+            group = self._groups[parts] = starts, sum(bit for _, _, bit in places)
+        return group
 
     def __getitem__(self, part: str) -> tuple[int, ...]:
         """The shape of a part."""
@@ -436,20 +437,21 @@ class Sheet:
         self.name = name
         self._stream = stream
         self._layout = layout
-        self._taken: set[str] = set()
+        self._taken = 0  # bits of parts
         self._halves: NDArray[np.uint64] | None = None
 
     def __repr__(self) -> str:
         """Names only: the words are secret."""
-        left = [part for part in self._layout if part not in self._taken]
+        places = self._layout.places.items()
+        left = [part for part, (_, _, bit) in places if not bit & self._taken]
         return f"Sheet({self.name}, left={left})"
 
     def take(self, part: str) -> Words:
         """The words of one part.  A second time they would cover a second value: refused."""
-        if part in self._taken:
+        start, shape, bit = self._layout.places[part]
+        if self._taken & bit:
             raise SharesError(f"the words {part!r} of {self.name} were taken before")
-        self._taken.add(part)
-        start, shape = self._layout.places[part]
+        self._taken |= bit
         return np.ndarray(shape, _WORD_HALF, self._stream, start)
 
     def take_together(self, parts: tuple[str, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -458,19 +460,20 @@ class Sheet:
         A loop that needs many parts cuts them out by itself.  The low halves of a part come first,
         then its high halves.
         """
-        if not self._taken.isdisjoint(parts):
+        starts, bits = self._layout.group(parts)
+        if self._taken & bits:
             raise SharesError(f"some of the words {parts} of {self.name} were taken before")
-        self._taken.update(parts)
+        self._taken |= bits
         if self._halves is None:
             self._halves = np.frombuffer(self._stream, _WORD_HALF)
-        return self._halves, self._layout.starts(parts)
+        return self._halves, starts
 
     def take_stacked(self) -> NDArray[np.uint64]:
         """All parts of a sheet whose parts have one shape, (n_parts, 2, *shape)."""
-        ((_, shape), *_) = self._layout.places.values()
+        ((_, shape, _), *_) = self._layout.places.values()
         if self._taken:
             raise SharesError(f"some words of {self.name} were taken before")
-        self._taken.update(self._layout)
+        self._taken = (1 << len(self._layout)) - 1
         return np.ndarray((len(self._layout), *shape), _WORD_HALF, self._stream)
 
 
@@ -517,7 +520,7 @@ class WordSource:
         >>> bool((source.part(name, layout, "slot 1") == whole.take("slot 1")).all())
         True
         """
-        start, shape = layout.places[part]
+        start, shape, _ = layout.places[part]
         stream = self._stream(name, start // WORD_SIZE, math.prod(shape) // 2)
         return np.ndarray(shape, _WORD_HALF, stream)
 
@@ -530,16 +533,10 @@ class WordSource:
             self._ciphers[name.kind] = cipher
         cipher.reset_nonce(name.counter(first))
         words = bytearray(WORD_SIZE * n_words)
-        cipher.update_into(_zero_bytes(WORD_SIZE * n_words), words)
+        cipher.update_into(words, words)  # zeros, in place
         return words if sys.byteorder == "little" else _swapped(words)
 
 
 def _swapped(words: bytearray) -> bytearray:
     return bytearray(np.frombuffer(words, np.uint64).byteswap().tobytes())
 
-
-_zeros_at_hand = memoryview(bytes(2**16))
-
-
-def _zero_bytes(size: int) -> memoryview | bytes:
-    return _zeros_at_hand[:size] if size <= len(_zeros_at_hand) else bytes(size)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
+from plain_loops import turn_off_loops
 
 from vfbandits.core import kernels, ring
 from vfbandits.errors import SharesError
@@ -26,7 +27,7 @@ def draw_matrix(data, rows, columns):
 @pytest.fixture(params=["compiled", "plain"])
 def loops(request, monkeypatch):
     if request.param == "plain":
-        monkeypatch.setattr(kernels, "load_ring", lambda: None)
+        turn_off_loops(monkeypatch)
     elif kernels.load_ring() is None:
         pytest.skip("numba (extra 'fast') is off or missing")
 

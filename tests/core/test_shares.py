@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from plain_loops import turn_off_loops
 from shares_world import (
     Recorder,
     covariance_terms,
@@ -89,7 +90,7 @@ def test_without_what_is_compiled_the_same_bytes_are_sent(without, scale, monkey
     for is_compiled in (True, False):
         recorder = Recorder()
         if not is_compiled and without == "compiled loops":
-            monkeypatch.setattr(ring.kernels, "load_ring", lambda: None)
+            turn_off_loops(monkeypatch)
         elif not is_compiled:
             monkeypatch.setattr(RootSide, "_loops", lambda _: None)
         play(local_shares(terms, on_message=recorder), rounds=20, seed=3)

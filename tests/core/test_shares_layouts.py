@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_loops import turn_off_loops
 from shares_world import GivenDraws, Recorder, local_shares, small_terms
 
 import vfbandits as vfb
@@ -127,8 +128,7 @@ def test_two_thousand_decisions_with_late_rewards_have_the_arms_of_a_plain_bandi
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("policy", "release"), POLICIES)
 def test_the_plain_loops_decide_as_the_compiled_ones_do(policy, release, layout, monkeypatch):
-    monkeypatch.setattr("vfbandits.core.kernels.load_ring", lambda: None)
-    monkeypatch.setattr("vfbandits.core.kernels.load_covariance", lambda: None)
+    turn_off_loops(monkeypatch)
     options = {"rounds": 20, "max_late": 3, "seed": 5, "intercept": True}
     differ, error, _ = compare(policy, release, layout, **options)
     assert not differ

@@ -40,9 +40,7 @@ def load_ring() -> ModuleType | None:
 def load_covariance() -> ModuleType | None:
     """As ``load_ring``, for the steps of the covariance form."""
     global covariance  # noqa: PLW0603  (loaded once for all)
-    if load_ring() is None:
-        return None
-    if covariance is None:
+    if covariance is None and load_ring() is not None:
         from vfbandits.core import covariance_kernels  # noqa: PLC0415
 
         covariance = covariance_kernels
@@ -52,9 +50,7 @@ def load_covariance() -> ModuleType | None:
 def load_root() -> ModuleType | None:
     """As ``load_ring``, for the steps of the root form and comparisons."""
     global root  # noqa: PLW0603  (loaded once for all)
-    if load_ring() is None:
-        return None
-    if root is None:
+    if root is None and load_ring() is not None:
         from vfbandits.core import root_kernels  # noqa: PLC0415
 
         root = root_kernels

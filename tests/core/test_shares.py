@@ -326,6 +326,17 @@ def test_the_helper_refuses_messages_that_no_active_server_would_send():
     helper.answer(compare)
 
 
+def test_the_helper_compares_nothing_once_the_shown_arm_is_known():
+    local = local_shares(small_terms())
+    opened = local.decide([np.full((1, width), 0.25) for width in local.terms.widths])
+    local.pick(opened, 0)  # one arm is not compared with itself
+    live = np.zeros(local.terms.max_arms, np.uint8)
+    live[0] = 1
+    late = messages.Compare(opened.place, live, np.zeros(1, np.uint64), np.zeros(0, np.uint16))
+    with pytest.raises(SharesError, match="this slot is over: its words are gone"):
+        local.helper.answer(late)
+
+
 def test_the_helper_refuses_steps_of_a_reward_out_of_turn():
     local, recorder, opened, _ = one_decision()
     local.learn(local.pick(opened, 0), 0.5)

@@ -389,7 +389,7 @@ class SheetName(NamedTuple):
 class Layout(Mapping[str, tuple[int, ...]]):
     """Where the named parts of a sheet are in its stream; made once for all sheets of a kind.
 
-    ``places`` has the first byte of each part, the shape of its words, and a bit that stands for it.
+    ``places`` has the first byte of each part, the shape of its words, and a bit of its own.
 
     >>> Layout({"noise": (3,), "scores": (2, 2)}).n_words
     7
@@ -539,4 +539,3 @@ class WordSource:
 
 def _swapped(words: bytearray) -> bytearray:
     return bytearray(np.frombuffer(words, np.uint64).byteswap().tobytes())
-

@@ -61,10 +61,14 @@ _NOTHING = zeros(0)
 
 
 class _Decision:
-    """What B keeps of a decision from one step to the next."""
+    """What B keeps of a decision from one step to the next.
+
+    Words are kept until the shown arm is known, which is the last step: the next decision's can
+    have their memory.
+    """
 
     def __init__(self, sheet: Sheet, n_rows: int) -> None:
-        self.sheet = sheet
+        self._sheet: Sheet | None = sheet
         self.rows = _NO_ROWS  # until contexts have come
         self.n_compared = 0
         self.n_rows = n_rows
@@ -73,9 +77,20 @@ class _Decision:
         self.results: Bits = _NO_BITS
 
     @property
+    def sheet(self) -> Sheet:
+        """The words of its slot, until it is over."""
+        if self._sheet is None:
+            raise SharesError("the decision of this slot is over: its words are gone")
+        return self._sheet
+
+    @property
     def n_arms(self) -> int:
         """How many rows are scored; 0 until contexts have come."""
         return int(self.rows.m.shape[1])
+
+    def end(self) -> None:
+        """Forget the words."""
+        self._sheet = None
 
 
 class _Rows(NamedTuple):
@@ -546,6 +561,7 @@ class Helper:
 
     def _keep(self, place: m.Place, share: Words) -> None:
         """Keep a share of the context of the shown arm until its reward comes."""
+        self._decisions[place.slot].end()
         self._open[place.window, place.slot] = share
         if len(self._open) > self._max_open:
             self._open.popitem(last=False)
@@ -606,6 +622,7 @@ class Helper:
             raise SharesError(f"no reward was learnt in slot {message.place.slot}")
         theirs = message.row, message.residual
         self._state.settle(self._n_rows, reward.sheet, reward.scaled, reward.their_gain, theirs)
+        del self._rewards[message.place.slot]
         self._n_rows += 1
         return m.Settled(message.place)
 

@@ -23,9 +23,11 @@ RULES = SharesRules(helper="bank", max_arms=3, window=2, decisions=3, posterior_
 READ = replace(
     RULES, posterior_scale=0.0, reads="widths", beta=0.5, accept_leak=("bank", "news"), max_arms=6
 )
+JUDGE = replace(RULES, helper="judge")
 FORMS = {
     "per_arm": ({"shares": RULES}, 'policy = "lints"\nposterior_scale = 0.1\n'),
     "disjoint": ({"shares": READ, "layout": "disjoint"}, 'policy = "linucb"\nbeta = 0.5\n'),
+    "no participant": ({"shares": JUDGE}, 'policy = "lints"\nposterior_scale = 0.1\n'),
 }
 
 
@@ -35,6 +37,11 @@ def shared(request, tmp_path_factory):
     options = {"terms": {"bound": 8.0, **terms}, "model": model, "windows": 4}
     with running(tmp_path_factory.mktemp("shared"), **options) as federation:
         yield federation
+
+
+def others(federation):
+    """The members with a stream that stay."""
+    return {"bank", "news", federation.roster.terms.shares.helper}
 
 
 def deal(federation, roster, epoch, out, *options):
@@ -72,11 +79,15 @@ def test_a_participant_comes_and_goes_in_three_steps(shared, tmp_path):
     for path in dealt.glob("gym.*.secrets"):
         shutil.copy(path, home / "dealt")
     shared.start("gym")
-    wait_for(shared, "bank", "news", "gym")
+    wait_for(shared, *others(shared), "gym")
     in_three_steps(shared, ["federation", "remove", "gym", *changing(shared)], tmp_path / "out")
-    wait_for(shared, "bank", "news")
+    wait_for(shared, *others(shared))
     shared.stop("gym")
-    assert "one of news, got 'bank'" in fails("federation", "remove", "bank", *changing(shared))
+    helper = shared.roster.terms.shares.helper
+    refused = fails("federation", "remove", helper, *changing(shared))
+    assert f"got {helper!r}" in refused
+    number = operators_roster(shared).number
+    assert f"number {number} in " in works("preflight", "--config", shared.config(helper))
 
 
 def in_three_steps(federation, command, folder):

@@ -16,21 +16,34 @@ from vfbandits.errors import ConfigError, HandshakeError, IdentityError, WireErr
 from vfbandits.journal.shares.secrets import read_secrets
 from vfbandits.protocol import handshake
 from vfbandits.protocol.active import ActiveParticipant
+from vfbandits.protocol.change import plan_change
 from vfbandits.protocol.dealt import DealSealer, PartySecrets, deal_secrets, secrets_name
 from vfbandits.protocol.handshake import MAX_SLOT_STEP, SLOT_STEPS_PER_S
 from vfbandits.protocol.helper import IndependentHelper
-from vfbandits.protocol.instructions import Gathered, Note, Reply, Send
+from vfbandits.protocol.instructions import (
+    ChangeFailed,
+    DropShares,
+    Gathered,
+    Note,
+    Reply,
+    Send,
+    StoreShare,
+)
 from vfbandits.protocol.messages import (
+    Abort,
+    Answer,
     Ask,
     Commit,
+    Declined,
     Help,
     Helped,
     Ping,
     Pong,
+    Prepare,
     Refused,
     Welcome,
 )
-from vfbandits.protocol.passive import PassiveParticipant, Secrets
+from vfbandits.protocol.passive import HeldShare, PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Member, Roster, Terms
 from vfbandits.protocol.signed_roster import sign_roster
 from vfbandits.protocol.version import SPOKEN
@@ -126,7 +139,8 @@ def test_a_helper_is_welcomed_helps_and_is_never_asked():
     sent, joined = active.join("notary", helper.hello(), 0.0)
     assert joined.event == "participant_joined"
     assert not helper.is_welcome
-    (note,) = helper.hear(sent.message)
+    stored, dropped, note = helper.hear(sent.message)
+    assert (stored.epoch, stored.share.columns.size, dropped) == (1, 0, DropShares(keep=1))
     assert (note, helper.is_welcome, helper.epoch) == (
         Note("epoch_entered", {"epoch": 1}),
         True,
@@ -160,13 +174,14 @@ def test_the_handshake_pins_who_the_helper_is():
     assert refused.message.reason.startswith("roster: ")
 
 
-@pytest.mark.parametrize("message", [Ask(1, 0, 1, ("ann",), (("tea",),)), Commit(2)])
-def test_a_helper_refuses_what_is_for_participants(message):
+def test_a_helper_refuses_what_is_for_participants():
     helper = helper_of()
     helper.hello()
     helper.hear(welcome())
-    with pytest.raises(WireError, match=f"a helper without features, got {type(message).__name__}"):
-        helper.hear(message)
+    with pytest.raises(WireError, match="a helper without features, got Ask"):
+        helper.hear(Ask(1, 0, 1, ("ann",), (("tea",),)))
+    with pytest.raises(HandshakeError, match=r"is at 2, 'notary' has shares of \[1\]"):
+        helper.hear(Commit(2))
 
 
 def test_nothing_is_answered_before_the_welcome_nor_after_a_new_hello():
@@ -193,6 +208,167 @@ def test_a_welcome_that_is_none_is_refused(message, error, reason):
     with pytest.raises(error, match=reason):
         helper.hear(message)
     assert not helper.is_welcome
+
+
+# --- other secrets, and other members -------------------------------------------------------------
+
+DEAL = "cd" * 16
+NEXT = replace(
+    ROSTER, number=2, members=tuple(member for member in ROSTER.members if member.name != "news")
+)
+
+
+def dealt(roster, name="notary", *, epoch=2, of=None):
+    """The sealed secrets of a member, or of another one under its name."""
+    secrets = deal_secrets(Dealer(roster.share_terms, epoch=epoch), roster, deal=DEAL)
+    return DealSealer(roster, epoch, DEAL, SIGNING_KEY).secrets(name, secrets[of or name])
+
+
+def prepare(roster=NEXT, *, envelope=None, number=1, epoch=2):
+    envelope = dealt(roster, epoch=epoch) if envelope is None else envelope
+    return Prepare(epoch, number, (), sign_roster(roster, CA), envelope)
+
+
+def welcomed():
+    helper = helper_of()
+    helper.hello()
+    helper.hear(welcome())
+    return helper
+
+
+def test_a_helper_agrees_to_a_change_with_a_part_without_rows_and_goes_over_with_the_commit():
+    helper = welcomed()
+    message = prepare()
+    secrets, stored, reply = helper.hear(message)
+    assert (secrets.epoch, secrets.envelope) == (2, message.envelope)
+    assert (stored.epoch, stored.roster) == (2, message.roster)
+    answer = reply.message
+    assert (answer.round, answer.epoch, answer.n_rows, answer.n_columns) == (1, 2, 0, 0)
+    assert answer.values == b""
+    assert (helper.epoch, helper.roster) == (1, ROSTER)
+    assert helper.hear(Commit(2)) == [DropShares(keep=2), Note("epoch_entered", {"epoch": 2})]
+    assert (helper.epoch, helper.roster) == (2, NEXT)
+    assert helper.hear(Commit(2)) == []
+    hello = helper.hello()
+    assert (hello.epochs, hello.roster) == ((2,), NEXT.digest)
+
+
+def test_new_secrets_alone_keep_the_roster():
+    helper = welcomed()
+    *_, reply = helper.hear(Prepare(2, 1, (), b"", dealt(ROSTER)))
+    assert isinstance(reply.message, Answer)
+    helper.hear(Commit(2))
+    assert (helper.epoch, helper.roster) == (2, ROSTER)
+
+
+def test_a_change_that_is_given_up_leaves_all_as_it_was():
+    helper = welcomed()
+    helper.hear(prepare())
+    (reply,) = helper.hear(prepare(epoch=3, number=2))
+    assert reply.message.reason == "epoch: wanted the end of the change to 2 first"
+    aborted = Note("mask_change_aborted", {"epoch": 2})
+    assert helper.hear(Abort(2)) == [DropShares(keep=1), aborted]
+    assert helper.hear(Abort(2)) == []
+    assert helper.hello().epochs == (1,)
+    helper.hear(welcome())
+    assert isinstance(helper.hear(prepare())[-1].message, Answer)
+
+
+def test_a_helper_that_was_cut_off_is_told_which_epoch_is_in_force():
+    for epoch, roster in ((1, ROSTER), (2, NEXT)):
+        helper = welcomed()
+        stores = [one for one in helper.hear(prepare()) if isinstance(one, StoreShare)]
+        held = {1: HeldShare(MaskShare(np.zeros((0, 0))), sign_roster(ROSTER, CA))}
+        held |= {one.epoch: HeldShare(one.share, one.roster) for one in stores}
+        again = IndependentHelper("notary", held[1].signed_roster, CA.public_key(), KEY, held=held)
+        assert again.hello().epochs == (1, 2)
+        again.hear(welcome(epoch))
+        assert (again.epoch, again.roster) == (epoch, roster)
+
+
+def without_notary():
+    """A roster in which a participant helps."""
+    terms = replace(NEXT.terms, shares=replace(NEXT.terms.shares, helper="bank"))
+    return replace(NEXT, terms=terms, members=NEXT.members[:-1])
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (prepare(epoch=1), "epoch: wanted one after 1, got 1"),
+        (prepare(number=0), "round: wanted one from 1, got 0"),
+        (prepare(envelope=b""), "dealt"),
+        (prepare(envelope=dealt(NEXT, "bank")), "another to: wanted 'notary', got 'bank'"),
+        (prepare(envelope=dealt(ROSTER)), "another terms"),
+        (prepare(envelope=dealt(NEXT, of="bank")), "secrets of 'notary' as a server, got other"),
+        (prepare(replace(ROSTER, federation="other")), "wanted a roster of 'shops' from number 1"),
+        (prepare(roster_with(notary(), max_arms=3)), "must have the digest"),
+        (prepare(without_notary(), envelope=b"x"), "wanted 'notary' as the helper of the roster"),
+    ],
+)
+def test_a_helper_declines_what_it_could_not_go_over_to(message, reason):
+    helper = welcomed()
+    (reply,) = helper.hear(message)
+    assert isinstance(reply.message, Declined)
+    assert reason in reply.message.reason
+    assert helper.hello().epochs == (1,)
+
+
+def change_of(before=ROSTER, after=NEXT):
+    share = MaskShare(np.eye(2))
+    active = ActiveParticipant(before, share, epoch=1)
+    envelopes = {name: dealt(after, name) for name in after.dealt_to}
+    change = plan_change(
+        epoch=2,
+        round_number=1,
+        before=before,
+        after=after,
+        old_share=share,
+        share=share,
+        signed_roster=sign_roster(after, CA),
+        envelopes=envelopes,
+    )
+    return active, change
+
+
+def test_a_change_waits_for_the_helper_and_commits_it_too():
+    active, change = change_of()
+    helper = helper_of()
+    with pytest.raises(HandshakeError, match="disconnected: bank, notary"):
+        active.begin_change(change, 0.0)
+    active.join("bank", hello_of("bank", 1), 0.0)
+    helper.hear(active.join("notary", helper.hello(), 0.0)[0].message)
+    sent = {one.to: one.message for one in active.begin_change(change, 0.0)[1:]}
+    assert [*sent] == ["bank", "notary"]
+    part = Answer(sent["bank"].round, 0, 2, change.gathering.digests["bank"], 3, 3,
+                  np.eye(3).tobytes())  # fmt: skip
+    assert active.hear("bank", part, 0.0) == []
+    *_, reply = helper.hear(sent["notary"])
+    (changed,) = active.hear("notary", reply.message, 0.0)
+    assert changed.epoch == 2
+    told = [one for one in active.finish_change() if isinstance(one, Send)]
+    commits = [one.to for one in told if isinstance(one.message, Commit)]
+    assert commits == ["bank", "notary"]
+    helper.hear(Commit(2))
+    assert isinstance(active.join("notary", helper.hello(), 0.0)[1].message, Welcome)
+
+
+def test_a_change_without_the_helper_that_declines_is_given_up():
+    active, change = change_of()
+    active.join("bank", hello_of("bank", 1), 0.0)
+    active.join("notary", helper_of().hello(), 0.0)
+    active.begin_change(change, 0.0)
+    number = change.gathering.round
+    done = active.hear("notary", Declined(number, 0, "bad_request", "not mine"), 0.0)
+    assert {one.to for one in done if isinstance(one, Send)} == {"bank", "notary"}
+    assert ChangeFailed(2, "'notary' declined: not mine") in done
+
+
+def test_a_live_federation_keeps_its_helper_without_features():
+    member = replace(notary(), role="passive", width=2)
+    after = replace(ROSTER, number=2, members=(*ROSTER.members[:-1], member))
+    with pytest.raises(HandshakeError, match="helper without features: a live federation has"):
+        change_of(after=after)
 
 
 def test_a_helper_is_in_the_roster_with_its_key():

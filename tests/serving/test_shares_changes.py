@@ -47,7 +47,7 @@ class ChangingFederation(ServedFederation):
         plan = world.federation
         options = {
             "widths": FIRST,
-            "model": MODELS.get(rules, MODELS[LINUCB]),
+            "model": MODELS.get(replace(rules, helper="bank"), MODELS[LINUCB]),
             "patience": "deadline_s = 5.0\n",
         }
         world.federation = lambda: plan(**options)
@@ -90,8 +90,13 @@ class ChangingFederation(ServedFederation):
         return await self.active.change(OPERATOR, ChangeRequest(signed, envelopes))
 
     def deal(self, *, before=None):
+        """The secrets of the next epoch; those that run have them from nowhere else."""
         self.epoch += 1
-        return self.files.deal_shares(6, epoch=self.epoch, before=before)
+        envelopes = self.files.deal_shares(6, epoch=self.epoch, before=before)
+        for name in self.passive:
+            secrets = self.files.folder / name / "dealt" / secrets_name(name, self.epoch)
+            secrets.unlink(missing_ok=True)
+        return envelopes
 
     async def learnt(self):
         async with asyncio.timeout(30):
@@ -124,12 +129,17 @@ class ChangingFederation(ServedFederation):
 class LayoutFederation(ChangingFederation):
     """In layouts with one row of a user for all arms; a plain bandit decides the same."""
 
-    def __init__(self, tmp_path, layout, policy, rules):
-        arm_dim = 2 if layout == "outer" else 0
-        super().__init__(tmp_path, rules, layout=layout, arm_dim=arm_dim, intercept=True)
+    def __init__(self, tmp_path, layout, policy, rules, *, kind="memory"):
+        terms = {
+            "layout": layout,
+            "arm_dim": 2 if layout == "outer" else 0,
+            "intercept": layout != "per_arm",
+        }
+        super().__init__(tmp_path, rules, kind=kind, **terms)
         if self.world.arm_features is not None:
             self.world.arm_features /= 4.0
-        self.twin = self.world.central(policy, dim=sum(FIRST.values()), intercept=True)
+        intercept = terms["intercept"]
+        self.twin = self.world.central(policy, dim=sum(FIRST.values()), intercept=intercept)
 
     async def decide(self):
         user = self.world.users[self.total % 6]
@@ -176,13 +186,20 @@ async def started(federation, *names):
     await connected(federation, *names)
 
 
-@pytest.mark.parametrize("rules", [LINTS, LINUCB], ids=["LinTS", "LinUCB"])
-def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt(tmp_path, rules):
-    federation = ChangingFederation(tmp_path, rules)
+@pytest.mark.parametrize(
+    ("rules", "helper", "kind"),
+    [(LINTS, "bank", "memory"), (LINUCB, "bank", "memory"), (LINUCB, "judge", "rpc")],
+    ids=["LinTS", "LinUCB", "no participant"],
+)
+def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt(
+    tmp_path, rules, helper, kind
+):
+    federation = ChangingFederation(tmp_path, replace(rules, helper=helper), kind=kind)
     files = federation.files
+    servers = {"bank", helper}
 
     async def scenario():
-        await started(federation, "bank", "news")
+        await started(federation, *servers, "news")
         await federation.play(10)
 
         reply = await federation.change(federation.deal())
@@ -214,9 +231,9 @@ def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt
         await federation.stop("news")
 
         # All are started again, and go on where they were.
-        await federation.stop("bank", "post")
+        await federation.stop(*servers, "post")
         await federation.stop_active()
-        await started(federation, "bank", "post")
+        await started(federation, *servers, "post")
         await federation.play(6)
         while federation.waiting:
             await federation.reward()
@@ -231,17 +248,27 @@ def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt
 RELEASED = replace(GREEDY, release="statistics", reads="covariance", accept_leak=("bank", "news"))
 
 
+@pytest.mark.parametrize(("helper", "kind"), [("bank", "memory"), ("judge", "rpc")])
 @pytest.mark.parametrize(
     ("layout", "policy", "rules"),
-    [("disjoint", LinGreedy(0.0), GREEDY), ("outer", LinUCB(0.5), RELEASED)],
-    ids=["disjoint", "outer"],
+    [
+        ("per_arm", LinGreedy(0.0), GREEDY),
+        ("disjoint", LinGreedy(0.0), GREEDY),
+        ("outer", LinUCB(0.5), RELEASED),
+    ],
+    ids=["per_arm", "disjoint", "outer"],
 )
-def test_in_other_layouts_too_decisions_go_on_over_each_change(tmp_path, layout, policy, rules):
-    federation = LayoutFederation(tmp_path, layout, policy, rules)
+def test_in_each_layout_decisions_go_on_over_each_change(
+    tmp_path, layout, policy, rules, helper, kind
+):
+    federation = LayoutFederation(
+        tmp_path, layout, policy, replace(rules, helper=helper), kind=kind
+    )
     files, accepts = federation.files, bool(rules.accept_leak)
+    servers = {"bank", helper}
 
     async def scenario():
-        await started(federation, "bank", "news")
+        await started(federation, *servers, "news")
         await federation.play(10)
         assert (await federation.change(federation.deal())).epoch == 2
         await federation.play(8)
@@ -262,9 +289,9 @@ def test_in_other_layouts_too_decisions_go_on_over_each_change(tmp_path, layout,
         await federation.change(federation.deal(before=before), roster=files.roster)
         federation.twin.move(Narrowing(5, 7))
         await federation.play(8)
-        await federation.stop("bank", "news", "post")
+        await federation.stop(*servers, "news", "post")
         await federation.stop_active()
-        await started(federation, "bank", "post")
+        await started(federation, *servers, "post")
         await federation.play(6)
         await federation.learnt()
         return federation.active.shared
@@ -272,11 +299,12 @@ def test_in_other_layouts_too_decisions_go_on_over_each_change(tmp_path, layout,
     assert run(federation, scenario).n_alone == 0
 
 
-def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path):
-    federation = ChangingFederation(tmp_path, LINTS)
+@pytest.mark.parametrize("helper", ["bank", "judge"])
+def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path, helper):
+    federation = ChangingFederation(tmp_path, replace(LINTS, helper=helper))
 
     async def scenario():
-        await started(federation, "bank", "news")
+        await started(federation, *{"bank", "news", helper})
         await federation.play(10)
         federation.active.shared._server._ask = lost  # noqa: SLF001
         reply = await federation.change(federation.deal())
@@ -286,14 +314,14 @@ def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path):
             await federation.change({})
         # A is killed here: its journal is in epoch 2, and its state in epoch 1.
         await federation.stop_active()
-        await federation.stop("bank")
-        await started(federation, "bank")
-        await connected(federation, "bank", "news")
+        await federation.stop(helper)
+        await started(federation, helper)
+        await connected(federation, "bank", "news", helper)
         await federation.learnt()
         await federation.play(10)
         await federation.learnt()
         assert federation.error() < 1e-9
-        assert [*ShareFiles(federation.state("bank") / "shares").load()] == [2]
+        assert [*ShareFiles(federation.state(helper) / "shares").load()] == [2]
         assert [*ShareFiles(federation.state("shop") / "shares").load()] == [2]
 
     run(federation, scenario)
@@ -335,25 +363,30 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
     run(federation, scenario)
 
 
-def test_a_helper_without_features_goes_over_to_new_secrets_but_not_to_other_members(tmp_path):
-    rules = replace(LINUCB, helper="judge")
-    federation = ChangingFederation(tmp_path, rules)
+def test_a_helper_without_features_must_have_its_secrets_before_anything_changes(tmp_path):
+    federation = ChangingFederation(tmp_path, replace(LINUCB, helper="judge"))
     files = federation.files
 
     async def scenario():
         await started(federation, "bank", "news", "judge")
-        await federation.play(8)
-        before = files.roster
+        await federation.play(4)
         envelopes = federation.deal()
-        with pytest.raises(HandshakeError, match="helper 'judge' is no participant"):
-            await federation.change(envelopes, roster=without_member(before, "news"))
-        assert (await federation.change(envelopes)).epoch == 2
-        await federation.play(8)
+        with pytest.raises(HandshakeError, match="that stays, missing: judge"):
+            await federation.change({n: e for n, e in envelopes.items() if n != "judge"})
+        with pytest.raises(EnvelopeError, match="another to: wanted 'judge', got 'news'"):
+            await federation.change({**envelopes, "judge": envelopes["news"]})
+        with pytest.raises(ConfigError, match="one of the passive participants bank, news, got"):
+            without_member(files.roster, "judge")
         await federation.stop("judge")
-        await federation.start("judge")
         async with asyncio.timeout(30):
-            while "judge" not in federation.active.role.seats:  # noqa: ASYNC110
+            while "judge" in federation.active.role.seats:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+        with pytest.raises(HandshakeError, match="disconnected: judge"):
+            await federation.change(envelopes)
+        assert federation.active.role.epoch == 1
+        await federation.start("judge")
+        await connected(federation, "judge")
+        assert (await federation.change(envelopes)).epoch == 2
         await federation.play(4)
         await federation.learnt()
         assert federation.error() < 1e-9
@@ -361,19 +394,22 @@ def test_a_helper_without_features_goes_over_to_new_secrets_but_not_to_other_mem
     run(federation, scenario)
 
 
-def test_a_helper_whose_secrets_come_late_is_not_called_away_after_the_hand_over(tmp_path):
-    federation = ChangingFederation(tmp_path, replace(LINUCB, helper="judge"))
-    secrets = federation.files.folder / "judge" / "dealt" / secrets_name("judge", 2)
+@pytest.mark.parametrize("helper", ["bank", "judge"])
+def test_a_helper_that_cannot_go_over_yet_is_not_called_away_after_the_hand_over(tmp_path, helper):
+    federation = ChangingFederation(tmp_path, replace(LINUCB, helper=helper))
+    secrets = federation.files.folder / helper / "dealt" / secrets_name(helper, 2)
 
     async def scenario():
-        await started(federation, "bank", "news", "judge")
+        await started(federation, *{"bank", "news", helper})
         await federation.play(3)
         await federation.learnt()
         envelopes = federation.deal()
-        kept = secrets.read_bytes()
-        secrets.unlink()
+        ask, federation.active.shared._server._ask = federation.active.shared._server._ask, lost  # noqa: SLF001
         assert (await federation.change(envelopes)).epoch == 2
+        kept = secrets.read_bytes()  # it has agreed, and loses them before the hand-over
+        secrets.unlink()
         shared = federation.active.shared
+        shared._server._ask = ask  # noqa: SLF001
         async with asyncio.timeout(30):
             while "server B cannot go over to epoch 2" not in shared.away:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -122,7 +122,7 @@ def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
         envelopes = load_envelopes(folder, roster, epoch)
     except OSError as error:
         raise ConfigError(f"wanted envelopes to read, got {folder}: {error.strerror}") from error
-    missing = [name for name in roster.split.names if name not in envelopes]
+    missing = [name for name in roster.dealt_to if name not in envelopes]
     if missing:
         raise ConfigError(
             f"wanted an envelope of epoch {epoch} for each participant in {folder}, "

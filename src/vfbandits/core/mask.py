@@ -44,7 +44,7 @@ class MaskShare:
     def __post_init__(self) -> None:
         """Keep at hand what each product needs."""
         object.__setattr__(self, "_turn", self.columns.T)
-        object.__setattr__(self, "_few_rows", SMALL_PRODUCT // self.columns.size)
+        object.__setattr__(self, "_few_rows", SMALL_PRODUCT // max(1, self.columns.size))
 
     def mask(self, block: PlainBlock) -> MaskedBlock:
         """Rotate plain rows (n, width) into masked rows (n, dim).

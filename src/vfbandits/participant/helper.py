@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+from vfbandits.participant.epoch_files import EpochFiles
 from vfbandits.participant.link import ActiveLink
-from vfbandits.participant.share_helper import HelpingServer, helped
+from vfbandits.participant.share_helper import HelpingServer
 from vfbandits.protocol.helper import IndependentHelper
-from vfbandits.protocol.instructions import Reply
+from vfbandits.protocol.instructions import Note, Reply
 from vfbandits.protocol.messages import Help, Message
 from vfbandits.settings.services import Backoff
 from vfbandits.telemetry.log import Logger, note
@@ -23,11 +24,13 @@ class HelperService:
         dialer: Dialer,
         server: HelpingServer,
         *,
+        epochs: EpochFiles,
         log: Logger,
         backoff: Backoff,
     ) -> None:
         self._role = role
         self._server = server
+        self._epochs = epochs
         self._log = log
         self._link = ActiveLink(role, dialer, self._answer, log=log, backoff=backoff)
         self.counts: Counter[str] = Counter({ANSWERED: 0, REFUSED: 0})
@@ -66,11 +69,13 @@ class HelperService:
         replies: list[Message] = []
         for todo in self._role.hear(message):  # type: ignore[arg-type]  # it refuses others
             if isinstance(todo, Help):
-                reply = await helped(self._server, todo, log=self._log)
+                reply = await self._epochs.help(todo, log=self._log)
                 self.counts[REFUSED if reply.problem else ANSWERED] += 1
                 replies.append(reply)
             elif isinstance(todo, Reply):
                 replies.append(todo.message)
-            else:
+            elif isinstance(todo, Note):
                 note(self._log, todo.event, todo.facts)
+            else:
+                self._epochs.carry_out(todo)
         return replies

@@ -17,17 +17,16 @@ from vfbandits.errors import (
 )
 from vfbandits.features.base import Key, Lookup
 from vfbandits.features.open import Features
-from vfbandits.files import write_whole
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import AccessGate, Admission
 from vfbandits.participant.access.record import SYNC_S
+from vfbandits.participant.epoch_files import EpochFiles
 from vfbandits.participant.link import ActiveLink
 from vfbandits.participant.outbox import Outbox
-from vfbandits.participant.share_helper import HelpingServer, helped
+from vfbandits.participant.share_helper import HelpingServer
 from vfbandits.participant.state_lock import StateLock
 from vfbandits.participant.user_index import LOOK_S, Resolved, UserIndex
-from vfbandits.protocol.dealt import secrets_name
 from vfbandits.protocol.instructions import (
     DropShares,
     Facts,
@@ -40,8 +39,8 @@ from vfbandits.protocol.instructions import (
     StoreSecrets,
     StoreShare,
 )
-from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Helped, Message
-from vfbandits.protocol.passive import HeldShare, PassiveParticipant
+from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Message
+from vfbandits.protocol.passive import PassiveParticipant
 from vfbandits.settings.services import Backoff
 from vfbandits.telemetry.log import Logger, note
 from vfbandits.transport.channel import Dialer
@@ -73,13 +72,13 @@ class PassiveService:
         dealt: Path | None = None,
     ) -> None:
         self._helper = helper
-        self._dealt = dealt
         self._lock = lock
         self._check = check
         self._role = role
         self._link = ActiveLink(role, dialer, self._answer, log=log, backoff=backoff)
         self._features = features
         self._shares = shares
+        self._epochs = EpochFiles(role.name, shares, dealt=dealt, server=helper)
         self._outbox = outbox
         self._gate = gate
         self._log = log
@@ -164,7 +163,7 @@ class PassiveService:
                 for then in await self._fetch(todo.ask):
                     self._carry_out(then, replies)
             elif isinstance(todo, Help):
-                replies.append(await self._help(todo))
+                replies.append(await self._epochs.help(todo, log=self._log))
             else:
                 self._carry_out(todo, replies)
         return replies
@@ -178,12 +177,8 @@ class PassiveService:
             self._needed_outbox().keep(todo.stamp, todo.senders, kept, asked=todo.asked)
         elif isinstance(todo, Resend):
             replies.append(self._again(todo))
-        elif isinstance(todo, StoreShare):
-            self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
-        elif isinstance(todo, StoreSecrets):
-            self._store_secrets(todo)
-        elif isinstance(todo, DropShares):
-            self._drop_shares()
+        elif isinstance(todo, (StoreShare, StoreSecrets, DropShares)):
+            self._epochs.carry_out(todo)
         elif isinstance(todo, Note):
             note(self._log, todo.event, todo.facts)
 
@@ -277,28 +272,6 @@ class PassiveService:
                 raise FeatureError(problem)
             self._check = None
         return self._features.block(keys)
-
-    def _store_secrets(self, todo: StoreSecrets) -> None:
-        if self._dealt is None:
-            raise ConfigError("wanted a folder for what is dealt, got none")
-        self._dealt.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._dealt / secrets_name(self._role.name, todo.epoch)
-        write_whole(path, lambda file: file.write(todo.envelope), mode=0o600)
-
-    def _drop_shares(self) -> None:
-        """Keep the share in force, and that of the epoch from which server B has yet to come."""
-        behind = () if self._helper is None else (self._helper.epoch,)
-        self._shares.keep_only(self._role.epoch, *behind)
-
-    async def _help(self, message: Help) -> Helped:
-        """The answer of server B, if this is the helper."""
-        if self._helper is None:
-            return Helped(message.number, problem="this participant does not help")
-        epoch = self._helper.epoch
-        reply = await helped(self._helper, message, log=self._log)
-        if self._helper.epoch != epoch:
-            self._drop_shares()
-        return reply
 
     def _again(self, todo: Resend) -> Answer | Declined:
         """The bytes that were sent before, or nothing."""

@@ -24,6 +24,7 @@ from vfbandits.journal.shares.store import Dealt, epoch_of
 from vfbandits.participant.access.discrete import DiscreteCheck
 from vfbandits.participant.access.gate import open_gate
 from vfbandits.participant.access.record import FOLDER as ACCESS_FOLDER
+from vfbandits.participant.epoch_files import EpochFiles
 from vfbandits.participant.helper import HelperService
 from vfbandits.participant.noise import FOLDER as NOISE_FOLDER
 from vfbandits.participant.noise import open_noise, refuse_unless_bounded
@@ -36,6 +37,7 @@ from vfbandits.pki import Identity
 from vfbandits.pki.files import read_file
 from vfbandits.pki.member import authority_key, own_member, sealing_key_of, server_name, tls_of
 from vfbandits.protocol.dealt import PartySecrets, next_terms, terms_digest
+from vfbandits.protocol.held_share import HeldShare
 from vfbandits.protocol.helper import IndependentHelper
 from vfbandits.protocol.passive import PassiveParticipant, Secrets
 from vfbandits.protocol.roster import Roster
@@ -98,10 +100,7 @@ def _passive_of(
 ) -> PassiveService:
     shares = ShareFiles(settings.state / "shares")
     held = shares.load()
-    # Of two rosters, the one of the older share is in force until the active participant says so.
-    signed = (
-        held[min(held)].signed_roster if held else read_file(settings.roster, "the signed roster")
-    )
+    signed = _signed_roster(settings, held)
     roster = open_roster(signed, authority_key(identity))
     member = own_member(settings, roster)
     noise = None if settings.noise is None else _noise_of(settings.noise, settings, roster, log)
@@ -149,17 +148,28 @@ def _passive_of(
 def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
     """A helper without features, ready to dial; its log is locked from now on."""
     identity = Identity.load(settings.identity, settings.name)
-    signed = read_file(settings.roster, "the signed roster")
-    key, authority = sealing_key_of(identity), authority_key(identity)
-    role = IndependentHelper(settings.name, signed, authority, key)
-    roster = role.roster
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    server = SharingFiles(settings, identity, None, roster).open_helper()
+    shares = ShareFiles(settings.state / "shares")
+    held = shares.load()
+    signed = _signed_roster(settings, held)
+    key, authority = sealing_key_of(identity), authority_key(identity)
+    role = IndependentHelper(settings.name, signed, authority, key, held=held)
+    roster = role.roster
+    server = SharingFiles(settings, identity, shares, roster).open_helper()
     if server is None:
         raise ConfigError(f"wanted the secrets of a server for {settings.name!r}, got none")
     if roster.terms.shares is not None:
         log.info("shares_agreed", helper=settings.name, active_learns=roster.terms.learns)
-    return HelperService(role, _dialer(settings, roster), server, log=log, backoff=settings.backoff)
+    epochs = EpochFiles(settings.name, shares, dealt=settings.dealt, server=server)
+    dialer = _dialer(settings, roster)
+    return HelperService(role, dialer, server, epochs=epochs, log=log, backoff=settings.backoff)
+
+
+def _signed_roster(settings: ParticipantConfig, held: Mapping[int, HeldShare]) -> bytes:
+    """Of two rosters, the older one is in force until the active participant says otherwise."""
+    if held:
+        return held[min(held)].signed_roster
+    return read_file(settings.roster, "the signed roster")
 
 
 def _dialer(settings: ParticipantConfig, roster: Roster) -> RpcDialer:
@@ -173,17 +183,17 @@ def _dialer(settings: ParticipantConfig, roster: Roster) -> RpcDialer:
 
 
 class SharingFiles:
-    """What a participant has on its disk for secret shares: rosters and secrets by epoch.
+    """What a participant or a helper has on its disk for secret shares: rosters and secrets.
 
-    The roster of an epoch is kept with the share of its mask; ``first`` is that of a participant
-    that has none yet, and of a helper without features, which has no shares.
+    The roster of an epoch is kept with the share of its mask; ``first`` is that of one that has
+    none yet.
     """
 
     def __init__(
         self,
         settings: PassiveSettings | HelperSettings,
         identity: Identity,
-        shares: ShareFiles | None,
+        shares: ShareFiles,
         first: Roster,
     ) -> None:
         self._settings = settings
@@ -227,7 +237,7 @@ class SharingFiles:
 
     @property
     def _epochs(self) -> tuple[int, ...]:
-        return () if self._shares is None else self._shares.epochs()
+        return self._shares.epochs()
 
     @property
     def _newest(self) -> int:
@@ -246,7 +256,7 @@ class SharingFiles:
         return read_secrets(settings.dealt, settings.name, roster, epoch=epoch, key=self._key)
 
     def _roster(self, epoch: int) -> Roster:
-        if self._shares is None or not self._epochs:
+        if not self._epochs:
             return self._first
         held = self._shares.load().get(epoch)
         if held is None:

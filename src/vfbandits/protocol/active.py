@@ -367,8 +367,8 @@ class ActiveParticipant:
             raise HandshakeError(f"a change to epoch {self.change.epoch} is under way already")
         change.refuse_unless_from(self.roster, self.share, epoch=self.epoch)
         pseudonyms_for_all(change.after, self._sealing_key)  # refused now, if it cannot be
-        present = self._rounds.present()
-        away = [name for name in change.gathering.asked if name not in present]
+        seats = self.seats
+        away = [n for n in change.gathering.asked if n not in seats or seats[n].circuit.is_open]
         if away:
             raise HandshakeError(
                 f"a mask change needs every participant that stays; disconnected: {', '.join(away)}"

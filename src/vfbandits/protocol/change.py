@@ -3,6 +3,7 @@
 Each participant that stays sends its part S'_j S_j' (core/remask.py).  The change comes into force
 when all parts have come, or not at all.  Once they have, nothing that a participant does can stop
 it: one that was cut off in between has its new share on its disk and is told when it comes back.
+A helper without features takes part in the same way; its part has no rows and no columns.
 """
 
 from collections.abc import Iterator
@@ -89,7 +90,7 @@ class Change:
         """The change that all parts make together; MaskError if they do not fit."""
         own: Matrix = remask_part(self.old_share, self.share)
         before, after = self.before.split, self.after.split
-        came = self.gathering.came
+        came = {name: part for name, part in self.gathering.came.items() if name in before.names}
         if self.before.terms.mask == "blockwise":
             return place_parts({before.active: own, **came}, before, after)
         if self.gathering.wanted.secure:
@@ -114,9 +115,10 @@ def plan_change(  # noqa: PLR0913  (one argument for each thing that changes)
 
     Refuses one in which a participant changes its width or the federation its terms.
     """
-    stay = _stay(before, after)
+    helpers = _helpers(before)
+    stay = (*_stay(before, after), *helpers)
     secure = before.terms.aggregation == "secure"
-    rows, columns = _part_width(after), _part_width(before)
+    rows, columns = ({**_part_width(one), **dict.fromkeys(helpers, 0)} for one in (after, before))
     wanted = Wanted(epoch, columns, before.terms.bound, secure, len(before.passive))
     digest = digest_of(change_keys(epoch, stay if secure else ()))
     n_rows = {name: rows[name] for name in stay}
@@ -130,12 +132,18 @@ def _part_width(roster: Roster) -> dict[str, int]:
     return dict(roster.split.items()) if roster.terms.shares is not None else roster.rows_width
 
 
+def _helpers(roster: Roster) -> tuple[str, ...]:
+    """A helper without features, which the terms name and which so stays."""
+    return tuple(name for name in roster.stream_members if name not in roster.split.names)
+
+
 def _stay(before: Roster, after: Roster) -> tuple[str, ...]:
     """The passive participants in both rosters, in the order of the first."""
     for what, old, new in (
         ("federation", before.federation, after.federation),
         ("session", before.session, after.session),
         ("active participant", before.active.name, after.active.name),
+        ("helper without features", _helpers(before), _helpers(after)),
         ("terms", *before.lasting_terms(after)),
     ):
         if old != new:

@@ -176,6 +176,17 @@ def deal_secrets(dealer: Dealer, roster: Roster, *, deal: str) -> dict[str, Part
     }
 
 
+def problem_with_parts(secrets: PartySecrets, roster: Roster, name: str) -> str:
+    """Why these are not the secrets of what ``name`` is in the roster; empty if they are."""
+    rules = roster.terms.shares
+    is_server = name == roster.active.name or (rules is not None and name == rules.helper)
+    has_block = name in roster.split.names
+    if (has_block, is_server) == (secrets.participant is not None, secrets.server is not None):
+        return ""
+    wanted = " and ".join(["a server"] * is_server + ["a participant"] * has_block)
+    return f"the secrets of {name!r} as {wanted}, got other roles"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DealSealer:
     """Seals what is dealt for one roster in one epoch."""

@@ -118,7 +118,7 @@ class Gathering:
                 f"got {max(answer.withheld)}"
             )
         rows = np.frombuffer(answer.values, _DTYPE).reshape(n_rows, n_columns)
-        if not wanted.secure and not wanted.shared:
+        if size and not wanted.secure and not wanted.shared:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows
         self.withheld.update(answer.withheld)

@@ -1,7 +1,7 @@
-"""A passive participant's share of a mask: how it comes by one, and what it keeps with it."""
+"""A member's share of a mask: how it comes by one, what it keeps with it, and of which epochs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -9,9 +9,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.core.mask import Entropy, MaskShare, sample_mask
 from vfbandits.core.shares.dealer import ParticipantSecrets
-from vfbandits.errors import HandshakeError, IdentityError
+from vfbandits.errors import EnvelopeError, HandshakeError, IdentityError
+from vfbandits.protocol.dealt import DealOpener, PartySecrets, problem_with_parts
 from vfbandits.protocol.envelope import open_share
+from vfbandits.protocol.instructions import DropShares, Note, StoreShare
+from vfbandits.protocol.messages import Abort, Declined, Prepare
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
+from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.signed_roster import open_roster
 
 
@@ -29,7 +33,10 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldShare:
-    """A share of one epoch's mask, and the signed roster that goes with it."""
+    """A share of one epoch's mask, and the signed roster that goes with it.
+
+    That of a helper without features has no columns.
+    """
 
     share: MaskShare = field(repr=False)
     signed_roster: bytes = field(repr=False)
@@ -93,6 +100,15 @@ class Membership:
                     f"{what}: a live federation has {old!r} and keeps it, got {new!r}"
                 )
 
+    def next_secrets(self, message: Prepare, key: X25519PrivateKey) -> PartySecrets:
+        """On secret shares: what the dealer has made for this member in the next epoch."""
+        name = self.member.name
+        dealt = DealOpener(self.roster, message.epoch, name, key).secrets(message.envelope)
+        problem = problem_with_parts(dealt, self.roster, name)
+        if problem:
+            raise EnvelopeError(f"wanted {problem}")
+        return dealt
+
     def obtain_share(self, epoch: int, envelope: bytes, secrets: Secrets) -> HeldShare:
         """A share of its own: opened and layered (dense), or drawn (blockwise)."""
         rotation = sample_mask(self.member.width, entropy=secrets.entropy)
@@ -106,3 +122,82 @@ class Membership:
             private_key=secrets.sealing_key,
         )
         return HeldShare(dealt.layered(rotation), self.signed_roster)
+
+
+def refuse_unless_epoch(epoch: int) -> None:
+    """Refuse a welcome to what is no epoch."""
+    if epoch < 1 or not is_number(epoch):
+        raise HandshakeError(f"epoch: wanted a number from 1, got {epoch}")
+
+
+class HeldEpochs:
+    """What a member holds, by epoch: one is in force, and a change brings the next."""
+
+    def __init__(self, name: str, held: Mapping[int, HeldShare]) -> None:
+        self._name = name
+        self._held = dict(held)
+        self._next_change = 0
+
+    def __contains__(self, epoch: int) -> bool:
+        """Whether it holds a share of this epoch."""
+        return epoch in self._held
+
+    def __iter__(self) -> Iterator[int]:
+        """The epochs, in order."""
+        return iter(sorted(self._held))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._held)
+
+    def __getitem__(self, epoch: int) -> HeldShare:
+        """What it holds of an epoch; HandshakeError if it holds nothing."""
+        if epoch not in self._held:
+            raise HandshakeError(
+                f"epoch: the active participant is at {epoch}, {self._name!r} has shares of "
+                f"{sorted(self._held)}; if it was removed and added again, take these away first"
+            )
+        return self._held[epoch]
+
+    def begin_stream(self) -> None:
+        """Changes are numbered by rounds, and those of another stream do not count."""
+        self._next_change = 0
+
+    def begin_with(self, epoch: int, held: HeldShare) -> StoreShare:
+        """The first one of all."""
+        self._held[epoch] = held
+        return StoreShare(epoch, held.share, held.signed_roster)
+
+    def problem_with(self, message: Prepare, *, epoch: int, next_round: int) -> Declined | None:
+        """Why a change cannot be prepared while ``epoch`` is in force."""
+        number, first = message.round, max(next_round, self._next_change)
+        if message.epoch <= epoch or not is_number(message.epoch):
+            reason = f"epoch: wanted one after {epoch}, got {message.epoch}"
+            return Declined(number, 0, "stale_epoch", reason)
+        if len(self._held) > 1:
+            # A share is not drawn anew once its part was sent, and as long as nobody says whether
+            # the next epoch has begun, none can say which share the change after it starts from.
+            reason = f"epoch: wanted the end of the change to {max(self._held)} first"
+            return Declined(number, 0, "stale_epoch", reason)
+        if number < first or not is_number(number):
+            reason = f"round: wanted one from {first}, got {number}"
+            return Declined(number, 0, "stale_round", reason)
+        return None
+
+    def prepare(self, message: Prepare, held: HeldShare) -> StoreShare:
+        """Hold a share of the next epoch, until it is in force or given up."""
+        self._held[message.epoch] = held
+        self._next_change = message.round + 1
+        return StoreShare(message.epoch, held.share, held.signed_roster)
+
+    def enter(self, epoch: int) -> list[DropShares | Note]:
+        """An epoch is in force: the others are not needed any more."""
+        self._held = {epoch: self._held[epoch]}
+        return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
+
+    def abort(self, message: Abort, *, epoch: int) -> list[DropShares | Note]:
+        """A change was given up, and ``epoch`` stays in force."""
+        if message.epoch == epoch or message.epoch not in self._held:
+            return []
+        del self._held[message.epoch]
+        return [DropShares(keep=epoch), Note("mask_change_aborted", {"epoch": message.epoch})]

@@ -146,6 +146,7 @@ class DropShares:
 
 
 ActiveInstruction: TypeAlias = Send | Close | Gathered | Helped | Changed | ChangeFailed | Note
+HelperInstruction: TypeAlias = Reply | Help | StoreShare | StoreSecrets | DropShares | Note
 PassiveInstruction: TypeAlias = (
     Reply | Fetch | Keep | Resend | Help | StoreShare | StoreSecrets | DropShares | Note
 )

@@ -22,17 +22,19 @@ from vfbandits.errors import (
     WireError,
 )
 from vfbandits.protocol.answers import Answers
-from vfbandits.protocol.dealt import DealOpener
 from vfbandits.protocol.envelope import read_label
 from vfbandits.protocol.handshake import hello_of, refuse_unspoken
-from vfbandits.protocol.held_share import HeldShare, Membership, Secrets
+from vfbandits.protocol.held_share import (
+    HeldEpochs,
+    HeldShare,
+    Membership,
+    Secrets,
+    refuse_unless_epoch,
+)
 from vfbandits.protocol.instructions import (
-    DropShares,
-    Note,
     PassiveInstruction,
     Reply,
     StoreSecrets,
-    StoreShare,
 )
 from vfbandits.protocol.messages import (
     Abort,
@@ -52,7 +54,6 @@ from vfbandits.protocol.messages import (
 from vfbandits.protocol.once import OnceOnly
 from vfbandits.protocol.pseudonyms import Pseudonyms, pseudonyms_between
 from vfbandits.protocol.roster import PSEUDONYMS, Roster
-from vfbandits.protocol.rows import is_number
 from vfbandits.protocol.slots import Slots
 from vfbandits.protocol.trial import trial_block
 from vfbandits.protocol.version import SPOKEN, Versions
@@ -95,10 +96,9 @@ class PassiveParticipant:
         self._protocol = 0
         self._authority = authority
         self._secrets = secrets
-        self._held = dict(held or {})
+        self._held = HeldEpochs(name, held or {})
         self._sharing = dict(secrets.sharing)
         self._answers: Answers | None = None
-        self._next_change = 0
         self._adopt(self._membership(signed_roster), next_round)
 
     def __repr__(self) -> str:
@@ -155,8 +155,8 @@ class PassiveParticipant:
         """The first message of a stream."""
         self._answers = None
         self._protocol = 0
-        self._next_change = 0
-        place, epochs = self._place, tuple(sorted(self._held))
+        self._held.begin_stream()
+        place, epochs = self._place, tuple(self._held)
         return hello_of(
             place.member,
             place.roster,
@@ -184,7 +184,7 @@ class PassiveParticipant:
         if isinstance(message, Commit):
             return self._enter(message.epoch)
         if isinstance(message, Abort):
-            return self._hear_abort(message)
+            return [*self._held.abort(message, epoch=self.epoch)]
         rules = self.roster.terms.shares
         if isinstance(message, Help) and rules is not None and rules.helper == self.name:
             return [self._hear_help(message)]
@@ -242,20 +242,13 @@ class PassiveParticipant:
 
     def _enter_first(self, message: Welcome) -> list[PassiveInstruction]:
         """Obtain the share of the first epoch, and go on with it."""
-        if message.epoch < 1 or not is_number(message.epoch):
-            raise HandshakeError(f"epoch: wanted a number from 1, got {message.epoch}")
+        refuse_unless_epoch(message.epoch)
         held = self._place.obtain_share(message.epoch, message.envelope, self._secrets)
-        self._held[message.epoch] = held
-        stored = StoreShare(message.epoch, held.share, held.signed_roster)
+        stored = self._held.begin_with(message.epoch, held)
         return [stored, *self._enter(message.epoch)]
 
     def _enter(self, epoch: int) -> list[PassiveInstruction]:
         """Masks of ``epoch`` hold from now on."""
-        if epoch not in self._held:
-            raise HandshakeError(
-                f"epoch: the active participant is at {epoch}, {self.name!r} has shares of "
-                f"{sorted(self._held)}; if it was removed and added again, take these away first"
-            )
         if epoch == self.epoch:
             return []
         held = self._held[epoch]
@@ -265,8 +258,7 @@ class PassiveParticipant:
         self._answers = Answers(
             self._place, held.share, epoch=epoch, once=self._once, slots=self._slots
         )
-        self._held = {epoch: held}
-        return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
+        return [*self._held.enter(epoch)]
 
     def _slots_of(self, held: HeldShare, epoch: int) -> Slots | None:
         """Words of both servers that cover its rows, above its own rotation."""
@@ -288,7 +280,7 @@ class PassiveParticipant:
         return Slots(self.name, sharing, next_round=self.next_round)
 
     def _hear_prepare(self, answers: Answers, message: Prepare) -> list[PassiveInstruction]:
-        declined = self._problem_with(message)
+        declined = self._held.problem_with(message, epoch=self.epoch, next_round=self.next_round)
         if declined is not None:
             return [Reply(declined)]
         try:
@@ -306,46 +298,17 @@ class PassiveParticipant:
             sent = answers.part(message, held.share, roster=place.roster.digest, deal=deal)
         except NOT_PREPARED as error:
             return [Reply(Declined(message.round, 0, "bad_request", str(error)))]
-        self._held[message.epoch] = held
-        self._next_change = message.round + 1
-        return [StoreShare(message.epoch, held.share, held.signed_roster), *sent]
+        return [self._held.prepare(message, held), *sent]
 
     def _prepare_secrets(
         self, answers: Answers, message: Prepare, place: Membership
     ) -> list[PassiveInstruction]:
         """On secret shares its rotation stays, and the dealer has made new secrets."""
-        opener = DealOpener(place.roster, message.epoch, self.name, self._secrets.sealing_key)
-        dealt = opener.secrets(message.envelope)
+        dealt = place.next_secrets(message, self._secrets.sealing_key)
         if dealt.participant is None:
             raise EnvelopeError(f"wanted the secrets of a participant for {self.name!r}, got none")
         held = HeldShare(self._held[self.epoch].share, place.signed_roster)
         sent = answers.part(message, held.share, roster=place.roster.digest, deal=dealt.deal)
         self._sharing[message.epoch] = dealt.participant
-        self._held[message.epoch] = held
-        self._next_change = message.round + 1
-        return [
-            StoreSecrets(message.epoch, message.envelope),
-            StoreShare(message.epoch, held.share, held.signed_roster),
-            *sent,
-        ]
-
-    def _problem_with(self, message: Prepare) -> Declined | None:
-        number, first = message.round, max(self.next_round, self._next_change)
-        if message.epoch <= self.epoch or not is_number(message.epoch):
-            reason = f"epoch: wanted one after {self.epoch}, got {message.epoch}"
-            return Declined(number, 0, "stale_epoch", reason)
-        if len(self._held) > 1:
-            # A share is not drawn anew once its part was sent, and as long as nobody says whether
-            # the next epoch has begun, none can say which share the change after it starts from.
-            reason = f"epoch: wanted the end of the change to {max(self._held)} first"
-            return Declined(number, 0, "stale_epoch", reason)
-        if number < first or not is_number(number):
-            reason = f"round: wanted one from {first}, got {number}"
-            return Declined(number, 0, "stale_round", reason)
-        return None
-
-    def _hear_abort(self, message: Abort) -> list[PassiveInstruction]:
-        if message.epoch == self.epoch or message.epoch not in self._held:
-            return []
-        del self._held[message.epoch]
-        return [DropShares(keep=self.epoch), Note("mask_change_aborted", {"epoch": message.epoch})]
+        stored = StoreSecrets(message.epoch, message.envelope)
+        return [stored, self._held.prepare(message, held), *sent]

@@ -357,6 +357,12 @@ class Roster:
         return tuple(m.name for m in self.members if m.role in STREAM_ROLES)
 
     @property
+    def dealt_to(self) -> tuple[str, ...]:
+        """Those for whom the mask generator deals: participants, and a helper without features."""
+        helpers = (member.name for member in self.members if member.role == HELPER)
+        return (*self.split.names, *helpers)
+
+    @property
     def rows_width(self) -> dict[str, int]:
         """Width of each participant's masked rows: dim behind dense masks, else its own.
 

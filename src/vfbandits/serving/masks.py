@@ -111,18 +111,12 @@ class Changes:
         self, now: Roster, after: Roster, epoch: int, envelopes: dict[str, bytes]
     ) -> None:
         """On secret shares everybody that stays needs secrets of one deal."""
-        rules = after.terms.shares
-        if rules is not None and rules.helper not in after.split.names and now != after:
-            raise HandshakeError(
-                f"members cannot change while the helper {rules.helper!r} is no participant: it "
-                "would not learn of them"
-            )
-        stay = [name for name in after.split.names if name in now.split.names]
+        stay = [name for name in after.dealt_to if name in now.dealt_to]
         missing = [name for name in stay if name not in envelopes]
         if missing:
             raise HandshakeError(
-                f"secret shares need dealt secrets of epoch {epoch} for each participant that "
-                f"stays, missing: {', '.join(missing)}"
+                f"secret shares need dealt secrets of epoch {epoch} for each participant and "
+                f"helper that stays, missing: {', '.join(missing)}"
             )
         check_secrets({name: envelopes[name] for name in stay}, roster=after, epoch=epoch)
 
@@ -169,7 +163,7 @@ def envelope_name(name: str, epoch: int) -> str:
 def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]:
     """The sealed shares, or secrets, of ``epoch`` that are in ``folder``, by participant."""
     name_of = envelope_name if roster.terms.shares is None else secrets_name
-    paths = {name: folder / name_of(name, epoch) for name in roster.split.names}
+    paths = {name: folder / name_of(name, epoch) for name in roster.dealt_to}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 

@@ -13,13 +13,12 @@ from vfbandits.core.shares.dealer import ParticipantSecrets, ServerSecrets
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import ConfigError
-from vfbandits.files import write_whole
 from vfbandits.journal.crypto import read_key
-from vfbandits.journal.shares.secrets import read_secrets
+from vfbandits.journal.shares.secrets import read_secrets, write_secrets
 from vfbandits.journal.shares.store import epoch_of
 from vfbandits.protocol.active import ActiveParticipant
 from vfbandits.protocol.change import Change
-from vfbandits.protocol.dealt import DealOpener, next_terms, secrets_name
+from vfbandits.protocol.dealt import DealOpener, next_terms
 from vfbandits.protocol.roster import Roster
 from vfbandits.serving.deal_stock import DealStock, stock_cursor
 from vfbandits.serving.masks import Changes
@@ -69,9 +68,7 @@ class DealtEpochs:
         settings = self._settings
         envelope = change.envelopes.get(settings.name)
         if envelope is not None:
-            path = settings.dealt / secrets_name(settings.name, change.epoch)
-            settings.dealt.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole(path, lambda file: file.write(envelope), mode=0o600)
+            write_secrets(settings.dealt, settings.name, envelope, epoch=change.epoch)
         following = self._following(change.before, change.after, change.epoch, change.share)
         following.successor.refuse_unless_ready(terms)
         return following

@@ -7,7 +7,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from vfbandits.errors import ConfigError
-from vfbandits.protocol.dealt import FIRST_EPOCH, DealOpener, PartySecrets, secrets_name
+from vfbandits.files import write_whole
+from vfbandits.protocol.dealt import (
+    FIRST_EPOCH,
+    DealOpener,
+    PartySecrets,
+    problem_with_parts,
+    secrets_name,
+)
 from vfbandits.protocol.roster import Roster
 
 _NAME = re.compile(r"(.+)\.epoch-(\d{1,9})\.secrets")
@@ -34,11 +41,13 @@ def read_secrets(
             f"{error.strerror}.  {ADVICE}"
         ) from error
     secrets = DealOpener(roster, epoch, name, key).secrets(data)
-    rules = roster.terms.shares
-    is_server = name == roster.active.name or (rules is not None and name == rules.helper)
-    has_block = name in roster.split.names
-    if (has_block, is_server) != (secrets.participant is not None, secrets.server is not None):
-        parts = ["a server"] * is_server + ["a participant"] * has_block
-        wanted = " and ".join(parts)
-        raise ConfigError(f"{path} must have the secrets of {name!r} as {wanted}, got other roles")
+    problem = problem_with_parts(secrets, roster, name)
+    if problem:
+        raise ConfigError(f"{path} must have {problem}")
     return secrets
+
+
+def write_secrets(folder: Path, name: str, envelope: bytes, *, epoch: int) -> None:
+    """Keep what was dealt to ``name``, sealed as it came; it is on the disk when this returns."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_whole(folder / secrets_name(name, epoch), lambda file: file.write(envelope), mode=0o600)

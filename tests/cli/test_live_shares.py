@@ -60,6 +60,17 @@ def test_new_secrets_come_into_force_with_one_command(shared, tmp_path):
     roster = shared.folder / "operator" / "roster.signed"
     assert f"secret shares need envelopes that were dealt for epoch {epoch + 1}" in fails(*rotate)
     dealt = deal(shared, roster, epoch + 1, tmp_path / "dealt")
+    helper = shared.roster.terms.shares.helper
+    lost = dealt / f"{helper}.epoch-{epoch + 1}.secrets"
+    kept = lost.read_bytes()
+    lost.unlink()
+    said = fails(*rotate, "--envelopes", dealt)
+    assert f"{dealt} has no {lost.name}, the secrets of the helper {helper!r}" in said
+    assert f"vfb masks deal --epoch {epoch + 1} writes them" in said
+    lost.write_bytes(kept[:-1])
+    assert f"the secrets of {helper!r}: " in fails(*rotate, "--envelopes", dealt)
+    assert status(shared)["epoch"] == epoch
+    lost.write_bytes(kept)
     assert works(*rotate, "--envelopes", dealt) == f"mask epoch {epoch + 1} is in force\n"
     assert status(shared)["epoch"] == epoch + 1
     assert "epoch" in works("preflight", "--config", shared.config("bank"))

@@ -186,7 +186,7 @@ def test_a_change_needs_everybody_that_stays():
     federation.hang_up("news")
     before = fingerprint(federation.active)
     with pytest.raises(
-        HandshakeError, match="needs every participant that stays; disconnected: news"
+        HandshakeError, match="every participant and helper that stays; disconnected: news"
     ):
         federation.begin_change()
     assert fingerprint(federation.active) == before

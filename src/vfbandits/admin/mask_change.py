@@ -1,6 +1,6 @@
 """Changes that an operator makes to a live federation: its masks, and its members."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from vfbandits.errors import ConfigError, HandshakeError, IdentityError
 from vfbandits.pki.authority import Authority
 from vfbandits.pki.files import certificate_path, read_certificate
 from vfbandits.protocol.application import ChangeRequest
-from vfbandits.protocol.dealt import check_secrets
+from vfbandits.protocol.dealt import check_secrets, secrets_name
 from vfbandits.protocol.envelope import check_deal
 from vfbandits.protocol.identity import AUTHORITY, key_digest
 from vfbandits.protocol.roster import Roster
@@ -123,6 +123,8 @@ def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
     except OSError as error:
         raise ConfigError(f"wanted envelopes to read, got {folder}: {error.strerror}") from error
     missing = [name for name in roster.dealt_to if name not in envelopes]
+    if missing and is_shared:
+        raise ConfigError(_lacks(roster, epoch, folder, missing))
     if missing:
         raise ConfigError(
             f"wanted an envelope of epoch {epoch} for each participant in {folder}, "
@@ -133,3 +135,18 @@ def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
     else:
         check_deal(envelopes, roster=roster, epoch=epoch)
     return envelopes
+
+
+def _lacks(roster: Roster, epoch: int, folder: Path, missing: Sequence[str]) -> str:
+    """Whose secrets are not in the folder, and how they come there."""
+    helper = "" if roster.terms.shares is None else roster.terms.shares.helper
+    files = [
+        f"{secrets_name(name, epoch)}, the secrets of "
+        f"{'the helper ' if name == helper else ''}{name!r}"
+        for name in missing
+    ]
+    return (
+        f"{folder} has no {' and no '.join(files)}.  On the mask generator's machine "
+        f"vfb masks deal --epoch {epoch} writes them to its folder --out: copy them to {folder}, "
+        "then run this command again"
+    )

@@ -159,10 +159,10 @@ def rotate(
 ) -> None:
     """Change the masks of a running federation; the model keeps what it has learnt.
 
-    All participants must be connected.  For **dense** masks and protection **shares** the generator
-    deals first, with the roster in force and the next epoch: the one that `vfb federation status`
-    shows, plus one.  On secret shares the windows must be in the active participant's folder
-    before.
+    All participants, and a helper without features, must be connected.  For **dense** masks and
+    protection **shares** the generator deals first, with the roster in force and the next epoch:
+    the one that `vfb federation status` shows, plus one.  On secret shares the windows must be in
+    the active participant's folder before.
     """
     import asyncio
 

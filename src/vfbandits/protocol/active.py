@@ -371,7 +371,8 @@ class ActiveParticipant:
         away = [n for n in change.gathering.asked if n not in seats or seats[n].circuit.is_open]
         if away:
             raise HandshakeError(
-                f"a mask change needs every participant that stays; disconnected: {', '.join(away)}"
+                "a mask change needs every participant and helper that stays; disconnected: "
+                f"{', '.join(away)}"
             )
         done: list[ActiveInstruction] = [Note("mask_change_started", {"epoch": change.epoch})]
         if change.is_ready:  # nobody stays that could have a part in it

@@ -272,10 +272,13 @@ def check_secrets(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int)
     """
     deals = set()
     for name, data in envelopes.items():
-        signed = open_signed(data, title=SECRETS_TITLE, generator_key=roster.generator_key)
-        label = _parse(signed.label)
-        wanted = deal_label(roster, epoch, to=name, deal=label.deal, window=ALL_WINDOWS)
-        _refuse_other_label(label, wanted)
+        try:
+            signed = open_signed(data, title=SECRETS_TITLE, generator_key=roster.generator_key)
+            label = _parse(signed.label)
+            wanted = deal_label(roster, epoch, to=name, deal=label.deal, window=ALL_WINDOWS)
+            _refuse_other_label(label, wanted)
+        except (EnvelopeError, IdentityError) as error:
+            raise type(error)(f"the secrets of {name!r}: {error}") from error
         deals.add(label.deal)
     if len(deals) != 1:
         raise EnvelopeError(f"wanted secrets of one deal, got {len(deals)} deals")

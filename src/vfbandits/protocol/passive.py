@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from vfbandits.core.arrays import PlainBlock
 from vfbandits.core.noise import VectorNoise
+from vfbandits.core.shares.dealer import ParticipantSecrets
 from vfbandits.core.shares.participant import SharingParticipant
 from vfbandits.errors import (
     ConfigError,
@@ -97,7 +98,7 @@ class PassiveParticipant:
         self._authority = authority
         self._secrets = secrets
         self._held = HeldEpochs(name, held or {})
-        self._sharing = dict(secrets.sharing)
+        self._sharing: dict[int, ParticipantSecrets | None] = {**secrets.sharing}
         self._answers: Answers | None = None
         self._adopt(self._membership(signed_roster), next_round)
 
@@ -305,8 +306,6 @@ class PassiveParticipant:
     ) -> list[PassiveInstruction]:
         """On secret shares its rotation stays, and the dealer has made new secrets."""
         dealt = place.next_secrets(message, self._secrets.sealing_key)
-        if dealt.participant is None:
-            raise EnvelopeError(f"wanted the secrets of a participant for {self.name!r}, got none")
         held = HeldShare(self._held[self.epoch].share, place.signed_roster)
         sent = answers.part(message, held.share, roster=place.roster.digest, deal=dealt.deal)
         self._sharing[message.epoch] = dealt.participant

@@ -89,6 +89,13 @@ def test_the_values_of_a_large_answer_are_not_copied_by_the_decoder():
     assert answer.values.obj is data
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 100, 20_000])
+def test_the_values_of_an_answer_are_aligned(n_rows):
+    """NumPy and BLAS copy numbers that are not before they look at them."""
+    data = encode(Answer(1, 0, 1, DIGEST, n_rows, 10, bytes(80 * n_rows)))
+    assert np.frombuffer(decode_to_active(data).values, "<f8").flags.aligned
+
+
 def to_active(**fields):
     return wire.ToActive(**fields).SerializeToString()
 
@@ -119,6 +126,7 @@ BAD_TO_ACTIVE = {
     "too many rows": (answer_of(n_rows=MAX_ROWS + 1, n_columns=0, values=b""), "n_rows is at"),
     "more missing than rows": (answer_of(missing=3), "at most 2 rows can be missing, got 3"),
     "a huge round": (answer_of(round=2**63), "round is at most"),
+    "a huge attempt": (answer_of(attempt=2**63), "attempt is at most"),
     "a huge epoch": (answer_of(epoch=2**64 - 1), "epoch is at most"),
     "a long name": (to_active(hello=wire.Hello(name=LONG)), "name has at most 1024 bytes"),
     "a long name in few letters": (

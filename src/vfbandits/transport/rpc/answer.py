@@ -4,10 +4,12 @@ It is protobuf like the others, and protobuf reads it.  But to have protobuf car
 two copies at each end, milliseconds at 800 KB.  So it is written by hand: a head of one size, then
 the values.  A decoder that finds exactly that takes a view of them; anything else is protobuf's,
 such as an answer with rows that are withheld.
+
+The head is a multiple of 8 bytes long: NumPy and BLAS copy numbers that are not aligned before they
+look at them.  So lengths are written with the five bytes that the largest may need.
 """
 
 from functools import lru_cache
-from operator import itemgetter
 from struct import Struct
 from typing import Final
 
@@ -17,41 +19,32 @@ from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.checks import MAX_COUNT, count
 
 # Each field behind its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
-_HEAD: Final = Struct("<BQBIBQBB16sBIBIBI")
-_FIXED: Final = (
-    wire.Answer.ROUND_FIELD_NUMBER << 3 | 1,
-    wire.Answer.ATTEMPT_FIELD_NUMBER << 3 | 5,
-    wire.Answer.EPOCH_FIELD_NUMBER << 3 | 1,
-    wire.Answer.DIGEST_FIELD_NUMBER << 3 | 2,
-    DIGEST_SIZE,
-    wire.Answer.N_ROWS_FIELD_NUMBER << 3 | 5,
-    wire.Answer.N_COLUMNS_FIELD_NUMBER << 3 | 5,
-    wire.Answer.MISSING_FIELD_NUMBER << 3 | 5,
-)
-_ANSWER_TAG: Final = bytes([wire.ToActive.ANSWER_FIELD_NUMBER << 3 | 2])
-_VALUES_TAG: Final = bytes([wire.Answer.VALUES_FIELD_NUMBER << 3 | 2])
-_MAX_VARINT_LENGTH: Final = 5  # of a number below 2^35, far above MAX_BYTES
-# Of what a head unpacks to, what is the same in every answer, and the rest.
-_fixed: Final = itemgetter(0, 2, 4, 6, 7, 9, 11, 13)
-_given: Final = itemgetter(1, 3, 5, 8, 10, 12, 14)
+_HEAD: Final = Struct("<B5s BQ BQ BQ BB16s BI BI BI B5s")
+_FIELDS: Final = Struct("<6x xQ xQ xQ 2x16s xI xI xI 6x")  # of the same head, without the tags
+_ANSWER: Final = wire.ToActive.ANSWER_FIELD_NUMBER << 3 | 2
+_ROUND: Final = wire.Answer.ROUND_FIELD_NUMBER << 3 | 1
+_ATTEMPT: Final = wire.Answer.ATTEMPT_FIELD_NUMBER << 3 | 1
+_EPOCH: Final = wire.Answer.EPOCH_FIELD_NUMBER << 3 | 1
+_DIGEST: Final = wire.Answer.DIGEST_FIELD_NUMBER << 3 | 2
+_N_ROWS: Final = wire.Answer.N_ROWS_FIELD_NUMBER << 3 | 5
+_N_COLUMNS: Final = wire.Answer.N_COLUMNS_FIELD_NUMBER << 3 | 5
+_MISSING: Final = wire.Answer.MISSING_FIELD_NUMBER << 3 | 5
+_VALUES: Final = wire.Answer.VALUES_FIELD_NUMBER << 3 | 2
+_BEFORE_FIELDS: Final = 6  # the tag and the length of the whole answer
 
 
 def encode_answer(m: Answer) -> bytes:
     """A ``ToActive`` with this answer."""
-    number, attempt, epoch, digest, rows, columns, values, missing, withheld = m
+    rows, columns, values = m.n_rows, m.n_columns, m.values
     size = memoryview(values).nbytes
     if size != 8 * rows * columns:
         raise _misfit(rows, columns, size)
-    if len(digest) != DIGEST_SIZE:
-        raise _bad_digest(len(digest))
-    if withheld:
+    if len(m.digest) != DIGEST_SIZE:
+        raise _bad_digest(len(m.digest))
+    if m.withheld:
         return _encode_rare(m)
-    a, b, c, d, length, e, f, g = _FIXED
-    head = _HEAD.pack(
-        a, number, b, attempt, c, epoch, d, length, digest, e, rows, f, columns, g, missing
-    )
-    before, after = _frame(size)
-    return b"".join((before, head, after, values))
+    head = _head(size, m.round, m.attempt, m.epoch, m.digest, rows, columns, m.missing)
+    return b"".join((head, values))
 
 
 def find_answer(data: bytes) -> Answer | None:
@@ -59,24 +52,19 @@ def find_answer(data: bytes) -> Answer | None:
 
     None too for one that cannot be: what is wrong with it is said when protobuf has read it.
     """
-    size = _size_of_values(len(data))
-    if size is None:
+    if not _HEAD.size <= len(data) <= MAX_BYTES:
         return None
-    before, after = _frame(size)
-    start = len(before)
-    if not data.startswith(before) or not data.startswith(after, start + _HEAD.size):
-        return None
-    fields = _HEAD.unpack_from(data, start)
-    number, attempt, epoch, digest, rows, columns, missing = _given(fields)
+    size = len(data) - _HEAD.size
+    fields = _FIELDS.unpack_from(data)
+    number, attempt, epoch, digest, rows, columns, missing = fields
     if (
-        _fixed(fields) != _FIXED
-        or 8 * rows * columns != size
+        8 * rows * columns != size
         or not missing <= rows <= MAX_ROWS
-        or number > MAX_COUNT
-        or epoch > MAX_COUNT
+        or max(number, attempt, epoch) > MAX_COUNT
+        or not data.startswith(_head(size, *fields))
     ):
         return None
-    values = memoryview(data)[len(data) - size :]
+    values = memoryview(data)[_HEAD.size :]
     return Answer(number, attempt, epoch, digest, rows, columns, values, missing)
 
 
@@ -90,6 +78,7 @@ def decode_answer(m: wire.Answer) -> Answer:
         raise WireError(f"at most {m.n_rows} rows can be missing, got {m.missing}")
     count(m.n_rows, "n_rows", most=MAX_ROWS)
     count(m.round, "round")
+    count(m.attempt, "attempt")
     count(m.epoch, "epoch")
     numbers = (m.round, m.attempt, m.epoch, m.digest, m.n_rows, m.n_columns)
     withheld = tuple(m.withheld[:])
@@ -114,34 +103,45 @@ def _encode_rare(m: Answer) -> bytes:
     return wire.ToActive(answer=answer).SerializeToString()
 
 
-@lru_cache(maxsize=64)
-def _size_of_values(whole: int) -> int | None:
-    """Bytes of values in an answer of ``whole`` bytes; None if there is none of that length."""
-    if whole > MAX_BYTES:
-        return None
-    # What stands around the values grows with them, so that one size fits at most.
-    for around in range(_HEAD.size + 4, _HEAD.size + 2 * _MAX_VARINT_LENGTH + 3):
-        size = whole - around
-        if size >= 0 and sum(map(len, _frame(size))) + _HEAD.size == around:
-            return size
-    return None
+def _head(  # noqa: PLR0913, PLR0917  (the fields, in their order)
+    size: int,
+    number: int,
+    attempt: int,
+    epoch: int,
+    digest: bytes,
+    rows: int,
+    columns: int,
+    missing: int,
+) -> bytes:
+    """What stands before ``size`` bytes of values."""
+    whole, length = _lengths(size)
+    return _HEAD.pack(
+        _ANSWER, whole,
+        _ROUND, number,
+        _ATTEMPT, attempt,
+        _EPOCH, epoch,
+        _DIGEST, DIGEST_SIZE, digest,
+        _N_ROWS, rows,
+        _N_COLUMNS, columns,
+        _MISSING, missing,
+        _VALUES, length,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
-def _frame(size: int) -> tuple[bytes, bytes]:
-    """What stands before the head of an answer with ``size`` bytes of values, and after it."""
-    after = _VALUES_TAG + _varint(size)
-    return _ANSWER_TAG + _varint(_HEAD.size + len(after) + size), after
+def _lengths(size: int) -> tuple[bytes, bytes]:
+    """The lengths of an answer with ``size`` bytes of values, and of the values."""
+    return _varint(_HEAD.size - _BEFORE_FIELDS + size), _varint(size)
 
 
 def _varint(number: int) -> bytes:
-    """Protobuf's own form of a length."""
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    """Protobuf's own form of a length, with all of five bytes.
+
+    >>> _varint(1).hex()
+    '8180808000'
+    """
+    parts = [number >> shift & 127 for shift in (0, 7, 14, 21, 28)]
+    return bytes([*(part | 128 for part in parts[:4]), parts[4]])
 
 
 def _misfit(rows: int, columns: int, size: int) -> WireError:

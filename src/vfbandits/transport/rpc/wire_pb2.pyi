@@ -367,7 +367,7 @@ class Answer(_message.Message):
     VALUES_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     """Of fixed width, so that all before the values is of one size, and a program that looks for
-    exactly that finds them without a copy.
+    exactly that finds them without a copy, aligned to 8 bytes.
     """
     attempt: _builtins.int
     epoch: _builtins.int

@@ -1,5 +1,6 @@
 """Every message survives the wire, and nothing but a message comes through."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,6 +53,13 @@ def test_what_applications_ask_and_get_survives(name, data):
     ):
         message = data.draw(strategy)
         assert shown(codec.decode(codec.encode(message))) == shown(message)
+
+
+def test_an_ask_is_a_field_of_protobuf_that_any_other_program_reads_and_writes():
+    ask = Ask(7, 1, 2, ("ann", "bob"), (("tea",), ("tea", "mate")), campaigns=("spring",))
+    theirs = wire.ToPassive.FromString(encode(ask))
+    assert msgspec.msgpack.decode(theirs.ask)[3] == ["ann", "bob"]
+    assert decode_to_passive(theirs.SerializeToString()) == ask == decode_to_passive(encode(ask))
 
 
 @given(answer=answers())
@@ -109,6 +117,11 @@ def answer_of(**changes):
     return to_active(answer=wire.Answer(**{**good, **changes}))
 
 
+def ask_of(**changes):
+    ask = Ask(1, 0, 1, ("ann",))._replace(**changes)
+    return to_passive(ask=msgspec.msgpack.encode(ask))
+
+
 LONG = "x" * 1025
 BAD_TO_ACTIVE = {
     "nothing": (b"", "no known kind"),
@@ -147,39 +160,40 @@ BAD_TO_ACTIVE = {
 BAD_TO_PASSIVE = {
     "nothing": (b"", "no known kind"),
     "of the other direction": (encode(Pong(1)), "no known kind"),
-    "arms without users": (
-        to_passive(ask=wire.Ask(arms=["tea"])),
-        "splits 1 arms over 0 users, got 0 parts",
+    "no whole ask": (to_passive(ask=b"\x9a\x01"), "wanted a whole Ask, got 2 other bytes"),
+    "an ask of a later version": (
+        to_passive(ask=msgspec.msgpack.encode([*Ask(1, 0, 1, ("a",)), "more"])),
+        "wanted a whole Ask",
     ),
-    "arms that do not add up": (
-        to_passive(ask=wire.Ask(users=["a", "b"], arms=["t"], arms_per_user=[1, 1])),
-        "splits 1 arms over 2 users, got 2 parts",
-    ),
+    "an ask with a number in the place of a user": (ask_of(users=(7,)), "wanted a whole Ask"),
+    "an ask that is not UTF-8": (ask_of(users=("ann",)).replace(b"ann", b"a\xffn"), "whole Ask"),
+    "arms without users": (ask_of(users=(), arms=(("tea",),)), "each of 0 users, got those of 1"),
     "arms for too few users": (
-        to_passive(ask=wire.Ask(users=["a", "b"], arms=["t"], arms_per_user=[1])),
-        "got 1 parts",
+        ask_of(users=("a", "b"), arms=(("t",),)),
+        "each of 2 users, got those of 1",
     ),
-    "a long user": (to_passive(ask=wire.Ask(users=["ok", LONG])), "users has at most 1024"),
-    "a long arm": (
-        to_passive(ask=wire.Ask(users=["a"], arms=[LONG], arms_per_user=[1])),
-        "arms has at most 1024",
-    ),
+    "a long user": (ask_of(users=("ok", LONG)), "users has at most 1024"),
+    "a long arm": (ask_of(users=("a",), arms=((LONG,),)), "arms has at most 1024"),
+    "a long sender": (ask_of(senders=(LONG,)), "senders has at most 1024"),
+    "a long absentee": (ask_of(absent=(LONG,)), "absent has at most 1024"),
     "too many users": (
-        to_passive(ask=wire.Ask(users=[""] * (MAX_ROWS + 1))),
+        ask_of(users=("",) * (MAX_ROWS + 1)),
         "users has at most 1048576 items, got 1048577",
     ),
     "too many senders": (to_passive(prepare=wire.Prepare(senders=["a"] * 10_001)), "senders has"),
-    "a huge trial": (to_passive(ask=wire.Ask(trial=2**63)), "trial are at most"),
+    "a huge trial": (ask_of(trial=2**63), "round, attempt, epoch, trial and place go from 0"),
+    "a huge slot": (ask_of(place=(1, 1, 1, 2**63)), "trial and place go from 0"),
+    "an attempt below zero": (ask_of(attempt=-1), "attempt, epoch, trial and place go from 0"),
     "a campaign that is no name": (
-        to_passive(ask=wire.Ask(users=["a"], campaigns=["../spring"])),
+        ask_of(campaigns=("../spring",)),
         "a campaign has 1 to 64 letters, .* got 9 characters that are no such name",
     ),
     "a long campaign": (
-        to_passive(ask=wire.Ask(users=["a"], campaigns=["x" * 65])),
+        ask_of(campaigns=("x" * 65,)),
         "a campaign has 1 to 64 letters, .* got 65 characters",
     ),
     "campaigns for some users": (
-        to_passive(ask=wire.Ask(users=["a", "b", "c"], campaigns=["spring", "summer"])),
+        ask_of(users=("a", "b", "c"), campaigns=("spring", "summer")),
         "one name, or one for each of 3 users, got 2",
     ),
     "a long code": (to_passive(refused=wire.Refused(code=LONG)), "code has at most"),
@@ -244,13 +258,14 @@ def test_of_two_values_in_an_answer_the_last_counts_as_protobuf_has_it():
         Pong(2**64),
         Pong("seven"),
         Ask(1, -1, 1, ("ann",)),
+        Ask(2**64, 0, 1, ("ann",)),
         Ask(1, 0, 1, ("\ud800",)),
         Welcome(1, "text"),
         Answer(1, 0, 1, DIGEST, 2, 2, memoryview(np.eye(4))[::2]),
     ],
 )
 def test_a_message_of_ours_that_has_no_place_on_the_wire_is_refused(message):
-    with pytest.raises(WireError, match=r"cannot hold|take 8 bytes each"):
+    with pytest.raises(WireError, match=r"cannot hold|take 8 bytes each|go from 0 to"):
         encode(message)
 
 

@@ -114,7 +114,7 @@ def _head(  # noqa: PLR0913, PLR0917  (the fields, in their order)
     missing: int,
 ) -> bytes:
     """What stands before ``size`` bytes of values."""
-    whole, length = _lengths(size)
+    whole, length = varint(_HEAD.size - _BEFORE_FIELDS + size), varint(size)
     return _HEAD.pack(
         _ANSWER, whole,
         _ROUND, number,
@@ -128,16 +128,11 @@ def _head(  # noqa: PLR0913, PLR0917  (the fields, in their order)
     )  # fmt: skip
 
 
-@lru_cache(maxsize=64)
-def _lengths(size: int) -> tuple[bytes, bytes]:
-    """The lengths of an answer with ``size`` bytes of values, and of the values."""
-    return _varint(_HEAD.size - _BEFORE_FIELDS + size), _varint(size)
-
-
-def _varint(number: int) -> bytes:
+@lru_cache(maxsize=256)
+def varint(number: int) -> bytes:
     """Protobuf's own form of a length, with all of five bytes.
 
-    >>> _varint(1).hex()
+    >>> varint(1).hex()
     '8180808000'
     """
     parts = [number >> shift & 127 for shift in (0, 7, 14, 21, 28)]

@@ -13,6 +13,7 @@ from vfbandits.protocol.messages import Message, ToActive, ToPassive
 from vfbandits.transport.rpc import to_active, to_passive
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.answer import find_answer
+from vfbandits.transport.rpc.ask import find_ask
 from vfbandits.transport.rpc.checks import parse, sized
 
 _ENCODERS = {**to_active.ENCODERS, **to_passive.ENCODERS}
@@ -51,10 +52,13 @@ def decode_to_active(data: bytes) -> ToActive:
 
 def decode_to_passive(data: bytes) -> ToPassive:
     """The active participant's message."""
+    ask = find_ask(data)
+    if ask is not None:
+        return ask
     top = parse(wire.ToPassive, data)
     decoder = to_passive.DECODERS.get(top.WhichOneof("message"))
     if decoder is None:
         raise WireError(
             f"wanted a message for a passive participant, got {len(data)} bytes of no known kind"
         )
-    return decoder(top, len(data))
+    return decoder(top)

@@ -81,12 +81,12 @@ class ToPassive(_message.Message):
     COMMIT_FIELD_NUMBER: _builtins.int
     ABORT_FIELD_NUMBER: _builtins.int
     HELP_FIELD_NUMBER: _builtins.int
+    ask: _builtins.bytes
+    """The fields of messages.Ask in their order, as MessagePack: see ask.py."""
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
     def refused(self) -> Global___Refused: ...
-    @_builtins.property
-    def ask(self) -> Global___Ask: ...
     @_builtins.property
     def ping(self) -> Global___Ping: ...
     @_builtins.property
@@ -102,7 +102,7 @@ class ToPassive(_message.Message):
         *,
         welcome: Global___Welcome | None = ...,
         refused: Global___Refused | None = ...,
-        ask: Global___Ask | None = ...,
+        ask: _builtins.bytes = ...,
         ping: Global___Ping | None = ...,
         prepare: Global___Prepare | None = ...,
         commit: Global___Commit | None = ...,
@@ -261,96 +261,6 @@ class Refused(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Refused: _TypeAlias = Refused  # noqa: Y015
-
-@_typing.final
-class Ask(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ROUND_FIELD_NUMBER: _builtins.int
-    ATTEMPT_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    USERS_FIELD_NUMBER: _builtins.int
-    ARMS_FIELD_NUMBER: _builtins.int
-    ARMS_PER_USER_FIELD_NUMBER: _builtins.int
-    SENDERS_FIELD_NUMBER: _builtins.int
-    TRIAL_FIELD_NUMBER: _builtins.int
-    CAMPAIGNS_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
-    ABSENT_FIELD_NUMBER: _builtins.int
-    round: _builtins.int
-    attempt: _builtins.int
-    epoch: _builtins.int
-    trial: _builtins.int
-    @_builtins.property
-    def users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def arms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The arms of all users, one user's after the other's, and how many belong to each."""
-
-    @_builtins.property
-    def arms_per_user(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def senders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def campaigns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """One name for all users, or one for each."""
-
-    @_builtins.property
-    def place(self) -> Global___Place:
-        """On secret shares: the slot whose words cover the answer, and who must not answer in it."""
-
-    @_builtins.property
-    def absent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    def __init__(
-        self,
-        *,
-        round: _builtins.int = ...,
-        attempt: _builtins.int = ...,
-        epoch: _builtins.int = ...,
-        users: _abc.Iterable[_builtins.str] | None = ...,
-        arms: _abc.Iterable[_builtins.str] | None = ...,
-        arms_per_user: _abc.Iterable[_builtins.int] | None = ...,
-        senders: _abc.Iterable[_builtins.str] | None = ...,
-        trial: _builtins.int = ...,
-        campaigns: _abc.Iterable[_builtins.str] | None = ...,
-        place: Global___Place | None = ...,
-        absent: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["absent", b"absent", "arms", b"arms", "arms_per_user", b"arms_per_user", "attempt", b"attempt", "campaigns", b"campaigns", "epoch", b"epoch", "place", b"place", "round", b"round", "senders", b"senders", "trial", b"trial", "users", b"users"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Ask: _TypeAlias = Ask  # noqa: Y015
-
-@_typing.final
-class Place(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EPOCH_FIELD_NUMBER: _builtins.int
-    WINDOW_FIELD_NUMBER: _builtins.int
-    ATTEMPT_FIELD_NUMBER: _builtins.int
-    SLOT_FIELD_NUMBER: _builtins.int
-    epoch: _builtins.int
-    window: _builtins.int
-    attempt: _builtins.int
-    slot: _builtins.int
-    def __init__(
-        self,
-        *,
-        epoch: _builtins.int = ...,
-        window: _builtins.int = ...,
-        attempt: _builtins.int = ...,
-        slot: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "epoch", b"epoch", "slot", b"slot", "window", b"window"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Place: _TypeAlias = Place  # noqa: Y015
 
 @_typing.final
 class Answer(_message.Message):

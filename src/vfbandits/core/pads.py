@@ -9,6 +9,7 @@ things have unrelated pads, which do not cancel.
 import hmac
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -22,8 +23,7 @@ PURPOSE_SIZE = 32
 _ZERO_NONCE = bytes(16)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Stamp:
+class Stamp(NamedTuple):
     """Names one message of one participant.  A stamp is never used for two messages."""
 
     epoch: int

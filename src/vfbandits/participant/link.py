@@ -98,9 +98,13 @@ class ActiveLink:
             self.problem = self.problem or DISCONNECTED
             await link.close()
 
-    async def _hear(self, waits: "Waits", message: Message) -> list[Message]:
+    def _hear(self, waits: "Waits", message: Message) -> Awaitable[list[Message]]:
+        return self._hear_first(waits, message) if self.problem else self._answer(message)
+
+    async def _hear_first(self, waits: "Waits", message: Message) -> list[Message]:
+        """Hear what comes before it is welcomed, and the welcome."""
         replies = await self._answer(message)
-        if self.problem and self._role.is_welcome:
+        if self._role.is_welcome:
             self.problem = ""
             waits.reset()
         return replies

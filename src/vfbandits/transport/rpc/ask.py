@@ -76,8 +76,9 @@ def decode_ask(body: bytes | memoryview) -> Ask:
 
 
 def _refuse_numbers(ask: Ask) -> None:
-    numbers = (ask.round, ask.attempt, ask.epoch, ask.trial, *(ask.place or ()))
-    if min(numbers) < 0 or max(numbers) > MAX_COUNT:
+    for number in (ask.round, ask.attempt, ask.epoch, ask.trial, *(ask.place or ())):
+        if 0 <= number <= MAX_COUNT:
+            continue
         raise WireError(
             f"round, attempt, epoch, trial and place go from 0 to {MAX_COUNT}, got others"
         )

@@ -22,7 +22,7 @@ SEALING_KEYS = {name: key_of(number + 1) for number, name in enumerate(NAMES)}
 SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(b"g" * 32)
 
 
-def shares_roster(*, layout="per_arm", arm_dim=0, **rules):
+def shares_roster(*, names=NAMES, layout="per_arm", arm_dim=0, **rules):
     """A roster on secret shares: shop is server A, bank the helper."""
     members = [
         Member(
@@ -33,6 +33,7 @@ def shares_roster(*, layout="per_arm", arm_dim=0, **rules):
             sealing_key=SEALING_KEYS[name].public_key().public_bytes_raw().hex(),
         )
         for number, (name, width) in enumerate(zip(NAMES, WIDTHS, strict=True))
+        if name in names
     ]
     values = {"helper": "bank", "max_arms": MAX_ARMS, "window": 3, "decisions": 6}
     rules = SharesRules(**{**values, "posterior_scale": 0.3, **rules})
@@ -66,7 +67,7 @@ class DealtFolder:
         if not (folder / "pmg").exists():
             make_key_dir(folder / "pmg")
             self.deal(windows)
-        self.secrets = {name: self.open_secrets(name) for name in NAMES}
+        self.secrets = {name: self.open_secrets(name) for name in self.roster.split.names}
         self.deal_name = self.secrets["shop"].deal
 
     def deal(self, windows, **changes):

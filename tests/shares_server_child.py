@@ -1,5 +1,7 @@
 """One server of secret shares, to be killed: ``active FOLDER SOCKET`` or ``helper FOLDER SOCKET``.
 
+``moving FOLDER SOCKET`` is server A in a hand-over.
+
 The test stands between the two servers.  A frame is a length, a number, a mark and bytes; the mark
 of an answer says whether it is one, a refusal, or that the helper is gone.
 """
@@ -14,7 +16,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from durable_shares import ARMS, DealtWorld, arms_of, reward_of, shared_blocks
+from durable_shares import AFTER, ARMS, DealtWorld, TwoEpochs, arms_of, reward_of, shared_blocks
 
 from vfbandits.errors import LinkError, SharesError
 
@@ -39,8 +41,12 @@ def dump(server, path):
     path.with_suffix(".part").rename(path)
 
 
+def world_of(folder):
+    return (TwoEpochs if (folder / AFTER).exists() else DealtWorld)(folder)
+
+
 async def helper_main(folder, address):
-    helper = DealtWorld(folder).helper()
+    helper = world_of(folder).helper()
     tasks = set()
 
     async def answer(writer, number, data):
@@ -149,7 +155,19 @@ async def active_main(folder, address):
     dump(active, folder / "a.held")
 
 
+async def moving_main(folder, address):
+    """Server A that hands its state over to the next epoch, and ends."""
+    link = Link(*await asyncio.open_unix_connection(address))
+    active = TwoEpochs(folder).active(link.ask, is_moving=True)
+    while True:
+        with suppress(LinkError):
+            await active.start()
+            break
+    await active.close()
+    dump(active, folder / "a.held")
+
+
 if __name__ == "__main__":
     role, folder, address = sys.argv[1:]
-    main = {"active": active_main, "helper": helper_main}[role]
+    main = {"active": active_main, "helper": helper_main, "moving": moving_main}[role]
     asyncio.run(main(Path(folder), address))

@@ -3,6 +3,8 @@
 import asyncio
 import random
 import sqlite3
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from live_world import LiveWorld, client_of, wait_until_connected
@@ -26,18 +28,18 @@ MODEL = 'policy = "lingreedy"\nseed = 7\n'
 MOVES = {3: (Widening(1), (*FIRST, "post")), 4: (Narrowing(5, 7), ("shop", "bank", "post"))}
 
 
+async def asked(federation, request):
+    operator = client_of(federation, "operator")
+    try:
+        await operator.change(request, timeout_s=20.0)
+    finally:
+        await operator.close()
+
+
 async def changed(federation, session, request, epoch, *, victim, rng):
     """Ask for a change, kill one of the processes meanwhile, and ask again until it is in force."""
-
-    async def ask():
-        operator = client_of(federation, "operator")
-        try:
-            await operator.change(request, timeout_s=20.0)
-        finally:
-            await operator.close()
-
     async with asyncio.timeout(120.0):
-        asking = asyncio.create_task(ask())
+        asking = asyncio.create_task(asked(federation, request))
         await asyncio.sleep(rng.uniform(0.0, 0.15))  # where the change is by then does not matter
         federation.kill(victim)
         federation.start(victim)
@@ -46,7 +48,7 @@ async def changed(federation, session, request, epoch, *, victim, rng):
         await wait_until_connected(session)
         while (await session.status())["epoch"] < epoch:
             try:
-                await ask()
+                await asked(federation, request)
             except VFBanditsError:
                 await asyncio.sleep(0.05)
 
@@ -74,7 +76,7 @@ async def some_more(session, *names):
             await asyncio.sleep(0.02)
 
 
-def replay(world, federation):
+def replay(world, federation, moves=MOVES):
     """Each decision of both servers is that of a plain bandit, in the journal's order."""
     twin, names = Bandit(LinGreedy(), dim=sum(FIRST.values())), tuple(FIRST)
     decisions, n_rewards, epochs = {}, 0, []
@@ -82,8 +84,8 @@ def replay(world, federation):
     for _, event in journal.read(after=0):
         if isinstance(event, Moved):
             epochs.append(event.epoch)
-            if event.epoch in MOVES:
-                move, names = MOVES[event.epoch]
+            if event.epoch in moves:
+                move, names = moves[event.epoch]
                 twin.move(move)
         elif isinstance(event, Decided) and event_of(event.x) != ALONE:
             contexts = world.context(event.user, event.contributors, names)
@@ -151,3 +153,83 @@ def test_changes_under_load_and_kills_lose_nothing(tmp_path, seed):
     with sqlite3.connect(federation.folder / "shop" / "state" / "shares.db") as db:
         assert db.execute("SELECT count(*) FROM learnt").fetchone()[0] == n_rewards
         assert db.execute("SELECT epoch FROM about").fetchone()[0] == 4
+
+
+MOMENTS = ("mask_change_started", "mask_change_completed")
+
+
+async def killed_at_each_moment(federation, session, request, epoch, *, victim):
+    """Ask for a change again and again; kill a process when it starts, and when it is in force."""
+
+    def count(event):
+        return sum(line["event"] == event for line in federation.events("shop"))
+
+    async with asyncio.timeout(120.0):
+        for moment in MOMENTS:
+            before = count(moment)
+            asking = asyncio.create_task(asked(federation, request))
+            while count(moment) == before and not asking.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            federation.kill(victim)
+            federation.start(victim)
+            await asyncio.gather(asking, return_exceptions=True)
+            await wait_until_connected(session)
+        while (await session.status())["epoch"] < epoch:
+            with suppress(VFBanditsError):
+                await asked(federation, request)
+
+
+@pytest.mark.parametrize("victim", ["shop", "judge"])
+def test_a_join_and_a_leave_are_done_or_repeated_after_a_kill_of_either_server(tmp_path, victim):
+    terms = replace(TERMS, shares=replace(RULES, helper="judge"))
+    world = LiveWorld(tmp_path, widths=WIDTHS, terms=terms, n_users=6)
+
+    async def whole(federation):
+        async with (
+            SharedSession(world, federation) as session,
+            SharedSession(world, federation) as watcher,
+        ):
+            await wait_until_connected(watcher)
+            stop = asyncio.Event()
+            loading = asyncio.create_task(load(session, stop))
+            await some_more(session, *FIRST)
+            for epoch, prepare in ((2, joined), (3, left)):
+                before = federation.roster
+                federation.roster = prepare(world, federation)
+                envelopes = await asyncio.to_thread(
+                    federation.deal_shares, 25, epoch=epoch, before=before
+                )
+                request = ChangeRequest(federation.sign(federation.roster), envelopes)
+                if epoch == 2:
+                    federation.start("post")  # it is let in when the roster is in force
+                await killed_at_each_moment(federation, watcher, request, epoch, victim=victim)
+                await some_more(session, *federation.roster.split.names)
+            stop.set()
+            await loading
+            await watcher.wait_until_learnt()
+            shares = (await watcher.status())["shares"]
+            assert (shares["helper"], shares["away"]) == ("judge", "")
+
+    options = {"widths": FIRST, "model": MODEL, "windows": 40, "patience": "deadline_s = 5.0\n"}
+    with world.federation(**options) as federation:
+        asyncio.run(whole(federation))
+    moves = {epoch - 1: move for epoch, move in MOVES.items()}
+    n_shared, n_rewards, epochs = replay(world, federation, moves)
+    assert epochs == [2, 3]
+    assert n_shared >= 24
+    with sqlite3.connect(federation.folder / "shop" / "state" / "shares.db") as db:
+        assert db.execute("SELECT count(*) FROM learnt").fetchone()[0] == n_rewards
+    # Nothing came a second time in another spelling.
+    assert "help_refused" not in [line["event"] for line in federation.events("judge")]
+
+
+def joined(world, federation):
+    """The next roster, with a newcomer."""
+    approved = federation.admit_passive("post", 1, world.features("post"))
+    roster = with_member(federation.roster, approved.member)
+    (federation.folder / "post" / ROSTER).write_bytes(federation.sign(roster))
+    return roster
+
+
+def left(_, federation):
+    return without_member(federation.roster, "news")

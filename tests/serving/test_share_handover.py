@@ -1,34 +1,29 @@
 """Two servers of secret shares with disks hand over to the next epoch, killed wherever they are."""
 
-import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from dealt_words import NAMES, SEALING_KEYS
-from durable_shares import DealtWorld, decide, reward_of, run
-
-from vfbandits.core.mask import MaskShare
-from vfbandits.core.ring import add, decode
-from vfbandits.core.shares.participant import SharingParticipant
-from vfbandits.core.shares.passage import NextEpoch
-from vfbandits.errors import LinkError, RollbackError, SharesError, StockError
-from vfbandits.journal.shares.store import Dealt, epoch_of
-from vfbandits.participant.dealing import deal_windows
-from vfbandits.participant.share_helper import DurableHelper
-from vfbandits.protocol.dealt import (
-    DealOpener,
-    first_window,
-    next_terms,
-    secrets_name,
-    terms_digest,
+from dealt_words import NAMES
+from durable_shares import (
+    NEXT,
+    STAY,
+    TwoEpochs,
+    before_it,
+    decide,
+    go_on,
+    n_messages_of,
+    revealed,
+    reward_of,
+    run,
 )
-from vfbandits.serving.deal_stock import DealStock
-from vfbandits.serving.share_server import DurableActive, Successor
 
-NEXT = 2
-STAY = ("shop", "bank")
+from vfbandits.errors import LinkError, RollbackError, SharesError, StockError
+from vfbandits.protocol.dealt import (
+    first_window,
+)
+from vfbandits.serving.share_server import Successor
+
 WITHOUT_NOISE = {"posterior_scale": 0.0}  # so that two runs show the same arms
 COVARIANCE = {"reads": "widths", "posterior_scale": 0.0, "beta": 0.5, "release": "arm"}
 OTHER_LAYOUTS = {
@@ -37,90 +32,6 @@ OTHER_LAYOUTS = {
     "same, outer": (NAMES, {**WITHOUT_NOISE, "layout": "outer", "arm_dim": 2}),
     "left, outer": (STAY, {**WITHOUT_NOISE, "layout": "outer", "arm_dim": 2}),
 }
-
-
-class TwoEpochs(DealtWorld):
-    """Words of two epochs; in the second, news has left or is still there."""
-
-    def __init__(self, folder, *, names=NAMES, **options):
-        super().__init__(folder, windows=4, **options)
-        kept = folder / "names.json"
-        names = tuple(json.loads(kept.read_text())) if kept.exists() else names
-        kept.write_text(json.dumps(names))
-        members = tuple(one for one in self.roster.members if one.name in names)
-        self.after = replace(self.roster, members=members, number=2)
-        if not (folder / "out" / secrets_name("shop", NEXT)).exists():
-            flags = {"key_dir": folder / "pmg", "epoch": NEXT, "out": folder / "out"}
-            deal_windows(self.after, windows=4, before=self.roster, **flags)
-        self.after_secrets = {
-            name: self._next_opener(name).secrets(self._file(name)) for name in names
-        }
-
-    def _next_opener(self, name):
-        return DealOpener(self.after, NEXT, name, SEALING_KEYS[name])
-
-    def _file(self, name):
-        return (self.folder / "out" / secrets_name(name, NEXT)).read_bytes()
-
-    def next_stock(self):
-        return DealStock(
-            self.folder / "out",
-            opener=self._next_opener("shop"),
-            deal=self.after_secrets["shop"].deal,
-            cursor=self.folder / "a" / "cursor-2",
-        )
-
-    def plan(self, terms):
-        return next_terms(terms, self.roster, self.after)
-
-    def for_helper(self, epoch, terms):
-        assert epoch == NEXT
-        secrets = self.after_secrets["bank"]
-        return (
-            NextEpoch(*self.plan(terms), secrets.server),
-            Dealt(NEXT, secrets.deal, terms_digest(self.after)),
-        )
-
-    def helper(self, **options):
-        path = self.folder / "b" / "helper.db"
-        if epoch_of(path) == NEXT:
-            dealt, secrets = self.for_helper(NEXT, self.terms)[1], self.after_secrets["bank"]
-            terms = self.after.share_terms
-        else:
-            dealt, secrets, terms = self.dealt, self.secrets["bank"], self.terms
-        return DurableHelper(
-            path, terms, secrets.server, dealt=dealt, successor=self.for_helper, **options
-        )
-
-    def active(self, ask, *, is_moving=False, **options):
-        path = self.folder / "a" / "shares.db"
-        if epoch_of(path) == NEXT:
-            secrets = self.after_secrets["shop"].server
-            return DurableActive(path, secrets, stock=self.next_stock(), ask=ask)
-        active = super().active(ask, **options)
-        if is_moving:
-            active.move_on(self.successor())
-        return active
-
-    def successor(self):
-        return Successor(self.after_secrets["shop"].server, self.next_stock(), self.plan)
-
-    def next_participants(self, terms):
-        return [
-            SharingParticipant(
-                number,
-                terms=terms,
-                secrets=self.after_secrets[name].participant,
-                rotation=MaskShare(np.eye(width)),
-            )
-            for number, (name, width) in enumerate(self.after.split.items())
-        ]
-
-
-def revealed(active, helper):
-    """The matrix and theta that both sides add up to, in the columns of those that stay."""
-    sides = zip(active.held()[:2], helper.held()[:2], strict=True)
-    return [decode(add(*side)) / 2.0 for side in sides]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +45,7 @@ def folders(tmp_path_factory):
         *((kind, names, rules) for kind, (names, rules) in OTHER_LAYOUTS.items()),
     ):
         made[kind] = tmp_path_factory.mktemp("dealt")
-        TwoEpochs(made[kind], names=names, **rules)
+        TwoEpochs(made[kind], after=names, **rules)
     return made
 
 
@@ -175,29 +86,6 @@ class Cut:
         return ask
 
 
-async def before_it(world):
-    """Some rounds of the first epoch, of which two wait for a reward; then the servers stop."""
-    async with world.pair() as (active, _):
-        await active.start()
-        participants = world.participants()
-        for k in range(8):
-            event = await decide(active, participants, f"e{k}")
-            if k not in (2, 7):
-                await active.learn(f"e{k}", reward_of(event))
-
-
-async def go_on(active, world):
-    """Rewards that waited, and decisions in the next epoch."""
-    for ref in ("e2", "e7"):
-        assert active.status(ref) == "waits"
-        assert await active.learn(ref, 0.25)
-    participants = world.next_participants(active.terms)
-    for k in range(8, 14):
-        event = await decide(active, participants, f"e{k}")
-        assert event[0] >= first_window(NEXT)
-        await active.learn(f"e{k}", reward_of(event))
-
-
 def whole(world):
     """The state at the end of a hand-over that nothing disturbed."""
 
@@ -216,13 +104,6 @@ def test_what_was_learnt_and_waits_goes_over(world):
     M, theta = whole(world)
     assert np.isfinite(M).all()
     assert np.abs(theta).max() > 0.01
-
-
-def n_messages_of(world):
-    """Of a hand-over: one, and three or four for each column of news, and the last."""
-    if world.after.split.names != STAY:
-        return 1
-    return 2 + (4 if world.terms.is_root else 3) * world.terms.arm_width
 
 
 @pytest.mark.parametrize("is_answered", [False, True], ids=["message lost", "answer lost"])

@@ -8,11 +8,25 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pytest
 import shares_server_child
-from dealt_words import EPOCH
-from durable_shares import DealtWorld, arms_of, reward_of, shared_blocks
+from dealt_words import EPOCH, NAMES
+from durable_shares import (
+    NEXT,
+    STAY,
+    DealtWorld,
+    TwoEpochs,
+    arms_of,
+    before_it,
+    go_on,
+    n_messages_of,
+    revealed,
+    reward_of,
+    shared_blocks,
+)
 from fork_server import Popen
 from shares_server_child import ANSWER, GONE, frame, read_frame
 
@@ -77,7 +91,10 @@ class Wire:
     def next_countdown(self):
         return self.rng.randrange(1, 30)
 
+    roles: ClassVar = {"active": "active", "helper": "helper"}
+
     def spawn(self, role, address):
+        role = self.roles[role]
         return Popen([sys.executable, str(CHILD), role, str(self.folder), str(address)])
 
     async def run(self):
@@ -117,8 +134,8 @@ class Wire:
         writer.close()
 
     async def relay(self, writer, number, data):
-        victim = self.victim()
-        if victim and self.rng.random() < 0.3:  # before the message has arrived
+        victim, is_early = self.plan(data)
+        if victim and is_early:  # before the message has arrived
             victim = await self.kill(victim)
         async with self.starting:
             if self.helper.poll() is not None:
@@ -128,7 +145,17 @@ class Wire:
             self.answers.setdefault(data, set()).add(answer)
         if victim:  # before the answer has
             await self.kill(victim)
+            mark, answer = self.after_kill(mark, answer)
         writer.write(frame(number, mark, answer))
+
+    def after_kill(self, mark, answer):
+        """What of an answer gets through whose sender was killed."""
+        return mark, answer
+
+    def plan(self, data):
+        """Who is killed with this message, and whether before it has arrived."""
+        del data
+        return self.victim(), self.rng.random() < 0.3
 
     def victim(self):
         self.countdown -= 1
@@ -291,3 +318,78 @@ def test_killed_servers_have_the_words_of_servers_that_were_not(tmp_path, kills,
     assert whole.active.window > kills // 10
     for name, server in (("a", whole.active), ("b", whole.helper)):
         assert words(server.held()) == json.loads((tmp_path / f"{name}.held").read_text())
+
+
+HANDED_OVER = (70, 72)  # the kinds of HandOver and Eliminate
+# With the last one the answer gets through: the helper was started again before the message came.
+KILLS = (("active", True), ("active", False), ("helper", False), ("helper", True))
+
+
+class HandoverWire(Wire):
+    """Kills both servers with each message of a hand-over: before it has come, and after."""
+
+    roles: ClassVar = {"active": "moving", "helper": "helper"}
+
+    def __init__(self, folder):
+        super().__init__(folder, kills=0, seed=0)
+        self.planned = {}
+
+    def after_kill(self, mark, answer):
+        return GONE, b""
+
+    def plan(self, data):
+        if data[0] not in HANDED_OVER:
+            return None, False
+        left = self.planned.setdefault(data, [*KILLS])
+        if not left:
+            return None, False
+        victim, is_early = left.pop(0)
+        self.n_killed[victim] += 1
+        return victim, is_early
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rules"),
+    [
+        (STAY, NAMES, {}),
+        (NAMES, STAY, {}),
+        (NAMES, STAY, {"reads": "widths", "beta": 0.5}),
+    ],
+    ids=["join", "leave", "leave, widths"],
+)
+def test_servers_that_are_killed_with_each_message_of_a_join_or_leave_finish_it(
+    tmp_path, before, after, rules
+):
+    # Without noise two runs show the same arms.
+    killed = TwoEpochs(tmp_path, after=after, names=before, posterior_scale=0.0, **rules)
+    copy = tmp_path / "undisturbed"
+    asyncio.run(before_it(killed))
+    shutil.copytree(tmp_path, copy, ignore=shutil.ignore_patterns("undisturbed"))
+    wires = []
+
+    async def hand_over():
+        wires.append(HandoverWire(tmp_path))
+        await asyncio.wait_for(wires[0].run(), TIMEOUT_S)
+
+    async def state_of(world):
+        async with world.pair(is_moving=True) as (active, helper):
+            await active.start()
+            assert (active.epoch, helper.epoch) == (NEXT, NEXT)
+            handed_over = [words(server.held()) for server in (active, helper)]
+            await go_on(active, world)
+            return handed_over, revealed(active, helper)
+
+    asyncio.run(hand_over())
+    n_messages = n_messages_of(killed)
+    assert wires[0].n_killed == {"active": 2 * n_messages, "helper": 2 * n_messages}
+    # Each message was sent in one spelling, and got one answer.
+    sent = [request for request, _ in in_order(wires[0].answers)]
+    assert len(sent) == len(wires[0].answers)
+    assert sum(data[0] in HANDED_OVER for data in sent) == n_messages
+    (handed_over, learnt), (wanted, also_learnt) = (
+        asyncio.run(state_of(world)) for world in (killed, TwoEpochs(copy))
+    )
+    assert handed_over == [json.loads((tmp_path / f"{s}.held").read_text()) for s in "ab"]
+    assert handed_over == wanted
+    for came, want in zip(learnt, also_learnt, strict=True):
+        assert np.abs(came - want).max() < 1e-9

@@ -500,6 +500,7 @@ SHARES = SharesView(
     has_features=False,
     learns="the arm of a decision",
     away="",
+    is_helper_away=False,
     released=9_900,
     alone=100,
     queued=3,
@@ -579,7 +580,9 @@ def test_the_page_warns_before_dealt_words_end_and_says_why_the_helper_is_left_o
     expect(page.locator("#ending")).to_contain_text("vfb masks deal")
     away = "the helper is not connected"
     facts["links"] = {**SHARED_LINKS, "notary": {**SHARED_LINKS["notary"], "connected": False}}
-    facts["shares"] = replace(SHARES, away=away, windows=0, decisions=0, is_ending=True)
+    facts["shares"] = replace(
+        SHARES, away=away, is_helper_away=True, windows=0, decisions=0, is_ending=True
+    )
     banner = page.locator("#missing")
     expect(banner).to_contain_text(f"own features alone: {away}. 3 rewards wait.")
     expect(banner).not_to_contain_text("count as zeros")

@@ -21,6 +21,7 @@ from shared_federation import (
     until,
 )
 from shares_world import GivenDraws
+from structlog.testing import capture_logs
 
 from vfbandits import LinGreedy, LinTS, LinUCB
 from vfbandits.core.pads import Stamp
@@ -492,5 +493,87 @@ def test_one_answer_that_is_late_does_not_keep_the_helper_away_while_decisions_g
                     break
                 await asyncio.sleep(0.01)
         assert shared.away == ""
+
+    run(federation, scenario)
+
+
+def noted(logs, *names):
+    """The events of these names, in their order, with their facts."""
+    return [line for line in logs if line["event"] in names]
+
+
+def gauges_of(federation):
+    gauges = federation.active.shared.describe()
+    return bool(gauges.away), gauges.is_helper_away, gauges.is_out_of_words
+
+
+def test_the_log_says_when_both_servers_decide_again_also_if_nobody_asks(federation, monkeypatch):
+    monkeypatch.setattr("vfbandits.serving.shares.RETRY_S", 0.1)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        shared, world = federation.active.shared, federation.world
+        await federation.active.choose(world.request(world.users[0]))
+        assert gauges_of(federation) == (False, False, False)
+        await federation.stop("bank")
+        await until(lambda: "bank" not in federation.active.role.askable())
+        for _ in range(2):
+            alone = await federation.active.choose(world.request(world.users[0]))
+            assert alone.contributors == ("shop",)
+        assert gauges_of(federation) == (True, True, False)
+        assert noted(logs, "shares_back") == []
+        await federation.start("bank")
+        await until(lambda: noted(logs, "shares_back"))
+        assert gauges_of(federation) == (False, False, False)
+        assert shared.away == ""
+
+    with capture_logs() as logs:
+        run(federation, scenario)
+    away, back = noted(logs, "shares_away", "shares_back")
+    assert (away["event"], away["log_level"]) == ("shares_away", "warning")
+    assert (back["event"], back["log_level"]) == ("shares_back", "info")
+    assert back["decisions_alone"] == 2
+    assert back["seconds"] > 0.0
+
+
+def test_dealt_words_that_have_ended_do_not_count_as_a_helper_that_is_away(federation, monkeypatch):
+    monkeypatch.setattr("vfbandits.serving.shares.RETRY_S", 0.1)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        world, dealt = federation.world, federation.files.folder / "shop" / "dealt"
+        windows = {path: path.read_bytes() for path in dealt.glob("*.deal")}
+        for path in windows:
+            path.unlink()
+        alone = await federation.active.choose(world.request(world.users[0]))
+        assert alone.contributors == ("shop",)
+        assert gauges_of(federation) == (True, False, True)
+        await federation.stop("bank")
+        await until(lambda: "bank" not in federation.active.role.askable())
+        assert gauges_of(federation)[1]  # both now
+        await federation.start("bank")
+        await connected(federation, *PASSIVE)
+        for path, data in windows.items():
+            path.write_bytes(data)
+        await until(lambda: noted(logs, "shares_back"))
+        assert gauges_of(federation) == (False, False, False)
+
+    with capture_logs() as logs:
+        run(federation, scenario)
+
+
+def test_late_participants_do_not_count_as_a_helper_that_is_away(federation, monkeypatch):
+    monkeypatch.setattr("vfbandits.serving.shares.MAX_ASKS", 0)
+
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        await federation.active.choose(federation.world.request(federation.world.users[0]))
+        assert gauges_of(federation) == (True, False, False)
 
     run(federation, scenario)

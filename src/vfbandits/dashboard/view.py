@@ -185,6 +185,8 @@ class SharesView(msgspec.Struct, frozen=True):
         a decision, in words.
     away
         Why decisions use the active participant's own features alone; empty if they do not.
+    is_helper_away
+        Whether the helper is the reason.
     released, alone, queued
         Decisions since the start, by both servers and on own features alone, and rewards that
         wait for the servers.
@@ -198,6 +200,7 @@ class SharesView(msgspec.Struct, frozen=True):
     has_features: bool
     learns: str
     away: str
+    is_helper_away: bool
     released: int
     alone: int
     queued: int

@@ -203,6 +203,7 @@ def _shares(process: Process) -> SharesView | None:
         has_features=shares.helper in process.roster().split.names,
         learns=shares.learns,
         away=shares.away,
+        is_helper_away=shares.is_helper_away,
         released=shares.released,
         alone=shares.alone,
         queued=shares.queued,

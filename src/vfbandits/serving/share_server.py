@@ -228,6 +228,16 @@ class DurableActive:
             if self._must_greet:
                 await self._greet()
 
+    async def get_ready(self) -> None:
+        """As ``start``, and have words for the next decision; StockError if there are none."""
+        async with self._serial:
+            await self._settle()
+            if self._must_greet:  # slots that are reserved first would hide an older copy
+                await self._greet()
+            if self._server.is_used_up:
+                await self._close_window()
+            await self._begin_window()
+
     def meet(self) -> None:
         """The helper has come back: compare notes before anything is sent."""
         self._must_greet = True
@@ -247,13 +257,7 @@ class DurableActive:
         reward within one.
         """
         while True:
-            async with self._serial:
-                await self._settle()
-                if self._must_greet:  # slots that are reserved first would hide an older copy
-                    await self._greet()
-                if self._server.is_used_up:
-                    await self._close_window()
-                await self._begin_window()
+            await self.get_ready()
             async with self._window.shared():
                 if self._server.needs_deal or self._server.is_used_up:
                     continue  # others were faster

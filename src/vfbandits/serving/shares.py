@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
@@ -42,6 +43,7 @@ from vfbandits.errors import (
     LinkError,
     SettingError,
     SharesError,
+    StockError,
     WireError,
 )
 from vfbandits.protocol.active import ActiveParticipant
@@ -60,6 +62,7 @@ RETRY_S: Final = 1.0
 WAIT_S: Final = 2.0
 BATCH_SIZE: Final = 32
 POLL_S: Final = 0.01
+NOT_CONNECTED: Final = "the helper is not connected"
 FAILURES: Final = (LinkError, SharesError, JournalError)
 
 _Result = TypeVar("_Result")
@@ -142,6 +145,10 @@ class ServerA(Protocol):
         """Compare notes with the helper, and finish what was under way."""
         ...
 
+    async def get_ready(self) -> None:
+        """As ``start``, and have words for the next decision."""
+        ...
+
     def meet(self) -> None:
         """The helper has come back: compare notes before anything is sent."""
         ...
@@ -177,6 +184,10 @@ class BusyError(LinkError):
     """A decision has waited too long for its turn; the helper is there."""
 
 
+class LateError(LinkError):
+    """Participants do not answer in time; the helper is there."""
+
+
 class StillAwayError(LinkError):
     """The helper was away a moment ago and was not tried again."""
 
@@ -201,12 +212,36 @@ class Epochs(Protocol):
         ...
 
 
+class Cause(Enum):
+    """What keeps the servers from deciding."""
+
+    HELPER = "helper"
+    WORDS = "words"
+    OTHER = "other"
+
+    @classmethod
+    def of(cls, error: Exception) -> "Cause":
+        """By what has failed; server A's own disk and late participants are not the helper."""
+        if isinstance(error, StockError):
+            return cls.WORDS
+        return cls.OTHER if isinstance(error, LateError | JournalError) else cls.HELPER
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Why decisions are made without the helper now."""
+    """Why decisions are made on own features alone now, and until when that is not tried again."""
 
     reason: str
+    cause: Cause
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Since when that is so, and how many such decisions there had been before."""
+
+    at: float
+    n_alone: int
 
 
 class SharedRounds:
@@ -237,6 +272,7 @@ class SharedRounds:
         self._decision: Decision | None = None
         self._gathering: dict[int, asyncio.Future[Gathered]] = {}
         self._away: Away | None = None
+        self._alone: Alone | None = None
         self._wake = asyncio.Event()
         self.learning: Learning | None = None
         self.n_released = 0
@@ -264,7 +300,7 @@ class SharedRounds:
             missing = missing_of(split, (split.active,))
             rows = lone_rows(self._server.terms, masked, len(query.arms))
             return [Contexts(rows, (split.active,), missing, features)]
-        self._away = None
+        self._note_back()
         self.n_released += 1
         return [contexts]
 
@@ -335,7 +371,7 @@ class SharedRounds:
                     break
                 absent = late
         else:
-            raise LinkError(f"participants were late in {MAX_ASKS} slots: {', '.join(absent)}")
+            raise LateError(f"participants were late in {MAX_ASKS} slots: {', '.join(absent)}")
         place, n_arms = slot.place, len(own)
         blocks = [self._own.share(place, own)]
         for name, rows in gathered.blocks.items():
@@ -460,7 +496,7 @@ class SharedRounds:
             self._refuse_while_away()
             async with self._lock:
                 await _readable(self._server.start())
-            self._away = None  # else /readyz names the old reason until the next decision
+            self._note_back()  # else /readyz names the old reason until the next decision
         except FAILURES as error:
             self._note_away(error)
 
@@ -483,6 +519,8 @@ class SharedRounds:
             helper="" if rules is None else rules.helper,
             learns=self._role.roster.terms.learns,
             away=self.away,
+            is_helper_away=self._is_away_for(Cause.HELPER) or not self._is_helper_there,
+            is_out_of_words=self._is_away_for(Cause.WORDS),
             released=self.n_released,
             alone=self.n_alone,
             queued=0 if self.learning is None else len(self.learning.slots.queue),
@@ -497,11 +535,17 @@ class SharedRounds:
     @property
     def away(self) -> str:
         """Why decisions are made on own features alone; empty if they are not."""
-        if self._away is not None:
-            return self._away.reason
+        if not self._is_helper_there:
+            return NOT_CONNECTED
+        return "" if self._away is None else self._away.reason
+
+    @property
+    def _is_helper_there(self) -> bool:
         rules = self._role.roster.terms.shares
-        is_there = rules is None or rules.helper in self._role.seats
-        return "" if is_there else "the helper is not connected"
+        return rules is None or rules.helper in self._role.seats
+
+    def _is_away_for(self, cause: Cause) -> bool:
+        return self._away is not None and self._away.cause is cause
 
     def helper_joined(self) -> None:
         """The helper has a stream again."""
@@ -510,9 +554,8 @@ class SharedRounds:
         self._wake.set()
 
     def _refuse_while_away(self) -> None:
-        rules = self._role.roster.terms.shares
-        if rules is None or rules.helper not in self._role.seats:
-            raise LinkError("the helper is not connected")
+        if not self._is_helper_there:
+            raise LinkError(NOT_CONNECTED)
         if self._away is not None and time.monotonic() < self._away.until:
             raise StillAwayError(self._away.reason)
 
@@ -524,7 +567,27 @@ class SharedRounds:
             return
         if self._away is None or self._away.reason != str(error):
             note(self._log, "shares_away", {"reason": str(error)})
-        self._away = Away(str(error), time.monotonic() + RETRY_S)
+        now = time.monotonic()
+        self._away = Away(str(error), Cause.of(error), now + RETRY_S)
+        self._alone = self._alone or Alone(now, self.n_alone)
+
+    def _note_back(self) -> None:
+        """Both servers have done their part: say so, if the log has the contrary."""
+        alone, self._away, self._alone = self._alone, None, None
+        if alone is not None:
+            seconds = round(time.monotonic() - alone.at, 3)
+            decisions = self.n_alone - alone.n_alone
+            note(self._log, "shares_back", {"seconds": seconds, "decisions_alone": decisions})
+
+    async def _look_again(self) -> None:
+        """See whether decisions could be made again, though nobody asks for one."""
+        try:
+            self._refuse_while_away()
+            async with self._lock:
+                await _readable(self._server.get_ready())
+            self._note_back()
+        except FAILURES as error:
+            self._note_away(error)
 
     # --- rewards ----------------------------------------------------------------------------------
 
@@ -536,13 +599,16 @@ class SharedRounds:
             self._wake.clear()
             if self._server.is_moving:
                 await self.finish_hand_over()
+            # The helper has a stream again, or words may have been dealt.
+            if self._alone is not None and (self._away is None or self._is_away_for(Cause.WORDS)):
+                await self._look_again()
             if self.learning is None or not self.learning.slots.queue:
                 continue
             try:
                 self._refuse_while_away()
                 async with self._lock:
                     await self._learn_queued()
-                self._away = None
+                self._note_back()
                 if self.learning.slots.queue:  # decisions have their turn in between
                     self._wake.set()
             except FAILURES as error:

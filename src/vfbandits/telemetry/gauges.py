@@ -118,6 +118,8 @@ class SharesGauges:
     away
         Why decisions are made on the active participant's own features alone; empty if they are
         not.
+    is_helper_away, is_out_of_words
+        Whether the helper is the reason, and whether the end of the dealt words is.
     released, alone
         Decisions since the process began: by both servers, and on own features alone.
     queued
@@ -132,6 +134,8 @@ class SharesGauges:
     helper: str
     learns: str
     away: str
+    is_helper_away: bool
+    is_out_of_words: bool
     released: int
     alone: int
     queued: int
@@ -139,11 +143,6 @@ class SharesGauges:
     decisions: int
     lasts_s: float | None
     is_low: bool
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the helper is missing."""
-        return bool(self.away)
 
     def problems(self) -> list[str]:
         """What an operator should look at; decisions go on."""
@@ -325,7 +324,8 @@ def _shares(shares: SharesGauges) -> Iterator[Metric]:
         label="outcome",
     )
     for name, says, value in (
-        ("vfb_shares_helper_away", "1 while decisions go on without the helper.", shares.is_away),
+        ("vfb_shares_helper_away", "1 while the helper does not help.", shares.is_helper_away),
+        ("vfb_shares_out_of_words", "1 while no dealt words are left.", shares.is_out_of_words),
         ("vfb_shares_rewards_queued", "Rewards that wait for the helper.", shares.queued),
         ("vfb_shares_windows_left", "Dealt windows that are left.", shares.windows),
         ("vfb_shares_decisions_left", "Decisions that they are for.", shares.decisions),

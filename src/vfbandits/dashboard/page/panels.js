@@ -81,7 +81,7 @@ export function drawMode({ facts, guardrail }) {
 export function drawMissing({ participants, now, shares }) {
   const lines = participants
     .filter((one) => one.connected === false || (one.circuit && one.circuit !== "closed"))
-    .filter((one) => !shares?.away || one.name !== shares.helper)
+    .filter((one) => !shares?.is_helper_away || one.name !== shares.helper)
     .map((one) => {
       const since = one.since === null ? "" : ` since ${now - one.since < 43200 ? timeOfDay(one.since) : dayAndTime(one.since)}`;
       const what = one.connected === false ? `is not connected${since}` : `does not answer in time${since}`;
@@ -113,7 +113,7 @@ export function drawShares({ shares, participants }) {
   const all = released + alone;
   const entries = [
     ["Released", shares.learns, "to the active participant", ""],
-    ["Helper", shares.helper, `${shares.has_features ? "with features" : "without features"}, ${link?.connected ? "connected" : "not connected"}`, shares.away ? "bad" : ""],
+    ["Helper", shares.helper, `${shares.has_features ? "with features" : "without features"}, ${link?.connected ? "connected" : "not connected"}`, shares.is_helper_away ? "bad" : ""],
     ["Decisions", `${count(released)} by both servers`, `${count(alone)} on own features alone (${percent(all ? alone / all : 0)})`, alone > 0.05 * all ? "warn" : ""],
     ["Queued rewards", count(shares.queued), "wait for both servers", ""],
     ["Dealt words", `${count(decisions)} decisions`, `${count(windows)} windows${lasts ? `, ${lasts}` : ""}`, shares.is_ending ? "warn" : ""],

@@ -6,7 +6,6 @@ It does not know whether its contexts are masked.  ``Federation`` feeds it maske
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from hashlib import blake2b
 from typing import NamedTuple, Never, TypedDict
 
 import numpy as np
@@ -569,7 +568,7 @@ class Bandit:
         floor = self.floor + scored.uniform - self.floor * scored.uniform
         index, best = choose(scored, magnitude=magnitude, floor=floor, rng=draws)
         arm = index if opened.arms is None else opened.arms[index]
-        law = Propensity(scored, best, magnitude, floor, (self.seed, _stream(key)))
+        law = Propensity(scored, best, magnitude, floor, (self.seed, key))
         decision = Decision(key, arm, index, scored.values, statistics.means, contributors, law)
         return Proposal(decision, opened.observation(index if shown is None else shown), root)
 
@@ -671,13 +670,6 @@ def _shape(bandit: Bandit) -> dict[str, object]:
         "discount": settings.discount,
         "max_arms": layout.max_arms,
     }
-
-
-def _stream(key: DecisionId) -> int:
-    """Of a decision's own Monte Carlo: the same id gives the same draws in every process."""
-    if isinstance(key, int):
-        return key
-    return int.from_bytes(blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest())
 
 
 def _key(decision: Decision | DecisionId) -> DecisionId:

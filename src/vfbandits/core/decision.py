@@ -8,6 +8,7 @@ order is taken.
 
 import math
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -75,13 +76,19 @@ class Propensity:
 
     Exact for policies whose law is known.  For LinTS a Monte Carlo estimate with its own random
     stream, so that asking changes no later decision; the draw that was played counts as one of
-    the draws, so the chosen arm never gets zero.
+    the draws, so the chosen arm never gets zero.  That stream is ``seed``: of the bandit, and the
+    decision's own id.
     """
 
     __slots__ = ("_best", "_floor", "_magnitude", "_resolved", "_scored", "_seed")
 
     def __init__(
-        self, scored: "Scored", best: int, magnitude: float, floor: float, seed: tuple[int, int]
+        self,
+        scored: "Scored",
+        best: int,
+        magnitude: float,
+        floor: float,
+        seed: tuple[int, DecisionId],
     ) -> None:
         self._scored = scored
         self._best = best
@@ -126,7 +133,8 @@ class Propensity:
         return keep * shares + self._floor / n_arms, keep * errors
 
     def _count_wins(self, law: "ScoreLaw", n_arms: int) -> Vector:
-        rng = np.random.default_rng(self._seed)
+        seed, key = self._seed
+        rng = np.random.default_rng((seed, _stream(key)))
         wins = np.zeros(n_arms)
         wins[self._best] = 1.0
         left = law.n_draws
@@ -136,6 +144,13 @@ class Propensity:
             wins += np.bincount(winners, minlength=n_arms)
             left -= count
         return wins
+
+
+def _stream(key: DecisionId) -> int:
+    """Of a decision's own Monte Carlo: the same id gives the same draws in every process."""
+    if isinstance(key, int):
+        return key
+    return int.from_bytes(blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest())
 
 
 def _first_best_rows(scores: Matrix, magnitude: float) -> NDArray[np.intp]:

@@ -11,6 +11,7 @@ from live_commands import (
     operators_roster,
     running,
     status,
+    vfb,
     wait_for,
     works,
 )
@@ -86,6 +87,9 @@ def test_a_participant_comes_and_goes_in_three_steps(shared, tmp_path):
     home = shared.folder / "gym"
     sent = shared.folder / "operator" / "gym" / "roster.signed"
     (home / "roster.signed").write_bytes(sent.read_bytes())
+    problem = vfb("preflight", "--config", shared.config("gym"))
+    assert problem.exit_code == 1
+    assert "no gym.epoch-EPOCH.secrets" in " ".join(problem.stdout.split())
     (home / "dealt").mkdir()
     for path in dealt.glob("gym.*.secrets"):
         shutil.copy(path, home / "dealt")
@@ -110,4 +114,6 @@ def in_three_steps(federation, command, folder):
     dealt = deal(federation, folder / "next.signed", epoch + 1, folder / "dealt", "--from", before)
     said = works(*command, "--envelopes", dealt)
     assert f"roster number {number + 1} is in force, mask epoch {epoch + 1}" in said
+    if "add" in command:
+        assert f"send it gym.epoch-{epoch + 1}.secrets too" in said
     return dealt

@@ -93,3 +93,11 @@ def test_campaigns_are_listed_when_there_are_several():
     several = lines_of({**DOCUMENT, "campaigns": {"default": one, "news": {}}})
     assert "  default: 12,000 decisions, 11,000 rewards, 1,000 pending" in "\n".join(several)
     assert "  news: 0 decisions, 0 rewards, 0 pending" in "\n".join(several)
+
+
+def test_why_both_servers_of_secret_shares_do_not_decide_is_shown_as_it_is():
+    shares = {"helper": "bank", "learns": "the arm of a decision", "alone": 3}
+    assert not [line for line in lines_of({**DOCUMENT, "shares": shares}) if "alone: " in line]
+    away = "no dealt words are left: wanted /srv/[red]/shop.deal"
+    shown = lines_of({**DOCUMENT, "shares": {**shares, "away": away}})
+    assert f"on own features alone: {away}" in [line.strip() for line in shown]

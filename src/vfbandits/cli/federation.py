@@ -83,6 +83,7 @@ def add(
     )
     from vfbandits.admin.kit import ROSTER, pack
     from vfbandits.pki.authority import Authority
+    from vfbandits.protocol.dealt import secrets_name
     from vfbandits.settings.services import load_client
     from vfbandits.settings.template import config_text
 
@@ -106,6 +107,9 @@ def add(
     else:
         kit = write_folder(newcomer.name, text, outcome.signed, organiser, out)
     say(f"send {kit} to {newcomer.name}, who runs vfb federation join")
+    if outcome.roster.terms.shares is not None:
+        secrets = secrets_name(newcomer.name, outcome.epoch)
+        say(f"send it {secrets} too, for the folder dealt next to its configuration")
 
 
 def join(

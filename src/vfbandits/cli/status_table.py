@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 _MISSES = ("answer_missing", "answer_declined", "answer_refused")
@@ -71,8 +72,8 @@ def _shares(document: Mapping[str, object]) -> list[str]:
         f"dealt words are left for {_count(shares, 'decisions')} decisions in "
         f"{_count(shares, 'windows')} windows{pace}{low}",
     ]
-    away = shares.get("away")
-    return [*lines, f"[red]without the helper: {away}[/]"] if away else lines
+    away = escape(str(shares.get("away") or ""))
+    return [*lines, f"[red]on own features alone: {away}[/]"] if away else lines
 
 
 def _noises(document: Mapping[str, object]) -> list[str]:

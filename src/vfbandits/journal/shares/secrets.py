@@ -18,14 +18,17 @@ from vfbandits.protocol.dealt import (
 from vfbandits.protocol.roster import Roster
 
 _NAME = re.compile(r"(.+)\.epoch-(\d{1,9})\.secrets")
-ADVICE = "The mask generator makes it with vfb masks deal; copy it here"
+ADVICE = "The mask generator makes it with vfb masks deal, for the epoch in force; copy it here"
 
 
 def newest_epoch(folder: Path, name: str) -> int:
     """The last epoch of which there are secrets; the first one if there are none."""
+    return max(_epochs(folder, name), default=FIRST_EPOCH)
+
+
+def _epochs(folder: Path, name: str) -> list[int]:
     found = (_NAME.fullmatch(path.name) for path in folder.glob(f"{glob.escape(name)}.epoch-*"))
-    epochs = [int(match[2]) for match in found if match and match[1] == name]
-    return max(epochs, default=FIRST_EPOCH)
+    return [int(match[2]) for match in found if match and match[1] == name]
 
 
 def read_secrets(
@@ -36,8 +39,10 @@ def read_secrets(
     try:
         data = path.read_bytes()
     except OSError as error:
+        # One that joins later cannot know which epoch is in force.
+        wanted = path if _epochs(folder, name) else f"{name}.epoch-EPOCH.secrets in {folder}"
         raise ConfigError(
-            f"protection 'shares' needs what was dealt to {name!r}, got no {path}: "
+            f"protection 'shares' needs what was dealt to {name!r}, got no {wanted}: "
             f"{error.strerror}.  {ADVICE}"
         ) from error
     secrets = DealOpener(roster, epoch, name, key).secrets(data)

@@ -363,6 +363,40 @@ def test_a_change_without_its_words_is_refused_and_nothing_changes(tmp_path):
     run(federation, scenario)
 
 
+def test_all_participants_may_leave_a_helper_without_features_and_others_come(tmp_path):
+    federation = ChangingFederation(tmp_path, replace(LINUCB, helper="judge"))
+    files = federation.files
+
+    async def leave(name, start, stop):
+        before = files.roster
+        files.roster = without_member(before, name)
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Narrowing(start, stop))
+        await federation.stop(name)
+        await federation.play(6)
+
+    async def scenario():
+        await started(federation, "bank", "news", "judge")
+        await federation.play(6)
+        await leave("news", 5, 7)
+        await leave("bank", 2, 5)
+        assert federation.files.roster.split.names == ("shop",)
+        before = files.roster
+        approved = files.admit_passive("post", 1, federation.world.features("post"))
+        files.roster = with_member(before, approved.member)
+        (files.folder / "post" / ROSTER).write_bytes(files.sign(files.roster))
+        await federation.change(federation.deal(before=before), roster=files.roster)
+        federation.twin.move(Widening(1))
+        await federation.start("post")
+        await connected(federation, "post", "judge")
+        await federation.play(6)
+        await federation.learnt()
+        assert federation.error() < 1e-8
+        return federation.active.shared
+
+    assert run(federation, scenario).n_alone == 0
+
+
 def test_a_helper_without_features_must_have_its_secrets_before_anything_changes(tmp_path):
     federation = ChangingFederation(tmp_path, replace(LINUCB, helper="judge"))
     files = federation.files

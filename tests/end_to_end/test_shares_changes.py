@@ -99,7 +99,6 @@ def replay(world, federation, moves=MOVES):
     return len(decisions), n_rewards, epochs
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_changes_under_load_and_kills_lose_nothing(tmp_path, seed):

@@ -164,6 +164,11 @@ def refuse_features_beyond(rows: Matrix, bound: float, what: str) -> None:
     ...
     vfbandits.errors.ContextError: own block: features must be at most 64 in size, as the roster's \
 terms say, got about 1e+09 at feature 1 of row 0; scale it
+    >>> refuse_features_beyond(np.array([[3.0]]), 1.0, "arm features")
+    Traceback (most recent call last):
+    ...
+    vfbandits.errors.ContextError: arm features: features must be at most 1 in size, as the \
+roster's terms say, got a larger one at feature 0 of row 0; scale it
     """
     flat = rows.ravel()
     if ddot(flat, flat) <= bound * bound:
@@ -174,7 +179,10 @@ terms say, got about 1e+09 at feature 1 of row 0; scale it
         return
     row, feature = (int(place) for place in beyond[0])
     size = float(sizes[row, feature])
-    about = f"about 1e{math.floor(math.log10(size)):+03d}" if math.isfinite(size) else "NaN or inf"
+    about = "NaN or inf"
+    if math.isfinite(size):
+        power = math.floor(math.log10(size))
+        about = f"about 1e{power:+03d}" if 10.0**power > bound else "a larger one"
     raise ContextError(
         f"{what}: features must be at most {bound:g} in size, as the roster's terms say, got "
         f"{about} at feature {feature} of row {row}; scale it"

@@ -12,8 +12,8 @@ from shares_world import split_rows, unit_rows
 
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.ring import add, decode
+from vfbandits.core.shares.handover.passage import NextEpoch
 from vfbandits.core.shares.participant import SharingParticipant
-from vfbandits.core.shares.passage import NextEpoch
 from vfbandits.journal.shares.store import Dealt, epoch_of
 from vfbandits.participant.dealing import deal_windows
 from vfbandits.participant.share_helper import DurableHelper

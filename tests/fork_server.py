@@ -35,7 +35,7 @@ PRELOADED = (
     "typer._completion_classes",
     "vfbandits.cli.failure",
     "vfbandits.cli.who",
-    "vfbandits.core.compiled",
+    "vfbandits.core.kernels.bandit",
     "vfbandits.features.sql",
     "vfbandits.features.table_file",
     "vfbandits.http.passive",

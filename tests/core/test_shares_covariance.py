@@ -21,8 +21,8 @@ from shares_world import (
 )
 
 from vfbandits.core import ring
-from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
+from vfbandits.core.shares.covariance import messages as c
 from vfbandits.core.shares.messages import Place
 from vfbandits.core.shares.terms import MAX_ADDEND
 from vfbandits.errors import SettingError, SharesError

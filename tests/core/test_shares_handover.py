@@ -23,11 +23,11 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.core.ring import add
 from vfbandits.core.shares.dealer import Dealer
-from vfbandits.core.shares.handover import NEW, Handover, halved, plan_handover
+from vfbandits.core.shares.handover.epoch import NEW, Handover, halved, plan_handover
+from vfbandits.core.shares.handover.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import WindowDeal
 from vfbandits.core.shares.offer import Offer
-from vfbandits.core.shares.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.errors import SettingError, SharesError, SnapshotError
 
 FORMS = {

@@ -16,7 +16,7 @@ from vfbandits.core.shares.comparison import (
     compare,
     end_comparison,
 )
-from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
+from vfbandits.core.shares.covariance.form import FORM_BITS, MEAN_BITS
 from vfbandits.core.shares.function_table import _GUARD_BITS, SLACK
 from vfbandits.core.shares.terms import MAX_LENGTH
 from vfbandits.errors import SharesError

@@ -10,7 +10,7 @@ import vfbandits as vfb
 from vfbandits.core.move import Widening
 from vfbandits.core.reward import Observation
 from vfbandits.core.ring import zeros
-from vfbandits.core.shares.covariance_active import Statistics
+from vfbandits.core.shares.covariance.active import Statistics
 from vfbandits.core.shares.released import plan
 from vfbandits.core.shares.slots import ALONE, QueuedReward, SlotLearner, lone_rows, released_rows
 from vfbandits.core.snapshot import Record

@@ -17,9 +17,9 @@ from shares_world import Recorder, local_shares, small_terms, split_rows, unit_r
 from vfbandits.core import ring
 from vfbandits.core.mask import MaskShare
 from vfbandits.core.ring import add, decode
-from vfbandits.core.shares.handover import HandedOver, HandOver, HandoverDeal, plan_handover
+from vfbandits.core.shares.handover.epoch import HandedOver, HandOver, HandoverDeal, plan_handover
+from vfbandits.core.shares.handover.leaving import Eliminate, Eliminated, inverse_root, steps_of
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.leaving import Eliminate, Eliminated, inverse_root, steps_of
 from vfbandits.core.shares.offer import Offer
 
 ROOT = small_terms(widths=(1, 1, 1), max_arms=2, window=2, decisions=2, ridge=4.0)
@@ -244,7 +244,7 @@ def test_what_is_opened_of_a_column_is_a_variance_times_a_factor_that_changes(
         monkeypatch.setattr(local.helper, "snapshot", lambda h=header, w=helper.words: Kept(h, w))
         opened = []
         monkeypatch.setattr(
-            "vfbandits.core.shares.passage.inverse_root",
+            "vfbandits.core.shares.handover.passage.inverse_root",
             lambda *both, into=opened: into.append(both) or inverse_root(*both),
         )
         local.hand_over(*LEAVE, [MaskShare(np.eye(1))] * 2)

@@ -14,8 +14,9 @@ from shares_world import Recorder, covariance_terms, local_shares, split_rows, u
 
 from vfbandits.core import kernels
 from vfbandits.core.ring import FRACTION, add, shifted_up
-from vfbandits.core.shares import covariance_dealer, covariance_side
-from vfbandits.core.shares.covariance_messages import Score, Scored
+from vfbandits.core.shares.covariance import dealer as covariance_dealer
+from vfbandits.core.shares.covariance import side as covariance_side
+from vfbandits.core.shares.covariance.messages import Score, Scored
 from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.sides import FINE_BITS, side
 

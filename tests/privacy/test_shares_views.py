@@ -21,7 +21,7 @@ from vfbandits.core import ring
 from vfbandits.core.ring import CUT
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.comparison import UNIT_BITS
-from vfbandits.core.shares.covariance import MEAN_BITS
+from vfbandits.core.shares.covariance.form import MEAN_BITS
 from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.sides import CLIP, PRODUCT_BITS
 

@@ -30,9 +30,9 @@ from durable_shares import (
 from fork_server import Popen
 from shares_server_child import ANSWER, GONE, frame, read_frame
 
-from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.active import BLANK, ActiveServer
+from vfbandits.core.shares.covariance import messages as c
 from vfbandits.core.shares.helper import Helper
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.offer import ArmBlocks, Offer

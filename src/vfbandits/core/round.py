@@ -37,7 +37,7 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.policy.base import Policy
 from vfbandits.core.secure_sum import MIN_SENDERS, Blinder, add_blinded
 from vfbandits.core.settings import refuse_unknown
-from vfbandits.core.shares.handover import NEW, plan_handover
+from vfbandits.core.shares.handover.epoch import NEW, plan_handover
 from vfbandits.core.shares.learner import SharesLearner
 from vfbandits.core.shares.local import LocalShares
 from vfbandits.core.shares.released import ReleasedPolicy, learns_of, plan, refuse_leak

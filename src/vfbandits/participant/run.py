@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from vfbandits.core.noise import KeyedNoise, describe_noise
 from vfbandits.core.shares.dealer import ParticipantSecrets
-from vfbandits.core.shares.passage import NextEpoch
+from vfbandits.core.shares.handover.passage import NextEpoch
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.core.shares.warm_up import warm_up_shares, warm_up_sharing
 from vfbandits.errors import (

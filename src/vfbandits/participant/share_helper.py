@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from vfbandits.core.shares.covariance import HeldCovariance
+from vfbandits.core.shares.covariance.form import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
-from vfbandits.core.shares.handover import HandOver
+from vfbandits.core.shares.handover.epoch import HandOver
+from vfbandits.core.shares.handover.passage import HelperPassage, NextEpoch
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Message, Place, read_message
-from vfbandits.core.shares.passage import HelperPassage, NextEpoch
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import JournalError, SharesError, VFBanditsError, WireError

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from vfbandits.core.ring import CUT, FRACTION, RELEASED, SECRET_SIZE, WORD_SIZE, WordSource
 from vfbandits.core.shares.dealer import Dealer, ParticipantSecrets, ServerSecrets
-from vfbandits.core.shares.handover import NEW, Handover, plan_handover, state_words
+from vfbandits.core.shares.handover.epoch import NEW, Handover, plan_handover, state_words
 from vfbandits.core.shares.messages import WindowDeal
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import EnvelopeError, IdentityError, SettingError, WireError

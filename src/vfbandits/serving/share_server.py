@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias, TypeVar
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.decision import ArmId
 from vfbandits.core.shares.active import BLANK, ActiveServer, Event, Opened, Prepared
-from vfbandits.core.shares.covariance import HeldCovariance
+from vfbandits.core.shares.covariance.form import HeldCovariance
 from vfbandits.core.shares.dealer import ServerSecrets
-from vfbandits.core.shares.handover import Handover, HandoverDeal
+from vfbandits.core.shares.handover.epoch import Handover, HandoverDeal
+from vfbandits.core.shares.handover.passage import NextEpoch, hand_over
 from vfbandits.core.shares.helper import MAX_OPEN
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import (
@@ -32,7 +33,6 @@ from vfbandits.core.shares.messages import (
     read_message,
 )
 from vfbandits.core.shares.offer import ArmBlocks, Offer
-from vfbandits.core.shares.passage import NextEpoch, hand_over
 from vfbandits.core.shares.root import Held
 from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
 from vfbandits.errors import (

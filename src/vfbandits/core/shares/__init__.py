@@ -10,8 +10,8 @@ and Lambda⁻¹ = GG' with G = I at first.
 A number v is *masked*: m = v + λ with λ = λ_A + λ_B.  Both servers know m; A knows λ_A, B knows
 λ_B, and only the dealer, who sees no message, knows λ.  A product needs no message (``sides``):
 each server multiplies what it has, and the dealer has dealt the rest.  A product that is multiplied
-again is masked again: the servers exchange their parts under fresh words once, and lose 41 of the
-81 bits after the point that twice a product has.  Functions of q come from tables that are dealt
+again is masked again: the servers exchange their parts under fresh words once, and lose 45 of the
+89 bits after the point that twice a product has.  Functions of q come from tables that are dealt
 and used once (``function_table``); nobody sees q.
 
 Rewards are not put into G one by one.  A window keeps the rows a = cf, g and h of its rewards, and

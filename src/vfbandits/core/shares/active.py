@@ -34,9 +34,9 @@ from vfbandits.core.shares.comparison import (
     end_comparison,
     refuse_lookups,
 )
-from vfbandits.core.shares.covariance import MEAN_BITS, HeldCovariance, widths_of
-from vfbandits.core.shares.covariance_active import ActiveCovariance, Statistics
-from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
+from vfbandits.core.shares.covariance.active import ActiveCovariance, Statistics
+from vfbandits.core.shares.covariance.form import MEAN_BITS, HeldCovariance, widths_of
+from vfbandits.core.shares.covariance.messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.dealer import InputMasks, ServerSecrets, absent_columns, sheet_name
 from vfbandits.core.shares.function_table import SLACK
 from vfbandits.core.shares.helper import MAX_OPEN

@@ -12,8 +12,8 @@ import numpy as np
 
 from vfbandits.core.arrays import Vector
 from vfbandits.core.ring import Words, rows_times, triangle_rows
-from vfbandits.core.shares import covariance_side as covariance
-from vfbandits.core.shares.covariance_side import CovarianceSide, Inputs
+from vfbandits.core.shares.covariance import side as covariance
+from vfbandits.core.shares.covariance.side import CovarianceSide, Inputs
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.root import RootSide
 from vfbandits.core.shares.rows import row_scores

@@ -39,8 +39,8 @@ from vfbandits.core.shares.comparison import (
     shuffled_masks,
     words_of_tables,
 )
-from vfbandits.core.shares.covariance_dealer import CovarianceDealer, CovarianceWindow, deal_lift
-from vfbandits.core.shares.handover import (
+from vfbandits.core.shares.covariance.dealer import CovarianceDealer, CovarianceWindow, deal_lift
+from vfbandits.core.shares.handover.epoch import (
     Handover,
     HandoverDeal,
     dealt_gaps,
@@ -48,8 +48,8 @@ from vfbandits.core.shares.handover import (
     placed,
     state_words,
 )
+from vfbandits.core.shares.handover.leaving import EliminationDealer, n_factors, steps_of
 from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.leaving import EliminationDealer, n_factors, steps_of
 from vfbandits.core.shares.messages import DecisionDeal, FoldDeal, Place, RewardDeal, WindowDeal
 from vfbandits.core.shares.rows import chosen, scored_rows
 from vfbandits.core.shares.sides import (

@@ -24,7 +24,6 @@ from vfbandits.core.ring import (
     subtract,
     zeros,
 )
-from vfbandits.core.shares import covariance_messages as c
 from vfbandits.core.shares import messages as m
 from vfbandits.core.shares.blocks import root_side
 from vfbandits.core.shares.comparison import (
@@ -33,8 +32,9 @@ from vfbandits.core.shares.comparison import (
     compare,
     refuse_lookups,
 )
-from vfbandits.core.shares.covariance import HeldCovariance
-from vfbandits.core.shares.covariance_helper import HelperCovariance, Shapes
+from vfbandits.core.shares.covariance import messages as c
+from vfbandits.core.shares.covariance.form import HeldCovariance
+from vfbandits.core.shares.covariance.helper import HelperCovariance, Shapes
 from vfbandits.core.shares.dealer import (
     InputMasks,
     ServerSecrets,

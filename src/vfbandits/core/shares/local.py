@@ -17,14 +17,14 @@ from vfbandits.core.factor import arm_order_factor
 from vfbandits.core.mask import Entropy, MaskShare
 from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.active import ActiveServer, Event, Opened
-from vfbandits.core.shares.covariance import HeldCovariance, revealed
+from vfbandits.core.shares.covariance.form import HeldCovariance, revealed
 from vfbandits.core.shares.dealer import Dealer
-from vfbandits.core.shares.handover import HandoverDeal, plan_handover
+from vfbandits.core.shares.handover.epoch import HandoverDeal, plan_handover
+from vfbandits.core.shares.handover.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.core.shares.helper import MAX_OPEN, Helper
 from vfbandits.core.shares.messages import Exchange, Message, WindowDeal, expect
 from vfbandits.core.shares.offer import Offer
 from vfbandits.core.shares.participant import SharingParticipant
-from vfbandits.core.shares.passage import HelperPassage, NextEpoch, hand_over
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError
 

@@ -18,8 +18,8 @@ from vfbandits.core.factor import arm_order_factor
 from vfbandits.core.policy import OFUL, InverseGap, LinGreedy, LinTS, LinUCB
 from vfbandits.core.policy.base import Policy, Scored
 from vfbandits.core.sampler import Draws, FactorSampler, IndependentSampler, Sampler
-from vfbandits.core.shares.covariance import covariance_of, widths_of
-from vfbandits.core.shares.covariance_active import Statistics
+from vfbandits.core.shares.covariance.active import Statistics
+from vfbandits.core.shares.covariance.form import covariance_of, widths_of
 from vfbandits.core.shares.offer import Offer, with_ones
 from vfbandits.core.shares.terms import RELEASES, ShareTerms
 from vfbandits.errors import SettingError

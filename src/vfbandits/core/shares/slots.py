@@ -28,7 +28,7 @@ from vfbandits.core.policy.base import Policy
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
 from vfbandits.core.shares.active import Event, Opened
-from vfbandits.core.shares.covariance_active import Statistics
+from vfbandits.core.shares.covariance.active import Statistics
 from vfbandits.core.shares.learner import HiddenState
 from vfbandits.core.shares.released import (
     Plan,

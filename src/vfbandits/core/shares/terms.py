@@ -10,7 +10,7 @@ from vfbandits.core.arrays import Matrix
 from vfbandits.core.layout.build import LayoutSettings
 from vfbandits.core.ring import REACH
 from vfbandits.core.settings import whole
-from vfbandits.core.shares import covariance_words
+from vfbandits.core.shares.covariance import words as covariance_words
 from vfbandits.core.shares.function_table import FunctionTable, function_table
 from vfbandits.core.shares.messages import Place
 from vfbandits.core.shares.sides import WRAP_BITS

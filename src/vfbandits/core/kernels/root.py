@@ -9,7 +9,7 @@ numba is there.
 import numpy as np
 from numba import njit
 
-from vfbandits.core.covariance_kernels import (
+from vfbandits.core.kernels.covariance import (
     _dot,
     _down,
     _minus,
@@ -18,10 +18,10 @@ from vfbandits.core.covariance_kernels import (
     _side,
     chebyshev_cut,
 )
+from vfbandits.core.kernels.ring import _add_product, add, open_side
 from vfbandits.core.ring import Words
-from vfbandits.core.ring_kernels import _add_product, add, open_side
 
-# As in ``covariance_kernels``, and for its reason.
+# As in ``covariance``, and for its reason.
 FRACTION = 44
 CUT = 36
 

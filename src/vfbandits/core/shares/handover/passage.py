@@ -14,7 +14,7 @@ from vfbandits.core.mask import Entropy
 from vfbandits.core.ring import SECRET_SIZE, Words, WordSource, add, zeros
 from vfbandits.core.shares.active import ActiveServer
 from vfbandits.core.shares.dealer import ServerSecrets
-from vfbandits.core.shares.handover import (
+from vfbandits.core.shares.handover.epoch import (
     BlockChange,
     Event,
     HandedOver,
@@ -31,9 +31,7 @@ from vfbandits.core.shares.handover import (
     refreshed,
     state_words,
 )
-from vfbandits.core.shares.helper import MAX_OPEN, Helper
-from vfbandits.core.shares.kept import Kept
-from vfbandits.core.shares.leaving import (
+from vfbandits.core.shares.handover.leaving import (
     Eliminate,
     Eliminated,
     Elimination,
@@ -48,6 +46,8 @@ from vfbandits.core.shares.leaving import (
     share_of,
     steps_of,
 )
+from vfbandits.core.shares.helper import MAX_OPEN, Helper
+from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Exchange, Message, Place, expect
 from vfbandits.core.shares.sides import side
 from vfbandits.core.shares.terms import ShareTerms

@@ -13,8 +13,8 @@ from vfbandits.core.ring import (
     add,
 )
 from vfbandits.core.shares.blocks import covariance_side
-from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
-from vfbandits.core.shares.covariance_messages import (
+from vfbandits.core.shares.covariance.form import FORM_BITS, MEAN_BITS
+from vfbandits.core.shares.covariance.messages import (
     Project,
     Projected,
     Scale,
@@ -27,7 +27,7 @@ from vfbandits.core.shares.covariance_messages import (
     ShrinkDeal,
     Shrunk,
 )
-from vfbandits.core.shares.covariance_side import Inputs, opened
+from vfbandits.core.shares.covariance.side import Inputs, opened
 from vfbandits.core.shares.messages import Exchange, Recall, Recalled, expect
 from vfbandits.core.shares.terms import ShareTerms
 

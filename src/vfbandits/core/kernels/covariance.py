@@ -1,6 +1,6 @@
 """Steps of the covariance form on secret shares, compiled by numba (extra ``fast``).
 
-``shares.covariance_side`` describes them.  A step is one call, since for few features calls take
+``shares.covariance.side`` describes them.  A step is one call, since for few features calls take
 longer than products.  Where a step needs several words of a sheet it is given the whole stream, and
 where each part begins.  Import this module through ``kernels``, which knows whether numba is there.
 """
@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 
 from vfbandits.core.arrays import Vector
+from vfbandits.core.kernels.ring import _add_product, chebyshev_shares
 from vfbandits.core.ring import Words
-from vfbandits.core.ring_kernels import _add_product, chebyshev_shares
 
 # As in ``ring`` and ``sides``.  They are not imported: numba keeps compiled code until this file
 # changes.

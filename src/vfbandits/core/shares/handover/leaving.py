@@ -51,7 +51,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.blocks import split_blocks
-from vfbandits.core.shares.handover import BlockChange, Masked
+from vfbandits.core.shares.handover.epoch import BlockChange, Masked
 from vfbandits.core.shares.messages import Cut, Full, Message, Place, message_class
 from vfbandits.core.shares.sides import FINE_BITS, reopen_side, reopened_mask
 from vfbandits.core.shares.terms import Shapes

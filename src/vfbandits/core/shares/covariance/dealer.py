@@ -37,8 +37,8 @@ from vfbandits.core.shares.comparison import (
     shuffled_masks,
     words_of_tables,
 )
-from vfbandits.core.shares.covariance import MEAN_BITS, as_fine, joined
-from vfbandits.core.shares.covariance_messages import ScaleDeal, ScoreDeal, ShrinkDeal
+from vfbandits.core.shares.covariance.form import MEAN_BITS, as_fine, joined
+from vfbandits.core.shares.covariance.messages import ScaleDeal, ScoreDeal, ShrinkDeal
 from vfbandits.core.shares.kept import Kept
 from vfbandits.core.shares.messages import Place
 from vfbandits.core.shares.rows import chosen, lift_mask, scored_rows

@@ -40,7 +40,7 @@ from vfbandits.core.ring import (
     zeros,
 )
 from vfbandits.core.shares.blocks import split_blocks
-from vfbandits.core.shares.covariance import identity
+from vfbandits.core.shares.covariance.form import identity
 from vfbandits.core.shares.messages import Full, Message, Place, Short, message_class
 from vfbandits.core.shares.sides import side
 from vfbandits.core.shares.terms import Shapes, ShareTerms

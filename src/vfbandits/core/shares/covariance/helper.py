@@ -2,8 +2,8 @@
 
 from vfbandits.core.ring import RELEASED, Sheet, Words, add, shifted_down, zeros
 from vfbandits.core.shares.blocks import covariance_side
-from vfbandits.core.shares.covariance import FORM_BITS, MEAN_BITS
-from vfbandits.core.shares.covariance_messages import (
+from vfbandits.core.shares.covariance.form import FORM_BITS, MEAN_BITS
+from vfbandits.core.shares.covariance.messages import (
     Project,
     Projected,
     Scale,
@@ -13,8 +13,8 @@ from vfbandits.core.shares.covariance_messages import (
     Shrink,
     Shrunk,
 )
-from vfbandits.core.shares.covariance_side import Inputs
-from vfbandits.core.shares.covariance_words import n_triangles
+from vfbandits.core.shares.covariance.side import Inputs
+from vfbandits.core.shares.covariance.words import n_triangles
 from vfbandits.core.shares.messages import Message
 from vfbandits.core.shares.terms import ShareTerms
 from vfbandits.errors import SharesError

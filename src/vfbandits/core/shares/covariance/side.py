@@ -37,7 +37,7 @@ from vfbandits.core.ring import (
     triangle_rows,
     zeros,
 )
-from vfbandits.core.shares.covariance import (
+from vfbandits.core.shares.covariance.form import (
     FORM_BITS,
     MEAN_BITS,
     HeldCovariance,

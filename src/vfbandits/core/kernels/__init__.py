@@ -12,16 +12,16 @@ SMALL_UPDATE = 256
 SMALL_PRODUCT = 4_096
 
 compiled: ModuleType | None = None
-ring: ModuleType | None = None
-covariance: ModuleType | None = None
-root: ModuleType | None = None
+_ring: ModuleType | None = None
+_covariance: ModuleType | None = None
+_root: ModuleType | None = None
 
 
 def load() -> ModuleType | None:
     """The compiled loops, from now on also as ``compiled``; None where there are none."""
     global compiled  # noqa: PLW0603  (loaded once for all)
     if compiled is None and _are_wanted():
-        from vfbandits.core import compiled as module  # noqa: PLC0415
+        from vfbandits.core.kernels import bandit as module  # noqa: PLC0415
 
         compiled = module
     return compiled
@@ -29,32 +29,32 @@ def load() -> ModuleType | None:
 
 def load_ring() -> ModuleType | None:
     """As ``load``, for the loops modulo 2^128, which few federations need."""
-    global ring  # noqa: PLW0603  (loaded once for all)
-    if ring is None and _are_wanted():
-        from vfbandits.core import ring_kernels  # noqa: PLC0415
+    global _ring  # noqa: PLW0603  (loaded once for all)
+    if _ring is None and _are_wanted():
+        from vfbandits.core.kernels import ring  # noqa: PLC0415
 
-        ring = ring_kernels
-    return ring
+        _ring = ring
+    return _ring
 
 
 def load_covariance() -> ModuleType | None:
     """As ``load_ring``, for the steps of the covariance form."""
-    global covariance  # noqa: PLW0603  (loaded once for all)
-    if covariance is None and load_ring() is not None:
-        from vfbandits.core import covariance_kernels  # noqa: PLC0415
+    global _covariance  # noqa: PLW0603  (loaded once for all)
+    if _covariance is None and load_ring() is not None:
+        from vfbandits.core.kernels import covariance  # noqa: PLC0415
 
-        covariance = covariance_kernels
-    return covariance
+        _covariance = covariance
+    return _covariance
 
 
 def load_root() -> ModuleType | None:
     """As ``load_ring``, for the steps of the root form and comparisons."""
-    global root  # noqa: PLW0603  (loaded once for all)
-    if root is None and load_ring() is not None:
-        from vfbandits.core import root_kernels  # noqa: PLC0415
+    global _root  # noqa: PLW0603  (loaded once for all)
+    if _root is None and load_ring() is not None:
+        from vfbandits.core.kernels import root  # noqa: PLC0415
 
-        root = root_kernels
-    return root
+        _root = root
+    return _root
 
 
 def _are_wanted() -> bool:

@@ -1,0 +1,1 @@
+"""The covariance form of a state on secret shares: theta and Lambda⁻¹."""

@@ -1,0 +1,1 @@
+"""How a state on secret shares goes on under new secrets, and with other participants."""

@@ -115,9 +115,11 @@ class Rows:
 
     ``sent`` is what B makes them of, ``m`` and ``masks`` are (n, row_dim), and ``user`` is the
     masked row that participants share with A's mask of it, where there is one row for all arms.
+    ``n_arms`` are on offer, and ``places`` are their rows, where they are not those of the arms in
+    order.
     """
 
-    __slots__ = ("m", "masks", "offer", "sent", "user")
+    __slots__ = ("m", "masks", "n_arms", "offer", "places", "sent", "user")
 
     def __init__(
         self,
@@ -132,16 +134,8 @@ class Rows:
         self.masks = masks
         self.offer = offer
         self.user = user
-
-    @property
-    def n_arms(self) -> int:
-        """How many arms are on offer."""
-        return self.m.shape[1] if self.offer is None else self.offer.n_arms
-
-    @property
-    def places(self) -> tuple[int, ...] | None:
-        """The row of each arm, where they are not those of the arms in order."""
-        return None if self.offer is None or not self.offer.blocks else self.offer.blocks
+        self.n_arms: int = m.shape[1] if offer is None else offer.n_arms
+        self.places = None if offer is None or not offer.blocks else offer.blocks
 
     @property
     def P(self) -> Words:  # noqa: N802

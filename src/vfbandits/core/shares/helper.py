@@ -69,7 +69,8 @@ class _Decision:
 
     def __init__(self, sheet: Sheet, n_rows: int) -> None:
         self._sheet: Sheet | None = sheet
-        self.rows = _NO_ROWS  # until contexts have come
+        self.rows = _NO_ROWS
+        self.n_arms = 0  # rows that are scored, once contexts have come
         self.n_compared = 0
         self.n_rows = n_rows
         self.z: Words | None = None
@@ -83,10 +84,9 @@ class _Decision:
             raise SharesError("the decision of this slot is over: its words are gone")
         return self._sheet
 
-    @property
-    def n_arms(self) -> int:
-        """How many rows are scored; 0 until contexts have come."""
-        return int(self.rows.m.shape[1])
+    def take(self, rows: "_Rows") -> None:
+        """Contexts have come."""
+        self.rows, self.n_arms = rows, rows.m.shape[1]
 
     def end(self) -> None:
         """Forget the words."""
@@ -444,18 +444,19 @@ class Helper:
     def _take_contexts(self, decision: _Decision, message: m.Sample | c.Score) -> None:
         terms = self.terms
         if message.place.slot in self._lifted:
-            _, decision.rows = self._lifted[message.place.slot]
+            decision.take(self._lifted[message.place.slot][1])
             return
         masks = self._inputs.take(message.place)
         if terms.layout == "per_arm":
-            decision.rows = _Rows(message.contexts, masks)
+            decision.take(_Rows(message.contexts, masks))
             return
         user = with_constant(terms, message.contexts)
-        decision.rows = _Rows(
+        rows = _Rows(
             scored_rows(terms, user, message.n_arms),
             scored_rows(terms, masks, terms.max_rows),
             side(user, masks)[:, 0] if terms.has_units else None,
         )
+        decision.take(rows)
 
     def _sheet_of(self, place: m.Place) -> Sheet:
         """The words of a decision, which are drawn once."""

@@ -159,7 +159,7 @@ _Check = Callable[[Any], int]
 
 
 class _Step(NamedTuple):
-    """How a kind of message is answered.
+    """How a kind of message is answered, and what was answered in this window, by slot.
 
     ``check`` refuses what does not fit the slot, and gives the number of rows that ``fields``
     depend on; without it that is the number of rows so far.
@@ -168,6 +168,7 @@ class _Step(NamedTuple):
     answer: Callable[[Any], m.Message]
     check: _Check | None
     fields: _Fields | None
+    answered: dict[int, tuple[m.Message, m.Message]]
 
 
 class Helper:
@@ -211,7 +212,6 @@ class Helper:
         self._decisions: dict[int, _Decision] = {}
         self._lifted: dict[int, tuple[Sheet, _Rows]] = {}
         self._rewards: dict[int, _Reward] = {}
-        self._answered: dict[tuple[type[m.Message], int], tuple[m.Message, m.Message]] = {}
         self._last_fold: tuple[m.Fold | c.Shrink, m.Message] | None = None
         self._open: OrderedDict[tuple[int, int], Words] = OrderedDict()
 
@@ -227,30 +227,30 @@ class Helper:
             if type(message) in FOLDS and place[:2] == (self._epoch, self._window - 1):
                 return self._folded_again(message)  # type: ignore[arg-type]  # by its kind
             self._refuse_elsewhere(place)
-        kind = type(message)
-        key = (kind, place.slot)
-        before = self._answered.get(key)
-        if before is not None:
-            if before[0].to_bytes() != message.to_bytes():
-                raise SharesError(
-                    f"slot {place.slot} of window {place.window} was used before: a second message "
-                    "under the same words would show the difference of the two"
-                )
-            return before[1]
+        kind, slot = type(message), place.slot
         step = self._steps.get(kind)
         if step is None:
             raise SharesError(self._why_not(kind))
+        answer, check, fields, answered = step
+        if slot in answered:
+            before, reply = answered[slot]
+            if before.to_bytes() != message.to_bytes():
+                raise SharesError(
+                    f"slot {slot} of window {place.window} was used before: a second message under "
+                    "the same words would show the difference of the two"
+                )
+            return reply
         # Before a word of the slot is taken: the right message may still come.
-        n = self._n_rows if step.check is None else step.check(message)
-        if step.fields is not None:
-            step.fields.refuse_others(message, n)
-        reply = step.answer(message)
+        n = self._n_rows if check is None else check(message)
+        if fields is not None:
+            fields.refuse_others(message, n)
+        reply = answer(message)
         self._at = at
         self._attempt = place.attempt
         if kind in FOLDS:
             self._turn(message, reply)  # type: ignore[arg-type]  # by its kind
         else:
-            self._answered[key] = message, reply
+            answered[slot] = message, reply
         return reply
 
     def _refuse_elsewhere(self, place: m.Place) -> None:
@@ -296,6 +296,7 @@ class Helper:
                 getattr(self, name),
                 checks.get(kind),
                 _Fields(kind, shapes[kind]) if kind in shapes else None,
+                {},
             )
             for kind, name in _STEPS.items()
             if kind not in others
@@ -678,7 +679,8 @@ class Helper:
         self._decisions.clear()
         self._lifted.clear()
         self._rewards.clear()
-        self._answered.clear()
+        for step in self._steps.values():
+            step.answered.clear()
 
 
 _STEPS: dict[type[m.Message], str] = {

@@ -9,12 +9,18 @@ its life.
 Of the raw fan-outs, ``streams`` is written with asyncio's streams, ``protocol`` with a buffered
 protocol of its own, the best that asyncio can do; with ``compute`` it does the same arithmetic as
 we do.  The exit code is 1 if a bar is missed.
+
+With ``--against DIR`` only the decision at 8 KB plays, beside that of another checkout of this
+repository, such as an older version.
 """
 
+import argparse
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +28,7 @@ from rich.table import Table
 from benchmarks.bars import Bar
 from benchmarks.encrypted_round import KINDS, encrypted_round_seconds
 from benchmarks.losslessness import OUT
+from benchmarks.process import ROOT
 from benchmarks.round_process import Played, RoundProcess
 
 STARTS, TURNS = 3, 4
@@ -34,8 +41,16 @@ FIGURES: dict[str, dict[str, float]] = {}
 
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
+    parser.add_argument("--against", type=Path, help="a checkout to race at 8 KB, and nothing else")
+    against = parser.parse_args().against
     console = Console()
-    bars: list[Bar] = []
+    if against is not None:
+        with console.status(f"one decision at a time, beside that of {against}"):
+            bars = beside(against.resolve())
+        show(console, bars)
+        sys.exit(any(bar.verdict == "FAIL" for bar in bars))
+    bars = []
     with console.status("one decision at a time, dense masks"):
         bars += one_at_a_time()
     with console.status("one vector per decision: outer and disjoint"):
@@ -70,15 +85,27 @@ def show(console: Console, bars: list[Bar]) -> None:
     console.print(times)
 
 
-def race(settings: dict[str, dict[str, object]], rounds: int) -> dict[str, Played]:
-    """Let contestants play in turns, after each start one turn to warm up."""
+def race(
+    settings: dict[str, dict[str, object]],
+    rounds: int,
+    *,
+    turns: int = TURNS,
+    trees: Mapping[str, Path] | None = None,
+) -> dict[str, Played]:
+    """Let contestants play in turns, after each start one turn to warm up.
+
+    ``trees`` has the checkouts of those that do not run this one.
+    """
     played: dict[str, list[Played]] = {name: [] for name in settings}
     for _ in range(STARTS):
         with ExitStack() as stack:
-            processes = {n: stack.enter_context(RoundProcess(s)) for n, s in settings.items()}
+            processes = {
+                name: stack.enter_context(RoundProcess(each, tree=(trees or {}).get(name, ROOT)))
+                for name, each in settings.items()
+            }
             for process in processes.values():
                 process.play(rounds)
-            for turn in range(TURNS):
+            for turn in range(turns):
                 order = list(processes.items())
                 for name, process in order if turn % 2 else reversed(order):  # nobody always first
                     played[name].append(process.play(rounds))
@@ -125,6 +152,19 @@ def one_at_a_time() -> list[Bar]:
             bound, ratio = 1.4, decision.over(compute)
         bars.append(Bar(name, "≤", bound, ratio, also))
     return bars
+
+
+def beside(tree: Path) -> list[Bar]:
+    """The decision at 8 KB, beside that of another checkout."""
+    seen = race(
+        {"decision": ours(*SMALL), "raw streams": raw(*SMALL, "streams"), str(tree): ours(*SMALL)},
+        ROUNDS[SMALL],
+        turns=4 * TURNS,
+        trees={str(tree): tree},
+    )
+    decision, streams, theirs = seen.values()
+    detail = f"over raw streams {decision.over(streams):.2f} against {theirs.over(streams):.2f}"
+    return [Bar(f"decision over that of {tree}", "≤", 1.1, decision.over(theirs), detail)]
 
 
 def one_vector() -> list[Bar]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import Self
@@ -59,13 +60,16 @@ class Played:
 
 
 class RoundProcess:
-    """A contestant in a process of its own, for the length of a ``with``."""
+    """A contestant in a process of its own, for the length of a ``with``.
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    It runs the code of ``tree``, a checkout of this repository.
+    """
+
+    def __init__(self, settings: Mapping[str, object], *, tree: Path = ROOT) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.round_worker"],
-            cwd=ROOT,
-            env={**os.environ, **ONE_THREAD},
+            cwd=tree,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree / "src")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -17,7 +17,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
     '',
     'vfbandits/transport/rpc/wire.proto'
 )
-# vfbandits.coreprotoc_insertion_point(imports)
+# @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
@@ -107,4 +107,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPLICATION']._serialized_end=3507
   _globals['_ALIGNMENT']._serialized_start=3510
   _globals['_ALIGNMENT']._serialized_end=3709
-# vfbandits.coreprotoc_insertion_point(module_scope)
+# @@protoc_insertion_point(module_scope)

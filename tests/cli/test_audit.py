@@ -149,6 +149,15 @@ def test_an_interrupted_selftest_prints_the_lines_that_are_measured(monkeypatch)
     assert "stopped: 1 of 2 lines are measured" in done.stderr
 
 
+@pytest.fixture
+def in_the_foreground():
+    """SIGINT interrupts, also where a shell has started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("in_the_foreground")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_audit_writes_what_is_done_and_says_what_is_not(bank, monkeypatch, number):
     def interrupted(*_args, **_how):

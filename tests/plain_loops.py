@@ -4,6 +4,11 @@ import pytest
 
 from vfbandits.core import kernels
 
+# The plain loops send the same bytes, as shorter tests show.
+needs_loops = pytest.mark.skipif(
+    kernels.load_ring() is None, reason="without compiled loops this takes half a minute"
+)
+
 
 def turn_off_loops(patch: pytest.MonkeyPatch) -> None:
     """No compiled loop is found from here on."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from plain_loops import turn_off_loops
+from plain_loops import needs_loops, turn_off_loops
 from shares_world import (
     COVARIANCE_FORMS,
     Recorder,
@@ -69,6 +69,7 @@ def refuse_unless_released(opened, decision, X, twin, terms):
     assert_allclose(opened.statistics.forms, wanted, atol=1e-10)
 
 
+@needs_loops
 @settings(max_examples=25, deadline=None)
 @given(
     form=st.sampled_from(COVARIANCE_FORMS),

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from plain_loops import needs_loops
 from shares_world import GivenDraws, unit_rows
 
 import vfbandits as vfb
@@ -76,6 +77,7 @@ POLICIES = [
 ]
 
 
+@needs_loops
 @pytest.mark.parametrize(("policy", "release"), POLICIES)
 def test_a_federation_on_shares_chooses_the_arms_of_a_plain_bandit(policy, release):
     widths = {"shop": 4, "bank": 4, "post": 4}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_loops import needs_loops
 from scipy.linalg import block_diag
 from shares_world import (
     COVARIANCE_FORMS,
@@ -133,6 +134,7 @@ def needs_acceptance(policy, release):
     return release == "statistics" or isinstance(policy, vfb.LinUCB)
 
 
+@needs_loops
 @pytest.mark.parametrize(("policy", "release"), POLICIES)
 @pytest.mark.parametrize(
     ("layout", "intercept"),
@@ -280,6 +282,7 @@ def contexts_of(local):
     return [(share, theirs[event]) for event, share in local.active.open_contexts().items()]
 
 
+@needs_loops
 @settings(max_examples=40, deadline=None)
 @given(
     form=st.sampled_from(sorted(LAYOUT_FORMS)),

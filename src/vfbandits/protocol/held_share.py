@@ -175,8 +175,9 @@ class HeldEpochs:
             reason = f"epoch: wanted one after {epoch}, got {message.epoch}"
             return Declined(number, 0, "stale_epoch", reason)
         if len(self._held) > 1:
-            # A share is not drawn anew once its part was sent, and as long as nobody says whether
-            # the next epoch has begun, none can say which share the change after it starts from.
+            # The share of the next epoch stays as it is once its part was sent.  Until the active
+            # participant says whether that epoch is in force, it is not known from which share
+            # another change would start.
             reason = f"epoch: wanted the end of the change to {max(self._held)} first"
             return Declined(number, 0, "stale_epoch", reason)
         if number < first or not is_number(number):

@@ -21,7 +21,7 @@ def load() -> ModuleType | None:
     """The compiled loops, from now on also as ``compiled``; None where there are none."""
     global compiled  # noqa: PLW0603  (loaded once for all)
     if compiled is None and _are_wanted():
-        from vfbandits.core.kernels import bandit as module  # noqa: PLC0415
+        from vfbandits.core.kernels import bandit as module  # noqa: PLC0415  (needs numba)
 
         compiled = module
     return compiled
@@ -31,7 +31,7 @@ def load_ring() -> ModuleType | None:
     """As ``load``, for the loops modulo 2^128, which few federations need."""
     global _ring  # noqa: PLW0603  (loaded once for all)
     if _ring is None and _are_wanted():
-        from vfbandits.core.kernels import ring  # noqa: PLC0415
+        from vfbandits.core.kernels import ring  # noqa: PLC0415  (needs numba)
 
         _ring = ring
     return _ring
@@ -41,7 +41,7 @@ def load_covariance() -> ModuleType | None:
     """As ``load_ring``, for the steps of the covariance form."""
     global _covariance  # noqa: PLW0603  (loaded once for all)
     if _covariance is None and load_ring() is not None:
-        from vfbandits.core.kernels import covariance  # noqa: PLC0415
+        from vfbandits.core.kernels import covariance  # noqa: PLC0415  (needs numba)
 
         _covariance = covariance
     return _covariance
@@ -51,7 +51,7 @@ def load_root() -> ModuleType | None:
     """As ``load_ring``, for the steps of the root form and comparisons."""
     global _root  # noqa: PLW0603  (loaded once for all)
     if _root is None and load_ring() is not None:
-        from vfbandits.core.kernels import root  # noqa: PLC0415
+        from vfbandits.core.kernels import root  # noqa: PLC0415  (needs numba)
 
         _root = root
     return _root

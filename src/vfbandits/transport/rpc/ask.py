@@ -77,11 +77,10 @@ def decode_ask(body: bytes | memoryview) -> Ask:
 
 def _refuse_numbers(ask: Ask) -> None:
     for number in (ask.round, ask.attempt, ask.epoch, ask.trial, *(ask.place or ())):
-        if 0 <= number <= MAX_COUNT:
-            continue
-        raise WireError(
-            f"round, attempt, epoch, trial and place go from 0 to {MAX_COUNT}, got others"
-        )
+        if not 0 <= number <= MAX_COUNT:
+            raise WireError(
+                f"round, attempt, epoch, trial and place go from 0 to {MAX_COUNT}, got {number}"
+            )
 
 
 def _refuse_long(ask: Ask) -> None:

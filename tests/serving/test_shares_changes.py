@@ -438,12 +438,12 @@ def test_a_helper_that_cannot_go_over_yet_is_not_called_away_after_the_hand_over
         await federation.play(3)
         await federation.learnt()
         envelopes = federation.deal()
-        ask, federation.active.shared._server._ask = federation.active.shared._server._ask, lost  # noqa: SLF001
+        shared = federation.active.shared
+        ask, shared._server._ask = shared._server._ask, lost  # noqa: SLF001  (the network)
         assert (await federation.change(envelopes)).epoch == 2
         kept = secrets.read_bytes()  # it has agreed, and loses them before the hand-over
         secrets.unlink()
-        shared = federation.active.shared
-        shared._server._ask = ask  # noqa: SLF001
+        shared._server._ask = ask  # noqa: SLF001  (the network)
         async with asyncio.timeout(30):
             while "server B cannot go over to epoch 2" not in shared.away:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -120,8 +120,10 @@ class Popen:
             return tuple(None if part is None else part.result() for part in said)
 
     def send_signal(self, number):
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        # The server may have taken note of its end, and not have told us yet.
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def terminate(self):
         self.send_signal(signal.SIGTERM)

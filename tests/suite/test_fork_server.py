@@ -68,6 +68,15 @@ def test_an_error_has_a_traceback_and_code_1():
         fork_server.run([sys.executable, "-c", "1 / 0"], capture_output=True, check=True)
 
 
+def test_a_signal_to_one_whose_end_is_not_known_here_yet_is_lost(monkeypatch):
+    process = fork_server.Popen([sys.executable, "-c", "pass"])
+    process.wait(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "poll", lambda: None)
+        process.kill()
+    assert process.returncode == 0
+
+
 def test_it_reads_answers_and_dies_of_signals():
     program = "for line in iter(input, ''): print('heard', line, flush=True)"
     pipe = subprocess.PIPE

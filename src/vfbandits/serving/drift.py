@@ -27,7 +27,7 @@ from vfbandits.protocol.instructions import Gathered
 
 WINDOW: Final = 2_000
 MAX_ROWS: Final = 64
-EVERY_S: Final = 0.01
+EVERY_S: Final = 0.1
 _ROUNDING: Final = 1e-11  # of a mean square over a window
 _SMALLEST: Final = 1e-6  # a variance counts as so much of its baseline's at least
 

@@ -7,8 +7,8 @@ Then the map from stream words to view words is one to one, so that uniform stre
 uniform view: it can be simulated without a context, an arm, a reward or a mean.
 """
 
+import pickle
 from collections import Counter
-from copy import deepcopy
 from dataclasses import fields, replace
 from graphlib import TopologicalSorter
 from itertools import combinations
@@ -236,6 +236,7 @@ class World:
         self.base = local_shares(terms, seed=seed)
         for X, reward in zip(CONTEXTS[::-1], REWARDS, strict=True):  # then the state has masks
             self.base.learn(self.base.pick(decide(self.base, X), 0), reward)
+        self._copy = pickle.dumps(self.base)  # to read it takes a quarter of the time of a deepcopy
 
     def changed(self, words, changes, owner, name, part):
         """Words of a part, with the changes that belong to it."""
@@ -259,7 +260,7 @@ class World:
         features=FEATURES,
     ):
         recorder = Recorder()
-        local = deepcopy(self.base)
+        local = pickle.loads(self._copy)  # noqa: S301  (own bytes)
         local.on_message = recorder
         names = {id(source): name for name, source in sources(local).items()}
 

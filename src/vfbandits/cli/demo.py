@@ -197,10 +197,11 @@ def _build(
 
 def _warm_up() -> None:
     """Compile the loops of secret shares once: else each process would, next to the others."""
+    from vfbandits.core.shares.terms import ShareTerms
     from vfbandits.core.shares.warm_up import warm_up_shares
 
     _say("compiling the loops of secret shares, or loading them; the first time takes longer")
-    warm_up_shares()
+    warm_up_shares(ShareTerms((1, 1), max_arms=2, ridge=1.0, posterior_scale=POSTERIOR_SCALE))
 
 
 def _say(text: str) -> None:

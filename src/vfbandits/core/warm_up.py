@@ -23,7 +23,7 @@ def warm_up(bandit: Bandit) -> None:
     arm_dim = None if bandit.layout.arm_dim is None else FEW
     options: BanditOptions = {**bandit.options, "arm_dim": arm_dim, "floor": 0.0, "seed": 0}
     if bandit.slots is not None:
-        warm_up_shares()
+        warm_up_shares(bandit.slots.terms)
     for policy in (bandit.policy, LinUCB(), LinTS(space="arm"), LinTS(space="parameter")):
         _visit(Bandit(policy, dim=FEW, **options), n_arms=FEW + 1)
 

@@ -216,8 +216,8 @@ class SharingFiles:
         if secrets.server is None:
             warm_up_sharing()
             return None
-        warm_up_shares()
         roster = self._roster(epoch)
+        warm_up_shares(roster.share_terms)
         dealt = Dealt(epoch, secrets.deal, terms_digest(roster))
         return DurableHelper(
             path, roster.share_terms, secrets.server, dealt=dealt, successor=self._successor

@@ -15,14 +15,19 @@ that is synced before an answer goes out.  Contestants have processes of their o
 turns, one turn to warm up; one more process makes the load, over 32 connections that stay open.
 Figures are medians of turns, and shares medians of the shares of each turn: a machine that others
 share is now fast and now slow.  The exit code is 1 if a bar is missed.
+
+With ``--against DIR`` only ``rank`` without passive participants plays, beside that of another
+checkout of this repository, such as an older version.
 """
 
+import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -38,6 +43,7 @@ from benchmarks.http_line import LineProcess, Turn
 from benchmarks.http_load import Load
 from benchmarks.losslessness import OUT
 from benchmarks.peers.environment import make_environment
+from benchmarks.process import ONE_THREAD, ROOT, WorkerDiedError
 
 N_ARMS, DIM = 10, 100
 CONNECTIONS = 32
@@ -45,6 +51,7 @@ SHOWN = ("p50_us", "p99_us", "one_p50_us", "one_p99_us", "cpu_us")
 MIN_SHARE = 0.5
 MIN_OVER_NAIVE = 2.0
 MAX_CPU_OVER_DIRECT = 1.05
+MAX_CPU_OVER_OTHER = 1.15
 NARROW = {"shop": DIM - 1, "bank": 1}
 WIDE = {"shop": 20, "bank": 20, "news": 20, "post": 20, "gym": 20}
 ALONE, TOGETHER = "rank, dense, alone", "rank, dense, 4 passive"
@@ -113,9 +120,18 @@ class Seen:
 
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.http")
+    parser.add_argument("--against", type=Path, help="a checkout to race, and nothing else")
+    tree = parser.parse_args().against
     console = Console()
     OUT.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()
+    if tree is not None:
+        with tempfile.TemporaryDirectory(dir=OUT) as folder, console.status(f"beside {tree}"):
+            seen = beside(Path(folder), Plan(), tree.resolve())
+        bars = bars_beside(seen)
+        show(console, bars, {name: each.figures() for name, each in seen.items()})
+        sys.exit(any(bar.verdict != "pass" for bar in bars))
     with tempfile.TemporaryDirectory(dir=OUT) as folder, console.status("") as status:
         peers = make_environment(status.update, only=NAIVE_PACKAGES)
         status.update("nobody but the active participant")
@@ -200,6 +216,56 @@ def no_passive(
                 load, replace(ours, rewards=True), pid
             )
         return race(plays, plan) | race(ways, plan.of_ways)
+
+
+def beside(folder: Path, plan: Plan, tree: Path) -> dict[str, Seen]:
+    """Ours beside the same of another checkout, in short turns."""
+    with ExitStack() as stack:
+        load = stack.enter_context(LineProcess("benchmarks.http_load"))
+        plays: dict[str, Play] = {}
+        for name, where in (("rank", ROOT), ("rank there", tree)):
+            home = folder / name
+            home.mkdir(parents=True)
+            theirs, pid = stack.enter_context(_served_by(where, home))
+            plays[name] = _calls(load, theirs, pid)
+            both = name.replace("rank", "rank and reward")
+            plays[both] = _calls(load, replace(theirs, rewards=True), pid)
+        return race(plays, plan.of_ways)
+
+
+def bars_beside(seen: Mapping[str, Seen]) -> list[Bar]:
+    """CPU time of our server over that of the other checkout's."""
+    return [
+        Bar(
+            f"{name}: CPU of the server, times that of the other checkout",
+            "≤",
+            MAX_CPU_OVER_OTHER,
+            seen[name].cpu_over(seen[f"{name} there"]),
+        )
+        for name in ("rank", "rank and reward")
+    ]
+
+
+@contextmanager
+def _served_by(tree: Path, folder: Path) -> Iterator[tuple[Load, int]]:
+    """A federation that runs the code of a checkout: how it is called, and its process."""
+    path = os.pathsep.join([str(tree / "src"), str(tree)])
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(ROOT / "benchmarks" / "http_served.py"), str(folder)],
+        cwd=tree,
+        env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stdout.readline() if process.stdout is not None else ""
+        if not line:
+            raise WorkerDiedError(f"the federation of {tree} ended with code {process.wait()}")
+        told = json.loads(line)
+        yield Load(**told["load"]), told["pid"]
+    finally:
+        process.communicate()
 
 
 def four_passive(folder: Path, plan: Plan) -> dict[str, Seen]:

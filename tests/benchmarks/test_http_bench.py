@@ -6,7 +6,7 @@ from benchmarks.http_fan_out import FanOut
 from benchmarks.http_fan_out import play as play_rounds
 from benchmarks.http_line import LineProcess, Turn
 from benchmarks.http_load import Load, play
-from benchmarks.process import WorkerDiedError
+from benchmarks.process import ROOT, WorkerDiedError
 
 
 def test_ours_and_the_empty_handler_are_timed_with_many_clients_and_with_one(tmp_path):
@@ -69,6 +69,30 @@ def test_a_bar_is_the_median_of_the_shares_of_each_turn():
     assert "empty handler 0.60" in naive.detail
     assert "CPU of 3.0 empty handlers" in naive.detail
     assert together.detail.endswith("0.12")
+
+
+def test_another_checkout_plays_beside_this_one(tmp_path):
+    plan = http.Plan(turns=1, seconds=0.5, one_s=0.05, connections=2)
+    played = http.beside(tmp_path, plan, ROOT)
+    assert {len(contestant.many) for contestant in played.values()} == {5}
+    assert all(bar.measured > 0.0 for bar in http.bars_beside(played))
+
+
+def test_the_bar_beside_another_checkout_is_on_the_time_of_the_processor():
+    played = {
+        "rank": seen(1, 1, 1, cpu_us=[110.0]),
+        "rank there": seen(2, 2, 2, cpu_us=[100.0]),
+        "rank and reward": seen(1, 1, 1, cpu_us=[120.0]),
+        "rank and reward there": seen(1, 1, 1, cpu_us=[100.0]),
+    }
+    rank, both = http.bars_beside(played)
+    assert (rank.measured, rank.verdict) == (1.1, "pass")
+    assert (both.measured, both.verdict) == (1.2, "FAIL")
+
+
+def test_a_checkout_without_a_federation_is_named(tmp_path):
+    with pytest.raises(WorkerDiedError, match=str(tmp_path)):
+        http.beside(tmp_path / "played", http.Plan(turns=1), tmp_path)
 
 
 def test_what_was_not_measured_is_no_pass():

@@ -38,7 +38,8 @@ browser:
 	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium; } >/dev/null || \
 	  { echo "make test needs the command chromium and could not install it: install Debian's package chromium, or give apt-get the right to"; exit 1; }; }
 
-test: $(READY) browser lint ## what CI runs
+test: $(READY) browser ## what CI runs
+	$(BIN)/python tests/compiled_loops.py & loops=$$!; $(MAKE) --no-print-directory lint && wait $$loops
 	VFBANDITS_COMPILED=0 $(BIN)/python tests/second_chance.py $(PARALLEL) -- --cov --cov-report= -m "not long" tests/core tests/contracts/test_layout.py tests/contracts/test_policy.py tests/journal/test_snapshot.py
 	$(BIN)/python tests/second_chance.py $(PARALLEL) -- --cov --cov-append --cov-report= -m "not long" $(MEASURED)
 	$(BIN)/python -m coverage report --skip-covered --include='src/vfbandits/core/*,src/vfbandits/protocol/*' --omit='*/kernels/[a-z]*.py' --fail-under=99

@@ -100,8 +100,8 @@ import os, random, secrets, uuid
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 key = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
-print(random.random(), os.urandom(8), secrets.token_hex(), uuid.uuid4(), key, sep="|", end="|")
-print(np.random.default_rng().random())
+print(random.random(), os.urandom(8).hex(), secrets.token_hex(), sep="|", end="|")
+print(uuid.uuid4(), key, np.random.default_rng().random(), sep="|")
 """
 
 

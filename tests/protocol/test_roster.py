@@ -313,7 +313,18 @@ def test_rules_of_secret_shares_survive_the_document_and_are_in_its_digest():
         ({"max_arms": 65}, "max_arms must be at most 64"),
         ({"posterior_scale": 3.0}, "must be at most 4"),
         ({"release": "all"}, "release and reads must be one of"),
-        ({"release": "statistics", "reads": "covariance"}, "not built for services"),
+        (
+            {"release": "statistics", "reads": "covariance", "posterior_scale": 0.0},
+            "not built for services",
+        ),
+        (
+            {"release": "statistics", "reads": "widths"},
+            "posterior_scale is a term with release 'arm' only, .* got 0.3",
+        ),
+        (
+            {"release": "statistics", "reads": "widths", "posterior_scale": 0.0, "beta": 0.5},
+            "beta is a term with release 'arm' only, .* got 0.5",
+        ),
     ],
 )
 def test_rules_that_no_words_can_be_dealt_for_are_refused(changes, reason):

@@ -139,6 +139,12 @@ class SharesRules:
                 f"release and reads must be one of {known}, got {self.release!r} with "
                 f"{self.reads!r}"
             )
+        for what in ("posterior_scale", "beta"):
+            if self.release == "statistics" and getattr(self, what):
+                raise ConfigError(
+                    f"{what} is a term with release 'arm' only, and a setting of the model with "
+                    f"release 'statistics', got {getattr(self, what):g}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def beside(folder: Path, plan: Plan, tree: Path) -> dict[str, Seen]:
         for name, where in (("rank", ROOT), ("rank there", tree)):
             home = folder / name
             home.mkdir(parents=True)
-            theirs, pid = stack.enter_context(_served_by(where, home))
+            theirs, pid = stack.enter_context(served_by(where, home))
             plays[name] = _calls(load, theirs, pid)
             both = name.replace("rank", "rank and reward")
             plays[both] = _calls(load, replace(theirs, rewards=True), pid)
@@ -247,7 +247,7 @@ def bars_beside(seen: Mapping[str, Seen]) -> list[Bar]:
 
 
 @contextmanager
-def _served_by(tree: Path, folder: Path) -> Iterator[tuple[Load, int]]:
+def served_by(tree: Path, folder: Path) -> Iterator[tuple[Load, int]]:
     """A federation that runs the code of a checkout: how it is called, and its process."""
     path = os.pathsep.join([str(tree / "src"), str(tree)])
     process = subprocess.Popen(

@@ -72,7 +72,7 @@ def test_a_bar_is_the_median_of_the_shares_of_each_turn():
 
 
 def test_another_checkout_plays_beside_this_one(tmp_path):
-    plan = http.Plan(turns=1, seconds=0.5, one_s=0.05, connections=2)
+    plan = http.Plan(turns=1, seconds=0.2, one_s=0.05, connections=2)
     played = http.beside(tmp_path, plan, ROOT)
     assert {len(contestant.many) for contestant in played.values()} == {5}
     assert all(bar.measured > 0.0 for bar in http.bars_beside(played))
@@ -91,8 +91,8 @@ def test_the_bar_beside_another_checkout_is_on_the_time_of_the_processor():
 
 
 def test_a_checkout_without_a_federation_is_named(tmp_path):
-    with pytest.raises(WorkerDiedError, match=str(tmp_path)):
-        http.beside(tmp_path / "played", http.Plan(turns=1), tmp_path)
+    with pytest.raises(WorkerDiedError, match=str(tmp_path)), http.served_by(tmp_path, tmp_path):
+        pass
 
 
 def test_what_was_not_measured_is_no_pass():

@@ -10,6 +10,11 @@ needs_loops = pytest.mark.skipif(
 )
 
 
+def fewer_if_plain(rounds: int) -> int:
+    """A third of these rounds where loops are not compiled, which take so much longer."""
+    return rounds if kernels.load_ring() is not None else rounds // 3
+
+
 def turn_off_loops(patch: pytest.MonkeyPatch) -> None:
     """No compiled loop is found from here on."""
     for load in ("load_ring", "load_root", "load_covariance"):

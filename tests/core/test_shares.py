@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from plain_loops import turn_off_loops
+from plain_loops import fewer_if_plain, turn_off_loops
 from shares_world import (
     Recorder,
     covariance_terms,
@@ -75,7 +75,7 @@ def test_arms_and_state_are_those_of_a_plain_bandit_with_the_same_noise(
         widths=tuple(widths), window=window, decisions=decisions, posterior_scale=scale
     )
     local = local_shares(terms, seed=seed)
-    state = play(local, rounds=25, seed=seed)
+    state = play(local, rounds=fewer_if_plain(25), seed=seed)
     theta, inverse = local.reveal()
     assert_allclose(theta, state.theta, atol=1e-9)
     assert_allclose(inverse, np.linalg.inv(state.Lambda), atol=1e-9)

@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.bars import Bar
 from benchmarks.encrypted_round import KINDS, encrypted_round_seconds
 from benchmarks.losslessness import OUT
-from benchmarks.process import ROOT
+from benchmarks.process import ROOT, checkout
 from benchmarks.round_process import Played, RoundProcess
 
 STARTS, TURNS = 3, 4
@@ -42,12 +42,14 @@ FIGURES: dict[str, dict[str, float]] = {}
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation")
-    parser.add_argument("--against", type=Path, help="a checkout to race at 8 KB, and nothing else")
+    parser.add_argument(
+        "--against", type=checkout, help="a checkout to race at 8 KB, and nothing else"
+    )
     against = parser.parse_args().against
     console = Console()
     if against is not None:
         with console.status(f"one decision at a time, beside that of {against}"):
-            bars = beside(against.resolve())
+            bars = beside(against)
         show(console, bars)
         sys.exit(any(bar.verdict == "FAIL" for bar in bars))
     bars = []

@@ -43,7 +43,7 @@ from benchmarks.http_line import LineProcess, Turn
 from benchmarks.http_load import Load
 from benchmarks.losslessness import OUT
 from benchmarks.peers.environment import make_environment
-from benchmarks.process import ONE_THREAD, ROOT, WorkerDiedError
+from benchmarks.process import ONE_THREAD, ROOT, WorkerDiedError, checkout
 
 N_ARMS, DIM = 10, 100
 CONNECTIONS = 32
@@ -121,14 +121,14 @@ class Seen:
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http")
-    parser.add_argument("--against", type=Path, help="a checkout to race, and nothing else")
+    parser.add_argument("--against", type=checkout, help="a checkout to race, and nothing else")
     tree = parser.parse_args().against
     console = Console()
     OUT.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()
     if tree is not None:
         with tempfile.TemporaryDirectory(dir=OUT) as folder, console.status(f"beside {tree}"):
-            seen = beside(Path(folder), Plan(), tree.resolve())
+            seen = beside(Path(folder), Plan(), tree)
         bars = bars_beside(seen)
         show(console, bars, {name: each.figures() for name, each in seen.items()})
         sys.exit(any(bar.verdict != "pass" for bar in bars))
@@ -226,10 +226,10 @@ def beside(folder: Path, plan: Plan, tree: Path) -> dict[str, Seen]:
         for name, where in (("rank", ROOT), ("rank there", tree)):
             home = folder / name
             home.mkdir(parents=True)
-            theirs, pid = stack.enter_context(served_by(where, home))
-            plays[name] = _calls(load, theirs, pid)
+            ranks, pid = stack.enter_context(served_by(where, home))
+            plays[name] = _calls(load, ranks, pid)
             both = name.replace("rank", "rank and reward")
-            plays[both] = _calls(load, replace(theirs, rewards=True), pid)
+            plays[both] = _calls(load, replace(ranks, rewards=True), pid)
         return race(plays, plan.of_ways)
 
 

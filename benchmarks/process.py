@@ -1,5 +1,6 @@
 """The orchestrator's side of a worker: start it, ask it, and say how it died."""
 
+import argparse
 import json
 import os
 import re
@@ -16,6 +17,18 @@ from benchmarks.contestant import Task
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("OPENBLAS", "OMP", "MKL", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
+
+
+def checkout(text: str) -> Path:
+    """A folder with a checkout of this repository, as ``--against`` names it.
+
+    >>> checkout(str(ROOT)) == ROOT
+    True
+    """
+    tree = Path(text).resolve()
+    if not (tree / "src" / "vfbandits").is_dir() or not (tree / "benchmarks").is_dir():
+        raise argparse.ArgumentTypeError(f"wanted a checkout of this repository, got {text!r}")
+    return tree
 
 
 class WorkerDiedError(Exception):

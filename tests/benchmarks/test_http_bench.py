@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from benchmarks import http
+from benchmarks import federation, http
 from benchmarks.http_fan_out import FanOut
 from benchmarks.http_fan_out import play as play_rounds
 from benchmarks.http_line import LineProcess, Turn
@@ -93,6 +93,14 @@ def test_the_bar_beside_another_checkout_is_on_the_time_of_the_processor():
 def test_a_checkout_without_a_federation_is_named(tmp_path):
     with pytest.raises(WorkerDiedError, match=str(tmp_path)), http.served_by(tmp_path, tmp_path):
         pass
+
+
+@pytest.mark.parametrize("benchmark", [http, federation])
+def test_a_folder_that_is_no_checkout_is_refused(benchmark, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["", "--against", str(tmp_path / "misspelt")])
+    with pytest.raises(SystemExit):
+        benchmark.main()
+    assert "wanted a checkout of this repository, got" in capsys.readouterr().err
 
 
 def test_what_was_not_measured_is_no_pass():

@@ -27,11 +27,17 @@ MAX_ATTEMPTS = 3
 
 @dataclass(slots=True, eq=False)
 class OpenRound:
-    """A round that is being gathered; ``own`` are the active participant's masked rows."""
+    """A round that is being gathered; ``asks`` are the ask as each has heard it.
+
+    ``plain`` are the active participant's rows, and ``own`` the same behind its share: None until
+    the first answer comes.
+    """
 
     gathering: Gathering
     ask: Ask
-    own: MaskedBlock = field(repr=False)
+    asks: Mapping[str, Ask]
+    plain: PlainBlock = field(repr=False)
+    own: MaskedBlock | None = field(default=None, repr=False)
 
 
 class Rounds:
@@ -66,6 +72,7 @@ class Rounds:
         columns = roster.rows_width
         self._most_columns = max(columns.values())
         self._passive = self.split.passive
+        self._own_width = self.split.widths[0]
         n_terms = len(self._passive)
         bound = roster.terms.bound
         self._wanted = Wanted(epoch, columns, bound, self._secure, n_terms, self._shared)
@@ -123,14 +130,12 @@ class Rounds:
     def open(self, ask: Ask, own: PlainBlock, *, deadline: float) -> list[ActiveInstruction]:
         """Start a round; ``own`` are the active participant's plain rows."""
         n_rows = ask.n_rows
-        if len(own) != n_rows:
-            raise WireError(f"rows: wanted {n_rows} of the own block, got {len(own)}")
+        if own.shape != (n_rows, self._own_width):
+            wanted = (n_rows, self._own_width)
+            raise WireError(f"own block: wanted shape {wanted}, got {own.shape}")
         refuse_not_finite(own)
-        share = self._trial_mask.share(ask.trial) if ask.trial else self.share
-        masked = share.mask(own)
         asked = ask.senders if self._secure else self.askable()
-        by_pseudonyms = self._goes_by_pseudonyms(ask)
-        if by_pseudonyms:
+        if self._goes_by_pseudonyms(ask):
             named = {name: self._named(name, ask) for name in asked}
         else:
             named = dict.fromkeys(asked, ask)
@@ -139,19 +144,27 @@ class Rounds:
             others = [name for name in ask.absent if name in self._seats and name not in named]
             named |= {name: self._named(name, ask) for name in others}
         rows_of = dict.fromkeys(asked, n_rows)
-        digests: dict[str, bytes] = {}
-        user_rows: tuple[int, ...] = ()
-        if by_pseudonyms:
-            digests = {name: digest_for(one) for name, one in named.items()}
-        elif asked:
-            digests = dict.fromkeys(asked, digest_for(ask))
-        if self._secure and not ask.trial:
-            user_rows = ask.rows_per_user
-        gathering = Gathering(ask.round, self._wanted, asked, rows_of, digests, deadline, user_rows)
-        opened = OpenRound(gathering, ask, masked)
+        user_rows = ask.rows_per_user if self._secure and not ask.trial else ()
+        gathering = Gathering(ask.round, self._wanted, asked, rows_of, {}, deadline, user_rows)
+        opened = OpenRound(gathering, ask, named, own)
         self._open[ask.round] = opened
         sent: list[ActiveInstruction] = [Send(name, one) for name, one in named.items()]
         return sent if asked else [*sent, *self._settle(opened)]
+
+    def _mask_own(self, opened: OpenRound) -> MaskedBlock:
+        """Mask the own rows, and work out what answers must be about.
+
+        None of it delays the asks: it is done when the first answer comes, and others are still
+        waited for.
+        """
+        ask, asks = opened.ask, opened.asks
+        if self._goes_by_pseudonyms(ask):
+            opened.gathering.digests = {name: digest_for(one) for name, one in asks.items()}
+        elif asks:
+            opened.gathering.digests = dict.fromkeys(asks, digest_for(ask))
+        share = self._trial_mask.share(ask.trial) if ask.trial else self.share
+        opened.own = share.mask(opened.plain)
+        return opened.own
 
     def _goes_by_pseudonyms(self, ask: Ask) -> bool:
         """Whether users are named by pseudonyms; the invented ones of a trial are not."""
@@ -176,6 +189,8 @@ class Rounds:
         opened = self._open.get(answer.round)
         if opened is None:
             return [Note("answer_discarded", _facts(seat, answer))]
+        if opened.own is None and seat.name in opened.gathering.asked:
+            self._mask_own(opened)
         try:
             opened.gathering.take(seat.name, answer)
         except WireError as error:
@@ -269,19 +284,20 @@ class Rounds:
         del self._open[gathering.round]
         notes: list[ActiveInstruction] = []
         came = gathering.asked
-        contexts: Matrix = opened.own
+        own = self._mask_own(opened) if opened.own is None else opened.own
+        contexts: Matrix = own
         total: Matrix | None = None
         if not self._secure:
             if gathering.failed:
                 came = tuple(name for name in came if name in gathering.came)
             if not self._shared:
-                contexts = gathering.contexts(self.split, opened.own, dense=self._dense)
+                contexts = gathering.contexts(self.split, own, dense=self._dense)
         elif came:
             total, notes = _sum(gathering)
             if total is None:
                 came = ()
             else:
-                contexts = opened.own + total
+                contexts = own + total
         gathered = Gathered(
             gathering.round,
             contexts,

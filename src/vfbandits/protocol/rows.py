@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import blake2b, sha256
 
+import msgspec
 import numpy as np
 from scipy.linalg.blas import ddot
 
@@ -20,6 +20,8 @@ USER = "rows of one user"
 TRIAL = "trial"
 SLOT = "rows in a slot"
 CHANGE = "change of masks"
+# One form for each value, whatever the machine: both ends make digests of it.
+_spell = msgspec.msgpack.Encoder().encode
 
 
 def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
@@ -47,8 +49,8 @@ def digest_for(ask: Ask) -> bytes:
     >>> digest_for(ask) == digest_for(Ask(1, 0, 1, users=("ann",), trial=7))
     False
     """
-    head = ascii((ask.trial, ask.senders)).encode()
-    return blake2b(head + _spelt(ask.users, ask.arms), digest_size=DIGEST_SIZE).digest()
+    keys = _spell((ask.trial, ask.senders, ask.users, ask.arms))
+    return blake2b(keys, digest_size=DIGEST_SIZE).digest()
 
 
 def ask_digest(
@@ -72,14 +74,7 @@ def ask_digest(
     False
     """
     # Collisions would be found by the one that chooses the users: 256 bits, and not 128 as above.
-    return sha256(ascii((kind, details)).encode() + _spelt(users, arms)).digest()
-
-
-@lru_cache(maxsize=2)
-def _spelt(users: tuple[str, ...], arms: tuple[tuple[str, ...], ...]) -> bytes:
-    """Users and arms as bytes; an answer needs them twice, and to spell them takes time."""
-    # Python's own literal in ASCII: the same in every version, and read in one way only.
-    return ascii((users, arms)).encode()
+    return sha256(_spell((kind, details, users, arms))).digest()
 
 
 def rows_digest(ask: Ask) -> bytes:

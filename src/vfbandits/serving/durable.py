@@ -11,7 +11,7 @@ the log or not; a reward sent again is learnt once either way.
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -285,9 +285,9 @@ class DurableBandit:
             self.append(event)
         await self._commit.flush()
 
-    async def flush(self) -> None:
+    def flush(self) -> Awaitable[None]:
         """Wait until all that was said so far is durable."""
-        await self._commit.flush()
+        return self._commit.flush()
 
     # --- a bandit's own methods -------------------------------------------------------------------
 

@@ -118,7 +118,11 @@ class Leader(Served):
     async def _decide_alone(self, query: Query) -> Answered:
         self._n_under_way += 1
         try:
-            (result,) = await self.decide_many([query])
+            if query.event_id is None and query.arms:  # a new event, in a batch of its own
+                batch = [(self._ids.draw(), query)]
+                (result,) = await self._rank_batch(batch, time.perf_counter())
+            else:
+                (result,) = await self.decide_many([query])
         finally:
             self._n_under_way -= 1
         if isinstance(result, Answered):
@@ -160,8 +164,8 @@ class Leader(Served):
         alone = await asyncio.gather(*(self._rank_batch([one], started) for one in batch))
         return [result for (result,) in alone]
 
-    async def _contexts(self, batch: Sequence[Named]) -> Sequence[Contexts]:
-        return await self._source.contexts([query for _, query in batch], campaign=self.name)
+    def _contexts(self, batch: Sequence[Named]) -> Awaitable[Sequence[Contexts]]:
+        return self._source.contexts([query for _, query in batch], campaign=self.name)
 
     async def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
@@ -206,8 +210,8 @@ class Leader(Served):
             for one in ranked
         ]
 
-    async def _flush(self) -> None:
-        await self.durable.flush()
+    def _flush(self) -> Awaitable[None]:
+        return self.durable.flush()
 
     async def enter_many(self, decided: Sequence[Decided]) -> list[VFBanditsError | None]:
         """Take in decisions that a replica made, in one commit; why not, for each."""

@@ -1,5 +1,7 @@
 """What is not the very answer that was asked for is refused and never summed."""
 
+from itertools import permutations, product
+
 import numpy as np
 import pytest
 from fingerprint import fingerprint
@@ -129,13 +131,26 @@ def test_those_that_did_not_come_count_as_zeros():
 def test_floats_are_added_in_the_order_of_the_roster_whoever_comes_first():
     tiny = np.full((2, 2), 1e-16)
     own = MaskedBlock(np.ones((2, 2)))
-    totals = []
-    for first, second in (("bank", "news"), ("news", "bank")):
+    for order, meanwhile in product(permutations(("bank", "news")), (True, False)):
         gathered = gathering()
-        for name in (first, second):
+        for name in order:
             gathered.take(name, answer(tiny if name == "bank" else -np.ones((2, 2))))
-        totals.append(gathered.contexts(SPLIT, own, dense=True))
-    assert_array_equal(*totals)
+            if meanwhile:
+                gathered.add_up(own)
+        total = gathered.contexts(SPLIT, own, dense=True)
+        assert_array_equal(total, (np.ones((2, 2)) + tiny) - np.ones((2, 2)))
+        assert_array_equal(own, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("missing", ["bank", "news"])
+def test_a_sum_that_was_begun_goes_on_without_one_that_failed(missing):
+    gathered = gathering()
+    own = MaskedBlock(np.ones((2, 2)))
+    gathered.add_up(own)
+    gathered.take("news" if missing == "bank" else "bank", answer())
+    gathered.add_up(own)
+    gathered.failed.add(missing)
+    assert_array_equal(gathered.contexts(SPLIT, own, dense=True), own + ROWS)
 
 
 def test_a_secure_total_is_all_or_nothing_and_bounded():

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from vfbandits.core.aggregate import add_blocks, place_blocks
+from vfbandits.core.aggregate import place_blocks
 from vfbandits.core.arrays import MaskedBlock, Matrix
 from vfbandits.core.context import Split
 from vfbandits.core.fixed_point import FixedPoint
@@ -72,6 +72,8 @@ class Gathering:
     withheld: set[int] = field(default_factory=set)
     bytes_received: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
+    _sum: Matrix | None = field(default=None, repr=False)
+    _n_summed: int = 0  # of those that were asked
 
     @property
     def is_settled(self) -> bool:
@@ -117,11 +119,12 @@ class Gathering:
                 f"withheld rows: wanted places below {sum(self.user_rows)}, "
                 f"got {max(answer.withheld)}"
             )
-        rows = np.frombuffer(answer.values, _DTYPE).reshape(n_rows, n_columns)
+        rows = np.ndarray((n_rows, n_columns), _DTYPE, answer.values)
         if size and not wanted.secure and not wanted.shared:
             refuse_out_of_bounds(rows, wanted.bound)
         self.came[sender] = rows
-        self.withheld.update(answer.withheld)
+        if answer.withheld:
+            self.withheld.update(answer.withheld)
         self.bytes_received += size
         if answer.missing:
             self.unknown[sender] = min(answer.missing, n_rows)
@@ -152,14 +155,29 @@ class Gathering:
         refuse_out_of_bounds(total, self.wanted.bound * len(self.asked))
         return total
 
+    def add_up(self, own: MaskedBlock, *, is_over: bool = False) -> Matrix:
+        """The own block and those that came, added in the order in which they were asked.
+
+        Sums of floats depend on the order.  So before the round ``is_over`` the sum goes as far as
+        nobody is missing, which is done while others are waited for.
+        """
+        for name in self.asked[self._n_summed :]:
+            if name in self.came:
+                block = self.came[name]
+                if self._sum is None:
+                    self._sum = own + block
+                else:
+                    self._sum += block
+            elif not is_over:
+                break
+            self._n_summed += 1
+        return own if self._sum is None else self._sum
+
     def contexts(self, split: Split, own: MaskedBlock, *, dense: bool) -> Matrix:
-        """Masked contexts of a plain round, zeros for those that did not come."""
-        came = self.came
-        # In the order of the roster, as they were asked: sums of floats depend on it.
-        names = [name for name in self.asked if name in came]
+        """Masked contexts of a plain round that is over, zeros for those that did not come."""
         if dense:
-            return add_blocks([own, *[MaskedBlock(came[name]) for name in names]])
-        blocks = {name: MaskedBlock(came[name]) for name in names}
+            return self.add_up(own, is_over=True)
+        blocks = {name: MaskedBlock(block) for name, block in self.came.items()}
         return place_blocks(split, {split.active: own, **blocks})
 
 

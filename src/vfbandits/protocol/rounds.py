@@ -69,6 +69,7 @@ class Rounds:
         self._dense = roster.terms.mask == "dense"
         self._secure = roster.terms.aggregation == "secure"
         self._shared = roster.terms.shares is not None
+        self._adds = self._dense and not self._secure and not self._shared
         columns = roster.rows_width
         self._most_columns = max(columns.values())
         self._passive = self.split.passive
@@ -189,13 +190,17 @@ class Rounds:
         opened = self._open.get(answer.round)
         if opened is None:
             return [Note("answer_discarded", _facts(seat, answer))]
-        if opened.own is None and seat.name in opened.gathering.asked:
-            self._mask_own(opened)
+        gathering = opened.gathering
+        own = opened.own
+        if own is None and seat.name in gathering.asked:
+            own = self._mask_own(opened)
         try:
-            opened.gathering.take(seat.name, answer)
+            gathering.take(seat.name, answer)
         except WireError as error:
             refused = Note("answer_refused", {**_facts(seat, answer), "reason": str(error)})
             return [refused, *self._fail(opened, seat, answer.attempt)]
+        if own is not None and self._adds:
+            gathering.add_up(own)
         seat.circuit.succeed()
         done: list[ActiveInstruction] = []
         if seat.name not in self.in_use and not opened.ask.trial:

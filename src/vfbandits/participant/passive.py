@@ -206,7 +206,11 @@ class PassiveService:
         lookup: Lookup | None = None
         n_declined, n_users = admission.n_declined, len(ask.users)
         if n_declined < n_users:  # something may leave
-            lookup = await self._look_up(keys, admission, _known_rows(users, ask))
+            is_known = _known_rows(users, ask)
+            if n_declined or is_known is not None:
+                lookup = await self._look_up_some(keys, admission, is_known)
+            else:
+                lookup = await self._rows(keys)
             self._store_failed = False
             admission = self._gate.consented(admission, lookup)
             n_declined = admission.n_declined
@@ -239,15 +243,13 @@ class PassiveService:
         names = self._role.pseudonyms
         return None if names is None else self._index.resolve(names, ask.users)
 
-    async def _look_up(
+    async def _look_up_some(
         self, keys: Sequence[Key], admission: Admission, is_known: Sequence[bool] | None
     ) -> Lookup:
         """Rows of the keys that are answered; the others are zeros, and absent if not known.
 
         ``is_known`` says of each key whether its user is; None if that is not known beforehand.
         """
-        if not admission.n_declined and is_known is None:
-            return await self._rows(keys)
         is_known = [True] * len(keys) if is_known is None else is_known
         is_wanted = [*map(and_, admission.is_answered, is_known)]
         places = np.flatnonzero(is_wanted)

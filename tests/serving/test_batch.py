@@ -31,9 +31,11 @@ class Rounds:
         rows = np.concatenate([waiting.own for waiting in self.started[number]])
         self.batches.deliver(Gathered(number, rows, ("shop",), 80))
 
-    async def decide(self, value, *, n_rows=1, trial=0):
+    async def decide(self, value, *, n_rows=1, trial=0, waits=True):
         own = np.full((n_rows, 1), float(value))
-        contexts = await self.batches.gather(("ann",), (("tea",),), own, trial=trial, campaign="")
+        contexts = await self.batches.gather(
+            ("ann",), (("tea",),), own, trial=trial, campaign="", waits=waits
+        )
         self.batches.release()
         return contexts.rows.ravel().tolist()
 
@@ -53,6 +55,22 @@ def test_decisions_that_arrive_together_make_one_round_and_each_gets_its_rows():
         return await asyncio.gather(*decisions)
 
     assert asyncio.run(whole()) == [[float(n)] * (n % 3 + 1) for n in range(50)]
+
+
+def test_one_that_does_not_wait_for_others_has_its_round_before_the_loop_turns():
+    async def whole():
+        rounds = Rounds()
+        works = [rounds.decide(n, waits=False) for n in range(4)]
+        tasks = [asyncio.ensure_future(work) for work in works]
+        await asyncio.sleep(0)  # all of them have asked
+        assert [len(batch) for batch in rounds.started] == [1]
+        await asyncio.sleep(0)
+        assert [len(batch) for batch in rounds.started] == [1, 3]
+        rounds.complete(0)
+        rounds.complete(1)
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(whole()) == [[0.0], [1.0], [2.0], [3.0]]
 
 
 def test_while_rounds_are_under_way_the_others_wait_and_gather():

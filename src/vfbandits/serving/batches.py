@@ -75,12 +75,20 @@ class Batches:
         *,
         trial: int,
         campaign: str,
+        waits: bool = True,
     ) -> Gathering:
-        """The contexts of decisions that ask together; the masks wait for their ``release``."""
+        """The contexts of decisions that ask together; the masks wait for their ``release``.
+
+        A round waits for those that ask in the same turn of the event loop, unless the first of
+        them says that it does not, and no round is under way.
+        """
         loop = asyncio.get_running_loop()
         contexts: asyncio.Future[Gathering] = loop.create_future()
         self._waiting.append(Waiting(users, arms, own, trial, campaign, contexts))
-        self._make_due(loop)
+        if waits or self._rounds:
+            self._make_due(loop)
+        else:
+            self._flush()
         try:
             return await contexts
         except BaseException:

@@ -60,8 +60,14 @@ class Rounds:
         """How many rows a query needs: one for each arm, or one for the user."""
         return len(query.arms) if self._is_per_arm else 1
 
-    async def contexts(self, queries: Sequence[Query], *, campaign: str) -> list[Contexts]:
-        """The contexts of these, in their order; all of one trial or campaign."""
+    async def contexts(
+        self, queries: Sequence[Query], *, campaign: str, waits: bool = False
+    ) -> list[Contexts]:
+        """The contexts of these, in their order; all of one trial or campaign.
+
+        A lone one does not wait for others that ask in the same turn of the event loop, unless the
+        caller knows that there may be some: it ``waits``.
+        """
         trial = queries[0].trial
         arm_features = [arm_features_of(query, self._terms) for query in queries]
         own = self.own_rows(queries)
@@ -73,6 +79,7 @@ class Rounds:
             own,
             trial=trial,
             campaign="" if trial else campaign,
+            waits=waits or len(queries) > 1,
         )
         split = self._role.split
         owned = split if self._terms.mask != "dense" else None
@@ -107,7 +114,7 @@ class Rounds:
 
     async def _gather_batch(self, queries: Sequence[Query], campaign: str) -> list[GatherOutcome]:
         try:
-            contexts = await self.contexts(queries, campaign=campaign)
+            contexts = await self.contexts(queries, campaign=campaign, waits=True)
         except VFBanditsError as error:
             if len(queries) == 1:
                 return [error]

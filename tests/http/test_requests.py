@@ -287,10 +287,10 @@ def test_calls_that_come_together_are_decided_together_and_each_gets_its_own_ans
 
 def test_an_error_of_ours_is_told_to_all_that_came_together(tmp_path, monkeypatch):
     async def talk(server, caller):
-        async def fail(batch, started):
+        async def fail(asked):
             raise ZeroDivisionError
 
-        monkeypatch.setattr(server.campaign, "_rank_batch", fail)
+        monkeypatch.setattr(server.campaign, "decide_many", fail)
         return await caller.post("/v1/rank", RANK)
 
     status, _, body = with_server(tmp_path, talk)

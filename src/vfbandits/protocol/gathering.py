@@ -55,8 +55,8 @@ class Gathering:
     """The answers of one round so far; those under pads are bits that mean nothing alone.
 
     ``n_rows`` are wanted of each that was asked, and ``digests`` are of their keys as it was asked
-    for them.  ``user_rows`` are the rows of each user in a secure round.  There a row that one of
-    them withholds counts for none of them.
+    for them, needed before the first answer is taken.  ``user_rows`` are the rows of each user in
+    a secure round.  There a row that one of them withholds counts for none of them.
     """
 
     round: int

@@ -118,11 +118,7 @@ class Leader(Served):
     async def _decide_alone(self, query: Query) -> Answered:
         self._n_under_way += 1
         try:
-            if query.event_id is None and query.arms:  # a new event, in a batch of its own
-                batch = [(self._ids.draw(), query)]
-                (result,) = await self._rank_batch(batch, time.perf_counter())
-            else:
-                (result,) = await self.decide_many([query])
+            (result,) = await self.decide_many([query])
         finally:
             self._n_under_way -= 1
         if isinstance(result, Answered):

@@ -10,9 +10,9 @@ needs_loops = pytest.mark.skipif(
 )
 
 
-def fewer_if_plain(rounds: int) -> int:
-    """A third of these rounds where loops are not compiled, which take so much longer."""
-    return rounds if kernels.load_ring() is not None else rounds // 3
+def fewer_if_plain(count: int) -> int:
+    """A third of these rounds or examples where loops are not compiled: they take much longer."""
+    return count if kernels.load_ring() is not None else count // 3
 
 
 def turn_off_loops(patch: pytest.MonkeyPatch) -> None:

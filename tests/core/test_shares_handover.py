@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_loops import needs_loops
+from plain_loops import fewer_if_plain, needs_loops
 from scipy.linalg import block_diag
 from shares_world import (
     COVARIANCE_FORMS,
@@ -200,7 +200,7 @@ def test_a_new_key_changes_no_bit_of_what_was_learnt(terms):
     assert (local.dealer.epoch, local.active.window) == (1, 2)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=fewer_if_plain(25), deadline=None)
 @given(
     form=st.sampled_from(["LinTS", "widths, statistics"]),
     widths=st.lists(st.integers(1, 3), min_size=3, max_size=4),

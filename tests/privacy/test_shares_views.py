@@ -8,7 +8,7 @@ uniform view: it can be simulated without a context, an arm, a reward or a mean.
 """
 
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from graphlib import TopologicalSorter
 from itertools import combinations
@@ -241,10 +241,9 @@ class World:
     def changed(self, words, changes, owner, name, part):
         """Words of a part, with the changes that belong to it."""
         words = words.copy()
-        for (who, kind, slot, changed, index), (change, mode) in (changes or {}).items():
-            if (who, kind, slot, changed) == (owner, name.kind, name.slot, part):
-                word = words[(slice(None), *index)]
-                word[:] = shifted(word, change, mode)
+        for index, change, mode in changes.get((owner, name.kind, name.slot, part), ()):
+            word = words[(slice(None), *index)]
+            word[:] = shifted(word, change, mode)
         if part in ("blind_rows", "blind_forms", "blind_means") and self.share_one_blinding:
             words[:, 1:] = words[:, :1]
         return words
@@ -263,13 +262,16 @@ class World:
         local = pickle.loads(self._copy)  # noqa: S301  (own bytes)
         local.on_message = recorder
         names = {id(source): name for name, source in sources(local).items()}
+        changes_of = defaultdict(list)
+        for (*place, index), (change, mode) in (changes or {}).items():
+            changes_of[tuple(place)].append((index, change, mode))
 
         def changed_sheet(source, name, parts):
             sheet = self.sheet(source, name, parts)
             who = names.get(id(source))
             taken = []
             for part in parts:
-                words = self.changed(sheet.take(part), changes, who, name, part)
+                words = self.changed(sheet.take(part), changes_of, who, name, part)
                 if part == "order" and name.slot in other_order:
                     words = words[:, ::-1]
                 taken.append(words.tobytes())

@@ -3,8 +3,9 @@
 A decision with four passive participants over mutual TLS, beside a raw asyncio fan-out of the same
 bytes, which has no roles, checks or deadlines; and a LinUCB round under homomorphic encryption.
 Contestants play in turns, wall clock, medians; ratios are medians of those of each turn.  They are
-started anew several times: the same program, started twice, is now faster and now slower for all
-its life.
+started anew many times: the same program, started twice, is now faster and now slower for all its
+life, by as much as it is placed well or badly on the processor's cores.  The CPU time of a round,
+of all processes of a contestant, is printed beside the wall clock; it varies far less.
 
 Of the raw fan-outs, ``streams`` is written with asyncio's streams, ``protocol`` with a buffered
 protocol of its own, the best that asyncio can do; with ``compute`` it does the same arithmetic as
@@ -16,11 +17,13 @@ repository, such as an older version.
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -31,13 +34,23 @@ from benchmarks.losslessness import OUT
 from benchmarks.process import ROOT, checkout
 from benchmarks.round_process import Played, RoundProcess
 
-STARTS, TURNS = 3, 4
 SMALL, LARGE = (100, 10), (1000, 100)
-ROUNDS = {SMALL: 150, LARGE: 20}
 MORE_ARMS = (100, 1000)
 IN_FLIGHT = 64
 BARE = "decision without access records"
 FIGURES: dict[str, dict[str, float]] = {}
+
+
+class Pace(NamedTuple):
+    """How often contestants are started, their turns after each start, and the rounds of a turn."""
+
+    starts: int
+    turns: int
+    rounds: int
+
+
+PACE = {SMALL: Pace(8, 2, 150), LARGE: Pace(3, 4, 20)}
+BESIDE = Pace(10, 4, 150)
 
 
 def main() -> None:
@@ -79,18 +92,17 @@ def show(console: Console, bars: list[Bar]) -> None:
         measured = "" if bar.measured is None else f"{bar.measured:.2f}"
         table.add_row(bar.name, f"{bar.sense} {bar.bound:g}", measured, bar.verdict, bar.detail)
     console.print(table)
-    times = Table("contestant", "p50 µs", "p99 µs", "per s", "bytes")
+    times = Table("contestant", "p50 µs", "p99 µs", "CPU µs", "per s", "bytes")
     for name, facts in FIGURES.items():
-        cells = (facts["p50"], facts["p99"], facts["per_s"], facts["bytes"])
+        cells = (facts[key] for key in ("p50", "p99", "cpu", "per_s", "bytes"))
         times.add_row(name, *(f"{cell:.0f}" for cell in cells))
     console.print(times)
 
 
 def race(
     settings: dict[str, dict[str, object]],
-    rounds: int,
+    pace: Pace,
     *,
-    turns: int = TURNS,
     trees: Mapping[str, Path] | None = None,
 ) -> dict[str, Played]:
     """Let contestants play in turns, after each start one turn to warm up.
@@ -98,18 +110,18 @@ def race(
     ``trees`` has the checkouts of those that do not run this one.
     """
     played: dict[str, list[Played]] = {name: [] for name in settings}
-    for _ in range(STARTS):
+    for _ in range(pace.starts):
         with ExitStack() as stack:
             processes = {
                 name: stack.enter_context(RoundProcess(each, tree=(trees or {}).get(name, ROOT)))
                 for name, each in settings.items()
             }
             for process in processes.values():
-                process.play(rounds)
-            for turn in range(turns):
+                process.play(pace.rounds)
+            for turn in range(pace.turns):
                 order = list(processes.items())
                 for name, process in order if turn % 2 else reversed(order):  # nobody always first
-                    played[name].append(process.play(rounds))
+                    played[name].append(process.play(pace.rounds))
     together = {name: Played.of(turns) for name, turns in played.items()}
     for name, seen in together.items():
         FIGURES[name] = seen.figures()
@@ -142,14 +154,18 @@ def one_at_a_time() -> list[Bar]:
         }
         if (dim, n_arms) == SMALL:
             contestants[f"{BARE}, {where}"] = ours(dim, n_arms, is_recorded=False)
-        seen = race(contestants, ROUNDS[dim, n_arms])
+        seen = race(contestants, PACE[dim, n_arms])
         decision, streams, gathering, best, compute, *_ = seen.values()
         also = f"gathering alone {gathering.over(streams):.2f}; decision over protocol "
         also += f"{decision.over(best):.2f}, gathering {gathering.over(best):.2f}"
         if (dim, n_arms) == SMALL:
             bare = seen[f"{BARE}, {where}"]
             # This bar is older than access records, which have a bar of their own.
-            also = f"with access records {decision.over(streams):.2f}; {also}"
+            also = (
+                f"middle half of the turns {bare.spread_over(streams)}, CPU "
+                f"{bare.cpu_over(streams):.2f}; with access records {decision.over(streams):.2f}; "
+                f"{also}"
+            )
             bars += [
                 Bar(f"{BARE} over raw streams, {where}", "≤", 3.0, bare.over(streams), also),
                 Bar(
@@ -157,6 +173,7 @@ def one_at_a_time() -> list[Bar]:
                     "≤",
                     1.1,
                     decision.over(bare),
+                    f"middle half {decision.spread_over(bare)}, CPU {decision.cpu_over(bare):.2f}",
                 ),
             ]
         else:
@@ -178,16 +195,16 @@ def beside(tree: Path) -> list[Bar]:
             "raw streams": raw(*SMALL, "streams"),
             str(tree): ours(*SMALL),
         },
-        ROUNDS[SMALL],
-        turns=4 * TURNS,
+        BESIDE,
         trees={str(tree): tree},
     )
     decision, bare, streams, theirs = seen.values()
     like = decision if has_records else bare
     detail = (
-        f"with access records {decision.over(theirs):.2f}, without {bare.over(theirs):.2f}; over "
-        f"raw streams {decision.over(streams):.2f}, {bare.over(streams):.2f} and theirs "
-        f"{theirs.over(streams):.2f}"
+        f"with access records {decision.over(theirs):.2f} (CPU {decision.cpu_over(theirs):.2f}), "
+        f"without {bare.over(theirs):.2f} (CPU {bare.cpu_over(theirs):.2f}), middle half of the "
+        f"turns {like.spread_over(theirs)}; over raw streams {decision.over(streams):.2f}, "
+        f"{bare.over(streams):.2f} and theirs {theirs.over(streams):.2f}"
     )
     return [Bar(f"decision over that of {tree}", "≤", 1.1, like.over(theirs), detail)]
 
@@ -201,7 +218,7 @@ def one_vector() -> list[Bar]:
         seen = race(
             {name: ours(SMALL[0], k, layout=layout, only_gather=True) for k, name in names.items()}
             | {f"per_arm beside {layout}": ours(*SMALL, only_gather=True)},
-            ROUNDS[SMALL],
+            PACE[SMALL],
         )
         beside = seen[f"per_arm beside {layout}"]
         few = seen[names[SMALL[1]]].bytes
@@ -214,12 +231,13 @@ def one_vector() -> list[Bar]:
 
 def many_at_a_time() -> list[Bar]:
     """Throughput of 64 decisions in flight over that of one at a time."""
+    pace = PACE[SMALL]
     with RoundProcess(ours(*SMALL)) as process:
-        process.play(ROUNDS[SMALL], in_flight=IN_FLIGHT)
+        process.play(pace.rounds, in_flight=IN_FLIGHT)
         turns: dict[int, list[Played]] = {1: [], IN_FLIGHT: []}
-        for _ in range(STARTS * TURNS):
+        for _ in range(pace.starts * pace.turns):
             for in_flight, played in turns.items():
-                played.append(process.play(ROUNDS[SMALL] * (4 if in_flight > 1 else 1), in_flight))
+                played.append(process.play(pace.rounds * (4 if in_flight > 1 else 1), in_flight))
     one, many = (Played.of(played) for played in turns.values())
     FIGURES["decision, one at a time"] = one.figures()
     FIGURES[f"decision, {IN_FLIGHT} in flight"] = many.figures()
@@ -239,6 +257,7 @@ def encrypted() -> list[Bar]:
             "p99": 1e6 * seconds,
             "per_s": 1.0 / seconds,
             "bytes": float(sum(measured["sent_bytes"].values())),
+            "cpu": math.nan,
         }
         name = f"CKKS ({kind} model), arithmetic alone, over our decision with its network"
         detail = {

@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import Bar
-from benchmarks.http_cpu import cpu_s
+from benchmarks.cpu_time import cpu_s
 from benchmarks.http_federation import served
 from benchmarks.http_line import LineProcess, Turn
 from benchmarks.http_load import Load

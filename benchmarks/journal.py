@@ -89,7 +89,7 @@ def record_times(*, number: int = 20_000, repetitions: int = 5) -> dict[str, flo
         note=bytes(70), seconds=0.001,
     )  # fmt: skip
     times: dict[str, float] = {}
-    for event in (decided, Rewarded(decided.decision_id, 1.0, 1.7e9, "r-1")):
+    for event in (decided, Rewarded(decided.event_id, 1.0, 1.7e9, "r-1")):
         record, kind = encode(event), type(event).__name__
         for deed, call in (
             ("encode", partial(encode, event)),

@@ -178,7 +178,7 @@ class Contestant:
                 self.seconds.append(time.perf_counter() - started)
                 if len(reply.contributors) < len(self.town.widths):
                     raise SystemExit(f"a decision had only {', '.join(reply.contributors)}")
-            await self.client.reward(RewardRequest(reply.decision_id, 0.3), timeout_s=TIMEOUT_S)
+            await self.client.reward(RewardRequest(reply.event_id, 0.3), timeout_s=TIMEOUT_S)
             while (await self._status()).get("shares", {}).get("queued"):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

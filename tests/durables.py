@@ -70,7 +70,7 @@ class World:
         contexts, more = self.contexts()
         self.names += named
         name = f"named-{self.names}" if named else None
-        return await self.bandit.decide(contexts, decision_id=name, user="u", **more)
+        return await self.bandit.decide(contexts, event_id=name, user="u", **more)
 
     async def reward(self, which):
         waiting = self.bandit.bandit.open_decisions

@@ -287,22 +287,22 @@ def visitors(world, ledger, *, n=6, seed=0, headers=()):
 
 def check_against_log(events, campaign, ledger):
     """Everything that was acknowledged is in the log, once; and nothing else is there twice."""
-    decided = Counter(e.decision_id for e in events if isinstance(e, Decided))
+    decided = Counter(e.event_id for e in events if isinstance(e, Decided))
     rewards = Counter(
-        (e.decision_id, e.reward_id)
+        (e.event_id, e.reward_id)
         for e in events
         if isinstance(e, Rewarded | Reported) and e.reward_id is not None
     )
-    learnt = Counter(e.decision_id for e in events if isinstance(e, Rewarded))
-    activated = Counter(e.decision_id for e in events if isinstance(e, Activated))
+    learnt = Counter(e.event_id for e in events if isinstance(e, Rewarded))
+    activated = Counter(e.event_id for e in events if isinstance(e, Activated))
     for counted in (decided, rewards, learnt, activated):
         assert {key: n for key, n in counted.items() if n > 1} == {}
-    notes = {e.decision_id: e.note for e in events if isinstance(e, Decided)}
+    notes = {e.event_id: e.note for e in events if isinstance(e, Decided)}
     for (where, event_id), answer in ledger.answers.items():
         if where == campaign:
             assert notes[event_id] == answer
     values = {
-        (e.decision_id, e.reward_id): e.value for e in events if isinstance(e, Rewarded | Reported)
+        (e.event_id, e.reward_id): e.value for e in events if isinstance(e, Rewarded | Reported)
     }
     acknowledged = {key[1:]: ledger.intended[key] for key in ledger.rewards if key[0] == campaign}
     assert acknowledged == {key: values.get(key) for key in acknowledged}

@@ -160,7 +160,7 @@ class Session:
         for _ in range(rounds):
             user = world.users[self.total % len(world.users)]
             reply = await self.client.decide(world.request(user), timeout_s=DEADLINE_S)
-            self.draws.seed(reply.decision_id)
+            self.draws.seed(reply.event_id)
             decision = self.central.decide(
                 world.context(user, reply.contributors, self.names),
                 arms=world.arms,
@@ -175,7 +175,7 @@ class Session:
             self.replies.append(reply)
             if learn:
                 value = world.reward(user, reply.index)
-                request = RewardRequest(reply.decision_id, value)
+                request = RewardRequest(reply.event_id, value)
                 await self.client.reward(request, timeout_s=DEADLINE_S)
                 self.central.reward(decision, value)
 

@@ -61,7 +61,7 @@ class Run:
         features = np.eye(3)[:, :2] if self.layout == "outer" else None
         name = f"order-{len(self.plain)}" if number % 2 else None
         decision = await bandit.decide(
-            plain @ self.turn.T, arms=ARMS, arm_features=features, decision_id=name, user="ann"
+            plain @ self.turn.T, arms=ARMS, arm_features=features, event_id=name, user="ann"
         )
         self.plain[decision.id] = plain
         if number % 4:

@@ -52,7 +52,7 @@ class World:
         return [
             (place, event)
             for place, event in enumerate(self.events, start=1)
-            if getattr(event, "decision_id", None) == event_id
+            if getattr(event, "event_id", None) == event_id
         ]
 
     def past(self, event_id):
@@ -121,7 +121,7 @@ class World:
         self.now += 61.0 * (number % 2)
         names = [one.event_id for one in self.campaign.due(self.now, most=100)]
         cold = self.campaign.model.cold.over(self.now, most=100)
-        names += [self.events[position - 1].decision_id for position in cold]
+        names += [self.events[position - 1].event_id for position in cold]
         for name in names:
             self.ask(lambda past, n=name: self.campaign.end(n, now=self.now, past=past), name)
 
@@ -157,7 +157,7 @@ class World:
             chosen = ExportedModel.unpack(open_sealed(seal_snapshot(chosen.pack())))
             later = [*enumerate(self.events, start=1)][chosen.position :]
             rewards = {
-                at: reward_of(at, self.found(one.decision_id))
+                at: reward_of(at, self.found(one.event_id))
                 for at, one in later
                 if isinstance(one, Retracted)
             }

@@ -84,7 +84,7 @@ class RankerWorld:
             clock=self.clock,
         )
         self.consumer.on_entered = lambda _, events: self.entered.extend(
-            event.decision_id for event in events
+            event.event_id for event in events
         )
         if consuming:
             self.consumer.start()

@@ -82,7 +82,7 @@ class ServedFederation:
         while asyncio.get_running_loop().time() < limit:
             user = self.world.users[0]
             reply = await self.active.choose(self.world.request(user))
-            await self.active.learn(RewardRequest(reply.decision_id, 1.0))
+            await self.active.learn(RewardRequest(reply.event_id, 1.0))
             if set(reply.contributors) == wanted:
                 return reply
             await asyncio.sleep(0.02)

@@ -34,7 +34,7 @@ class SharedSession(Session):
                 await self.reward(user, reply)
 
     async def reward(self, user, reply):
-        request = RewardRequest(reply.decision_id, self.world.reward(user, reply.index))
+        request = RewardRequest(reply.event_id, self.world.reward(user, reply.index))
         await self.client.reward(request, timeout_s=DEADLINE_S)
 
     async def wait_until_learnt(self):
@@ -61,13 +61,13 @@ def replay(world, federation):
             if event_of(event.x) == ALONE:
                 n_alone += 1
                 continue
-            draws.normals = noises[event.decision_id]
+            draws.normals = noises[event.event_id]
             contexts = world.context(event.user, event.contributors)
             decision = twin.decide(contexts, arms=world.arms)
             assert (decision.arm, len(decisions)) == (event.arm, len(decisions))
-            decisions[event.decision_id] = decision
-        elif isinstance(event, Rewarded) and event.decision_id in decisions:
-            twin.reward(decisions[event.decision_id], event.value)
+            decisions[event.event_id] = decision
+        elif isinstance(event, Rewarded) and event.event_id in decisions:
+            twin.reward(decisions[event.event_id], event.value)
             n_rewards += 1
     journal.close()
     return len(decisions), n_alone, n_rewards

@@ -62,7 +62,7 @@ def local_shares(terms, *, seed=0, rotate=False, on_message=None):
     return LocalShares(terms, rotations=rotations, entropy=rng.bytes, on_message=on_message)
 
 
-def decision_of(active, blocks):
+def event_id_of(active, blocks):
     """The whole exchange of server A with the helper for a decision in its next slot."""
     ready = yield from active.prepare(active.next_place())
     return (yield from active.decide(ready, blocks))

@@ -72,12 +72,12 @@ class StandIn:
         self.requests.append(request)
         here = [n for n in WIDTHS if n not in self.away or place % 2]
         item = next(self.items)
-        self.draws.seed(request.decision_id)
+        self.draws.seed(request.event_id)
         decision = self.bandit.decide(
             self.world.context(item.blocks, here),
             arms=request.arms,
             arm_features=None if not request.arm_features else self.world.arm_features,
-            decision_id=request.decision_id,
+            event_id=request.event_id,
         )
         return DecideReply(
             decision.id,
@@ -113,7 +113,7 @@ class StandIn:
     async def reward(self, request, *, timeout_s):
         del timeout_s
         assert request.trial == self.requests[-1].trial
-        return RewardReply(self.bandit.reward(request.decision_id, request.value))
+        return RewardReply(self.bandit.reward(request.event_id, request.value))
 
 
 def run(stand_in, **options):
@@ -165,7 +165,7 @@ def test_users_arms_and_ids_are_those_of_the_trial():
     run(stand_in, rounds=2, trial=9, n_arms=3)
     assert [request.user for request in stand_in.requests] == ["parity-0", "parity-1"]
     assert {request.arms for request in stand_in.requests} == {("arm-0", "arm-1", "arm-2")}
-    assert [r.decision_id for r in stand_in.requests] == ["trial-9-0", "trial-9-1"]
+    assert [r.event_id for r in stand_in.requests] == ["trial-9-0", "trial-9-1"]
 
 
 def test_a_trial_that_was_run_before_is_refused():

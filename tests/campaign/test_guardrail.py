@@ -34,7 +34,7 @@ class Shop(World):
                 self.reward(event, 0.0 if event.group == "policy" else 1.0)
 
     def reward(self, event, value):
-        name = event.decision_id
+        name = event.event_id
         self.ask(lambda past: self.campaign.reward(name, value, now=self.now, past=past), name)
 
     def watch(self):
@@ -130,7 +130,7 @@ def test_without_an_end_of_the_wait_nothing_is_compared():
     shop.do_hold(np.random.default_rng(1), 1)
     held = shop.last()
     assert len(shop.campaign.model.comparison) == 1  # its activation has an end
-    shop.apply(shop.campaign.activate(held.decision_id, now=shop.now).event)
+    shop.apply(shop.campaign.activate(held.event_id, now=shop.now).event)
     assert len(shop.campaign.model.comparison) == 0
     assert shop.campaign.model.comparison.whole.n_events == (0, 0)
 

@@ -132,7 +132,7 @@ def test_an_activated_event_waits_without_end_in_memory_or_not():
         world.apply(world.campaign.activate(event_id, now=now, past=past).event)
     world.now += rules.activation_wait_s + 1.0
     over = {one.event_id for one in world.campaign.due(world.now, most=9)}
-    over |= {world.events[at - 1].decision_id for at in model.cold.over(world.now, most=9)}
+    over |= {world.events[at - 1].event_id for at in model.cold.over(world.now, most=9)}
     assert over == {"event 2", "event 3"}
     past = world.past("event 1")
     assert world.campaign.reward("event 1", 1.0, now=world.now, past=past).status == "learnt"
@@ -157,20 +157,20 @@ def test_a_model_holds_the_rewards_up_to_the_one_restored_and_those_since_and_no
     for step in steps:
         world.step(*step)
     model, records = world.campaign.model, [*enumerate(world.events, start=1)]
-    retracted = {one.decision_id for _, one in records if isinstance(one, Retracted)}
+    retracted = {one.event_id for _, one in records if isinstance(one, Retracted)}
     held = [
         at
         for at, one in records
-        if isinstance(one, Rewarded) and model.holds(at) and one.decision_id not in retracted
+        if isinstance(one, Rewarded) and model.holds(at) and one.event_id not in retracted
     ]
     # The obvious way: a bandit that learns these, and no others, in the masks of the time.
     plain = vfb.Bandit(policy, dim=5)
     contexts = {}
     for at, one in records:
         if isinstance(one, Decided):
-            contexts[one.decision_id] = one.x
+            contexts[one.event_id] = one.x
         elif isinstance(one, Rewarded) and at in held:
-            x = contexts[one.decision_id] if one.recalled is None else one.recalled.x
+            x = contexts[one.event_id] if one.recalled is None else one.recalled.x
             plain.fit([x], [one.value])
         elif isinstance(one, Moved):
             move = model.make_move(one.matrix)

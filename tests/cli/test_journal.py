@@ -106,10 +106,10 @@ def test_without_contexts_evaluate_says_what_to_do_and_takes_features_from_a_tab
     done = vfb_evaluate(path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "export it again with vfb journal export --contexts, or give features" in done.stderr
-    ids = pl.read_parquet(path)["decision_id"].unique().to_list()
-    table = {"decision_id": ids, "f": [float(n % 3) for n in range(len(ids))]}
+    ids = pl.read_parquet(path)["event_id"].unique().to_list()
+    table = {"event_id": ids, "f": [float(n % 3) for n in range(len(ids))]}
     pl.DataFrame(table).write_parquet(tmp_path / "shop.parquet")
-    done = vfb_evaluate(path, "--table", f"shop={tmp_path}/shop.parquet", "--key", "decision_id")
+    done = vfb_evaluate(path, "--table", f"shop={tmp_path}/shop.parquet", "--key", "event_id")
     assert done.exit_code == 0, done.output
 
 

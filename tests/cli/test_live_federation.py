@@ -132,7 +132,7 @@ async def teach(federation, trial):
     async with Session(federation.world, federation, None) as session:
         request = DecideRequest("somebody", ("arm-0", "arm-1"), trial=trial)
         reply = await session.client.decide(request, timeout_s=60.0)
-        reward = RewardRequest(reply.decision_id, 9.0, trial)
+        reward = RewardRequest(reply.event_id, 9.0, trial)
         await session.client.reward(reward, timeout_s=60.0)
 
 

@@ -75,7 +75,7 @@ def test_reading_begins_behind_a_position(journal):
 def test_a_long_log_is_read_whole(journal):
     for start in range(0, 2_500, 500):
         journal.append([Forgotten(start + i) for i in range(500)])
-    assert [event.decision_id for _, event in journal.read()] == list(range(2_500))
+    assert [event.event_id for _, event in journal.read()] == list(range(2_500))
 
 
 def test_nothing_appended_changes_nothing(journal):

@@ -36,7 +36,7 @@ def test_an_encrypted_log_shows_nothing_of_what_is_in_it(sealed):
     secret = np.full(4, 0.123456789)
     journal.append([Decided("order-17", "tea", 0, secret, user="ann")])
     bandit = vfb.Bandit(vfb.LinUCB(), dim=4)
-    bandit.decide([secret], decision_id="order-17")
+    bandit.decide([secret], event_id="order-17")
     journal.save_snapshot(1, bandit.snapshot())
     journal.close()
     kept = b"".join(record for _, record in sealed.records()) + sealed.get_snapshot(1)

@@ -8,7 +8,7 @@ from journals import ALL_KINDS, PLACES, harm, make_place, same, snapshot
 
 from vfbandits.campaign.events import Configured, Decided, Forgotten, Reported, Rewarded
 from vfbandits.errors import JournalError
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 
 IDS = ["a", "held", 1, "1", "never"]
 MANY = 300  # more than PostgreSQL gets in one statement
@@ -24,12 +24,12 @@ def shared(request, tmp_path):
     return make_place(request.param, tmp_path)
 
 
-def obvious(journal, decision_id):
+def obvious(journal, event_id):
     """By reading everything."""
     return [
         (position, event)
         for position, event in (*journal.remains(), *journal.read(journal.compacted_to))
-        if (type(decision_of(event)), decision_of(event)) == (type(decision_id), decision_id)
+        if (type(event_id_of(event)), event_id_of(event)) == (type(event_id), event_id)
     ]
 
 
@@ -49,8 +49,8 @@ def test_all_events_of_a_decision_are_found_in_their_order(place):
         if again:
             journal.close()
             journal = place.open()
-        for decision_id in IDS:
-            assert alike(journal.find(decision_id), obvious(journal, decision_id))
+        for event_id in IDS:
+            assert alike(journal.find(event_id), obvious(journal, event_id))
         assert positions(journal.find("held")) == [4, 5, 7, 12]
         assert positions(journal.find(1)) == [2, 6, 10]
         assert positions(journal.find("1")) == [13]
@@ -63,8 +63,8 @@ def test_several_are_found_at_once_and_every_id_is_in_the_answer(place):
     journal.append(ALL_KINDS)
     found = journal.find_many([*IDS, "a"])
     assert list(found) == IDS
-    for decision_id, events in found.items():
-        assert alike(events, journal.find(decision_id))
+    for event_id, events in found.items():
+        assert alike(events, journal.find(event_id))
     assert journal.find_many([]) == {}
     journal.close()
 

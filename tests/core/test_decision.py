@@ -144,8 +144,8 @@ def test_a_notebook_shows_the_best_arms_of_a_decision_and_the_chosen_one():
 def test_the_probabilities_of_a_named_decision_are_those_of_its_id():
     """The Monte Carlo behind them is seeded by bandit and id: exact equality, in any process."""
 
-    def probabilities(decision_id):
+    def probabilities(event_id):
         bandit = vfb.Bandit(vfb.LinTS(n_draws=200), dim=3, seed=5)
-        return bandit.decide(np.eye(3), decision_id=decision_id).probabilities.tolist()
+        return bandit.decide(np.eye(3), event_id=event_id).probabilities.tolist()
 
     assert probabilities("a") == probabilities("a") != probabilities("b")

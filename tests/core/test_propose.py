@@ -57,7 +57,7 @@ def test_decide_is_propose_and_apply_to_the_last_bit(policy, layout, seed, named
     draws = np.random.default_rng(7)  # as the bandit's own
     for step in range(6):
         asked = round_of(rng, layout)
-        asked["decision_id"] = f"event {step}" if named else None
+        asked["event_id"] = f"event {step}" if named else None
         asked["shown"] = int(rng.integers(4)) if rng.random() < 0.3 else None
         decision = whole.decide(**asked)
         proposal = halves.propose(**asked, draws=draws)
@@ -97,7 +97,7 @@ def test_the_same_id_gives_the_same_monte_carlo_in_every_process():
     """Whatever number the decision has: a leader and a replica write the same probability."""
     one, other = (build(vfb.LinTS(posterior_scale=0.3), "per_arm") for _ in range(2))
     other.decide(np.eye(3))
-    asked = {"contexts": np.eye(3), "decision_id": "a"}
+    asked = {"contexts": np.eye(3), "event_id": "a"}
     first, second = (
         bandit.propose(**asked, draws=np.random.default_rng(1)).decision for bandit in (one, other)
     )
@@ -108,8 +108,8 @@ def test_a_proposal_that_another_has_overtaken_is_refused():
     bandit = build(vfb.LinUCB(), "per_arm")
     draws = np.random.default_rng(0)
     numbered = bandit.propose(np.eye(3), draws=draws)
-    named = bandit.propose(np.eye(3), decision_id="a", draws=draws)
-    bandit.decide(np.eye(3), decision_id="a")
+    named = bandit.propose(np.eye(3), event_id="a", draws=draws)
+    bandit.decide(np.eye(3), event_id="a")
     with pytest.raises(SettingError, match="the next decision is number 1, got 0"):
         bandit.apply(numbered)
     with pytest.raises(SettingError, match="must be new, got 'a'"):

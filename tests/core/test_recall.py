@@ -68,11 +68,11 @@ def test_a_decision_after_a_recalled_one_gets_the_next_number():
     assert bandit.decide([[1.0]]).id == 2
 
 
-@pytest.mark.parametrize("decision_id", [1, -1, True, 0.0, None])
-def test_a_numbered_decision_is_recalled_in_its_turn_only(decision_id):
+@pytest.mark.parametrize("event_id", [1, -1, True, 0.0, None])
+def test_a_numbered_decision_is_recalled_in_its_turn_only(event_id):
     bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
     with pytest.raises(SettingError, match="the next decision is number"):
-        bandit.recall(decision_id, Observation(np.ones(1)))
+        bandit.recall(event_id, Observation(np.ones(1)))
 
 
 def test_a_name_is_recalled_once():

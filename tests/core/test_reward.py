@@ -46,7 +46,7 @@ def test_a_late_reward_is_learnt_with_the_context_of_its_own_decision():
 
 def test_a_reward_may_name_its_decision_by_id():
     bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
-    bandit.decide([[1.0]], decision_id="order-17")
+    bandit.decide([[1.0]], event_id="order-17")
     assert bandit.reward("order-17", 1.0)
     assert not bandit.reward("order-17", 1.0)
 
@@ -107,21 +107,21 @@ def test_memory_is_bounded_and_the_oldest_go_first():
         bandit.reward(made[2], 1.0)
 
 
-@pytest.mark.parametrize("decision_id", ["", 7, b"x"])
-def test_decision_ids_are_text(decision_id):
+@pytest.mark.parametrize("event_id", ["", 7, b"x"])
+def test_event_ids_are_text(event_id):
     bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
     with pytest.raises(SettingError, match="must be text"):
-        bandit.decide([[1.0]], decision_id=decision_id)
+        bandit.decide([[1.0]], event_id=event_id)
 
 
-def test_a_decision_id_is_used_once_whether_open_or_settled():
+def test_a_event_id_is_used_once_whether_open_or_settled():
     bandit = vfb.Bandit(vfb.LinUCB(), dim=1)
-    bandit.decide([[1.0]], decision_id="x")
+    bandit.decide([[1.0]], event_id="x")
     with pytest.raises(SettingError, match="must be new"):
-        bandit.decide([[1.0]], decision_id="x")
+        bandit.decide([[1.0]], event_id="x")
     bandit.reward("x", 0.0)
     with pytest.raises(SettingError, match="must be new"):
-        bandit.decide([[1.0]], decision_id="x")
+        bandit.decide([[1.0]], event_id="x")
     assert bandit.open_decisions == ()
 
 

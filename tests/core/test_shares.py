@@ -12,7 +12,7 @@ from plain_loops import fewer_if_plain, turn_off_loops
 from shares_world import (
     Recorder,
     covariance_terms,
-    decision_of,
+    event_id_of,
     local_shares,
     plain_twin,
     small_terms,
@@ -417,7 +417,7 @@ def test_scores_beyond_what_is_compared_are_noticed_where_no_arm_is_left():
     fresh = local_shares(local.terms)
     fresh.active.take(fresh.dealer.deal())
     blocks = recorder.view("active", "participant")
-    exchange = decision_of(fresh.active, blocks)
+    exchange = event_id_of(fresh.active, blocks)
     next(exchange)
     for _ in range(3):
         exchange.send(next(answers))
@@ -491,7 +491,7 @@ def test_look_ups_of_too_many_bits_are_refused_by_both_servers():
     compared = fresh.helper.answer(compare)
     fresh.active.take(fresh.dealer.deal())
     blocks = recorder.view("active", "participant")
-    exchange = decision_of(fresh.active, blocks)
+    exchange = event_id_of(fresh.active, blocks)
     next(exchange)
     for reply in recorder.view("active", "helper")[:2]:
         exchange.send(reply)
@@ -513,7 +513,7 @@ def test_the_active_server_refuses_answers_of_another_size():
 
     def exchanges_of(fresh):
         fresh.active.take(fresh.dealer.deal())
-        opened = yield from decision_of(fresh.active, blocks)
+        opened = yield from event_id_of(fresh.active, blocks)
         event = yield from fresh.active.pick(opened, 0)
         yield from fresh.active.learn(event, 0.5)
 

@@ -12,7 +12,7 @@ from shares_world import (
     COVARIANCE_FORMS,
     Recorder,
     covariance_terms,
-    decision_of,
+    event_id_of,
     local_shares,
     plain_twin,
     small_terms,
@@ -162,7 +162,7 @@ def test_the_active_server_refuses_answers_of_another_size(reads, release):
 
     def exchanges_of(fresh):
         fresh.active.take(fresh.dealer.deal())
-        opened = yield from decision_of(fresh.active, blocks)
+        opened = yield from event_id_of(fresh.active, blocks)
         event = yield from fresh.active.pick(opened, 1)
         yield from fresh.active.learn(event, 0.5)
 

@@ -149,7 +149,7 @@ def test_a_retraction_in_the_log_takes_its_reward_out_of_the_charts():
     events = [logged(one) for one in seen]
     rewarded = [event for event in events if isinstance(event, Rewarded)]
     wrong = rewarded[len(rewarded) // 2]
-    taken_back = Retracted(wrong.decision_id, wrong.value, np.zeros(2), at=NOW - 1.0, by="ops")
+    taken_back = Retracted(wrong.event_id, wrong.value, np.zeros(2), at=NOW - 1.0, by="ops")
     before, after = sky_of(events), sky_of([*events, taken_back])
     without = sky_of([event for event in events if event is not wrong])
     for part in ("policy", "baseline"):

@@ -59,12 +59,12 @@ def decide(federation):
 
     reply = asyncio.run(ask())
     assert reply.contributors == ("shop", "bank", "news")
-    return reply.decision_id
+    return reply.event_id
 
 
 def ids_in(path):
     with closing(SqliteReader(path)) as reader:
-        return [event.decision_id for _, event in reader.read()]
+        return [event.event_id for _, event in reader.read()]
 
 
 def test_every_command_of_the_page_works_in_its_order(tmp_path, monkeypatch):

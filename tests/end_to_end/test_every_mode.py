@@ -65,7 +65,7 @@ async def play(world, federation, central, in_process):
             if not world.per_arm:
                 blocks = {name: block[0] for name, block in blocks.items()}
             reply = session.replies[-1]
-            draws.seed(reply.decision_id)
+            draws.seed(reply.event_id)
             decision = in_process.decide(blocks, arms=world.arms, arm_features=world.arm_features)
             assert decision.arm == reply.arm
             assert np.allclose(decision.scores, np.frombuffer(reply.scores), atol=1e-9)

@@ -42,7 +42,7 @@ async def reward_by_grpc(world, value):
     try:
         request = DecideRequest(world.town.users[0], tuple(world.town.arms))
         reply = await client.decide(request, timeout_s=LIMIT_S)
-        return await client.reward(RewardRequest(reply.decision_id, value), timeout_s=LIMIT_S)
+        return await client.reward(RewardRequest(reply.event_id, value), timeout_s=LIMIT_S)
     finally:
         await client.close()
 

@@ -91,9 +91,9 @@ def replay(world, federation, moves=MOVES):
             contexts = world.context(event.user, event.contributors, names)
             decision = twin.decide(contexts, arms=world.arms)
             assert (decision.arm, len(decisions)) == (event.arm, len(decisions))
-            decisions[event.decision_id] = decision
-        elif isinstance(event, Rewarded) and event.decision_id in decisions:
-            twin.reward(decisions[event.decision_id], event.value)
+            decisions[event.event_id] = decision
+        elif isinstance(event, Rewarded) and event.event_id in decisions:
+            twin.reward(decisions[event.event_id], event.value)
             n_rewards += 1
     journal.close()
     return len(decisions), n_rewards, epochs

@@ -58,7 +58,7 @@ def test_a_row_has_what_the_event_says(tmp_path):
     (line,) = dsjson_logs.events(1, seed=1)
     made, table = imported(tmp_path, [line], arms=ARMS)
     (row,) = table.rows(named=True)
-    assert (made.rows, row["decision_id"], row["position"]) == (1, line["EventId"], 1)
+    assert (made.rows, row["event_id"], row["position"]) == (1, line["EventId"], 1)
     assert (row["arm"], row["index"]) == ([*dsjson_logs.DRINKS][row["index"]], line["_labelIndex"])
     assert (row["reward"], row["probability"]) == (-line["_label_cost"], line["_label_probability"])
     assert row["at"] == 1_612_454_400.246

@@ -42,7 +42,7 @@ def test_there_is_one_row_for_each_decision_with_its_reward(place, tmp_path):
     assert made.rows == len(table) == len(run.rewards)
     assert made.without_reward == 40 - len(run.rewards)
     assert made.without_probability == 0
-    assert dict(zip(table["decision_id"], table["reward"], strict=True)) == {
+    assert dict(zip(table["event_id"], table["reward"], strict=True)) == {
         str(key): value for key, value in run.rewards.items()
     }
     assert table["position"].is_sorted()
@@ -67,7 +67,7 @@ def test_evaluate_reads_it_with_the_contexts_that_the_models_saw(place, tmp_path
     assert (made.layout, made.evaluable) == ("disjoint", made.rows)
     log = read_log(path)
     assert (len(log), log.dim) == (made.rows, 3)
-    plain = np.array([run.plain[_id(text)] for text in table["decision_id"]])
+    plain = np.array([run.plain[_id(text)] for text in table["event_id"]])
     np.testing.assert_allclose(log.contexts, plain @ run.turn.T, atol=1e-12)
     assert log.rewards.tolist() == table["reward"].to_list()
     agent = lambda: vfb.Bandit(vfb.LinUCB(), dim=3, layout="disjoint", seed=0)  # noqa: E731
@@ -118,7 +118,7 @@ def test_a_name_that_was_used_twice_has_two_rows(place, tmp_path):
     journal.close()
     table = pl.read_parquet(tmp_path / "log.parquet")
     assert made.without_probability == 2
-    assert table.select("decision_id", "arm", "reward").rows() == [
+    assert table.select("event_id", "arm", "reward").rows() == [
         ("a", "tea", 3.0),
         ("a", "milk", 4.0),
         ("b?", "tea", 1.0),
@@ -149,7 +149,7 @@ def test_every_row_says_why_its_arm_was_shown_and_what_became_of_its_reward(plac
     journal.close()
     table = pl.read_parquet(tmp_path / "log.parquet")
     assert (made.rows, made.without_reward) == (4, 2)
-    columns = ("decision_id", "group", "due", "held", "reward", "reward_id")
+    columns = ("event_id", "group", "due", "held", "reward", "reward_id")
     assert table.select(columns).rows() == [
         ("a", "policy", 50.0, False, 1.0, "buy"),
         ("b", "holdback", 80.0, False, 0.5, None),
@@ -171,14 +171,14 @@ def test_a_compacted_log_gives_what_it_still_has_with_contexts_behind_the_last_m
     run.visit(16, "move", 4, "save", 3, "save", "move")
     journal = place.open()
     compact(journal)
-    kept = [event.decision_id for _, event in journal.remains() if isinstance(event, Decided)]
+    kept = [event.event_id for _, event in journal.remains() if isinstance(event, Decided)]
     journal.append([Rewarded(key, 7.0) for key in kept])
     made = export_log(journal, tmp_path / "log.parquet", contexts=True)
     journal.close()
     table = pl.read_parquet(tmp_path / "log.parquet")
     assert made.rows == len(table)
     late = table.filter(pl.col("reward") == 7.0)
-    assert late["decision_id"].to_list() == [str(key) for key in kept]
+    assert late["event_id"].to_list() == [str(key) for key in kept]
     contexts = late.select(pl.selectors.starts_with("x_")).to_numpy()
     plain = np.array([run.plain[key] for key in kept])
     np.testing.assert_allclose(contexts, plain @ run.turn.T, atol=1e-12)

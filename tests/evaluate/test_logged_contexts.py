@@ -110,10 +110,10 @@ def test_a_fraction_is_drawn_by_events_and_the_rest_is_skipped(tmp_path, layout)
     table = pl.read_parquet(path)
     assert (made.rows, made.evaluable, len(table)) == (300, len(wanted), 300)
     column = "offered_contexts" if layout == "per_arm" else "offered_features"
-    assert table.filter(pl.col(column).is_not_null())["decision_id"].to_list() == wanted
+    assert table.filter(pl.col(column).is_not_null())["event_id"].to_list() == wanted
     log = read_log(path)
     assert len(log) == len(wanted)
-    rewards = dict(zip(table["decision_id"], table["reward"], strict=True))
+    rewards = dict(zip(table["event_id"], table["reward"], strict=True))
     assert log.rewards.tolist() == [rewards[name] for name in wanted]
     if layout == "outer":  # a model for each arm, of the same users
         assert len(read_log(path, layout="disjoint")) == len(wanted)

@@ -115,9 +115,9 @@ def compare(world, visitors):
     """Every answer once in the log; the trainer's and the rankers' model are its fold."""
     world.wait(lambda: world.waiting() == 0, "inbox empty")
     events = [event for _, event in world.events()]
-    decided = {event.decision_id: event for event in events if isinstance(event, Decided)}
+    decided = {event.event_id: event for event in events if isinstance(event, Decided)}
     assert len(decided) == sum(isinstance(event, Decided) for event in events)
-    learnt = {event.decision_id: event.value for event in events if isinstance(event, Rewarded)}
+    learnt = {event.event_id: event.value for event in events if isinstance(event, Rewarded)}
     assert len(learnt) == sum(isinstance(event, Rewarded) for event in events)
     for visitor in visitors:
         for event_id, answer in visitor.answers.items():
@@ -258,7 +258,7 @@ def test_decisions_that_come_together_share_rounds_and_one_bad_request_fails_alo
             assert response["contributors"] == ["shop", "bank"]
     assert n_rounds <= len(answers) / 10
     world.wait(lambda: world.waiting() == 0, "inbox empty")
-    logged = {e.decision_id for _, e in world.events() if isinstance(e, Decided)}
+    logged = {e.event_id for _, e in world.events() if isinstance(e, Decided)}
     assert {f"{tag}-{n}" for n in range(len(answers)) if n % 64 != 7} <= logged
     assert '"event": "inbox_record_refused"' not in world.log_path(leads).read_text()
 

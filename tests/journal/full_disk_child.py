@@ -49,7 +49,7 @@ def main(folder, make_room):
     make_room()
     journal = SqliteJournal(folder / "log.db")
     found = [event for _, event in journal.read()]
-    assert [event.decision_id for event in found] == list(range(len(found)))
+    assert [event.event_id for event in found] == list(range(len(found)))
     assert journal.damage.records == 0
     assert journal.append(batch(len(found))) == len(found) + BATCH
     journal.close()

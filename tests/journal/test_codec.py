@@ -68,7 +68,7 @@ def test_many_openings_are_read_one_after_the_other():
     reader = Codec(IDENTITY, KEY)
     for number in range(1_100):
         (record,) = Codec(IDENTITY, KEY).seal([encode(Forgotten(number))], after=number)
-        assert reader.open(record, number + 1).decision_id == number
+        assert reader.open(record, number + 1).event_id == number
 
 
 @given(place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255))

@@ -60,7 +60,7 @@ def test_the_model_is_the_same_and_open_decisions_are_kept(tmp_path, layout):
     assert reopened(place, layout) == before
     journal = place.open()
     assert verify(journal).problems == ()
-    remains = [event.decision_id for _, event in journal.remains() if isinstance(event, Decided)]
+    remains = [event.event_id for _, event in journal.remains() if isinstance(event, Decided)]
     journal.close()
     still_open = [key for key, _ in before[0]["open"]]
     assert set(remains) <= {*still_open, *run.plain}

@@ -89,7 +89,7 @@ def test_a_copy_has_every_record_at_its_position_and_every_snapshot(places, keys
     same_journals(source, to)
     with closing(to.open()) as journal:
         for event in EVERY_KIND:
-            name = getattr(event, "decision_id", None)
+            name = getattr(event, "event_id", None)
             if name is not None:
                 assert any(encode(one) == encode(event) for _, one in journal.find(name))
 
@@ -145,7 +145,7 @@ def test_an_erased_user_stays_erased_in_the_copy(places):
         assert erase_user(journal, ErasureRequest("ann", "asked", "ops", 5.0)).decisions
     copied(source, to)
     with closing(to.open()) as journal:
-        names = [e.decision_id for _, e in journal.read() if isinstance(e, Erased)]
+        names = [e.event_id for _, e in journal.read() if isinstance(e, Erased)]
         assert names
         assert all(isinstance(one, Erased) for _, one in journal.find(names[0])[:1])
         assert verify(journal).problems == ()

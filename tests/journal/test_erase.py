@@ -231,7 +231,7 @@ def test_an_erased_name_that_was_free_again_is_the_other_users(place):
     async def main(*visits):
         bandit = DurableBandit.open(place.open(), maker(max_settled=1))
         for name, user in visits:
-            await bandit.decide(np.ones(3), arms=["tea"], decision_id=name, user=user)
+            await bandit.decide(np.ones(3), arms=["tea"], event_id=name, user=user)
             await bandit.reward(name, 0.5)
         await bandit.snapshot()
         await bandit.close()
@@ -338,7 +338,7 @@ def test_a_postgres_inbox_loses_all_rows_of_the_user_taken_or_not_and_no_others(
         assert ANN.encode() in bytes_of(place)
         done = erase(journal, inbox=inbox)
         assert done.decisions == 10
-        left = [one.event.decision_id for one in inbox.waiting(10)]
+        left = [one.event.event_id for one in inbox.waiting(10)]
         found = journal.find("new")
     assert left == ["his", "e3"]
     assert [type(event) for _, event in found] == [Erased]
@@ -385,7 +385,7 @@ def test_unlearnt_the_model_is_the_one_that_never_saw_the_user(
                 rng.standard_normal(shape),
                 arms=["tea", "milk", "beer"],
                 arm_features=features,
-                decision_id=f"e{number}",
+                event_id=f"e{number}",
                 user=user,
             )
             if number not in unrewarded:
@@ -401,11 +401,11 @@ def test_unlearnt_the_model_is_the_one_that_never_saw_the_user(
     asyncio.run(main())
     never = Model(make(), epoch=0)
     with closing(MemoryJournal(disk)) as journal:
-        hers = {e.decision_id for _, e in journal.read() if getattr(e, "user", None) == ANN}
+        hers = {e.event_id for _, e in journal.read() if getattr(e, "user", None) == ANN}
         events = [
             (at, one)
             for at, one in journal.read()
-            if not (isinstance(one, Rewarded) and one.decision_id in hers)
+            if not (isinstance(one, Rewarded) and one.event_id in hers)
         ]
         done = erase(journal, unlearn=True)
         assert verify(journal).problems == ()
@@ -435,7 +435,7 @@ def test_what_went_with_an_arms_model_need_not_be_unlearnt():
     async def main(journal):
         bandit = DurableBandit.open(journal, maker(floor=0.0))
         for name, user in (("a", ANN), ("b", BOB), ("c", ANN)):
-            await bandit.decide(np.ones(3), arms=["tea"], decision_id=name, user=user)
+            await bandit.decide(np.ones(3), arms=["tea"], event_id=name, user=user)
             await bandit.reward(name, 1.0)
             if name == "a":
                 await bandit.log(ArmsDropped(("tea",), 1.0))
@@ -452,7 +452,7 @@ def test_where_unlearning_cannot_be_exact_it_is_refused_and_nothing_is_changed(p
         bandit = DurableBandit.open(place.open(), make)
         for number in range(3):
             name = f"{bandit.position}-{number}"
-            await bandit.decide(np.ones(3), arms=["tea"], decision_id=name, user=ANN)
+            await bandit.decide(np.ones(3), arms=["tea"], event_id=name, user=ANN)
             await bandit.reward(name, 1.0)
         await bandit.snapshot()
         await bandit.close()
@@ -479,7 +479,7 @@ def test_where_unlearning_cannot_be_exact_it_is_refused_and_nothing_is_changed(p
 def test_under_forgetting_unlearning_is_refused_with_the_reason():
     async def main(journal):
         bandit = DurableBandit.open(journal, maker(discount=0.99))
-        await bandit.decide(np.ones(3), arms=["tea"], decision_id="a", user=ANN)
+        await bandit.decide(np.ones(3), arms=["tea"], event_id="a", user=ANN)
         await bandit.reward("a", 1.0)
         await bandit.close()
 
@@ -511,7 +511,7 @@ def test_a_short_id_may_be_part_of_a_word_and_event_ids_that_name_the_user_are_c
     async def main(journal):
         bandit = DurableBandit.open(journal, maker())
         for name in ("order-17", "7-a", "b"):
-            await bandit.decide(np.ones(3), arms=["tea"], decision_id=name, user="7")
+            await bandit.decide(np.ones(3), arms=["tea"], event_id=name, user="7")
         await bandit.close()
 
     disk = MemoryDisk()
@@ -524,7 +524,7 @@ def test_a_short_id_may_be_part_of_a_word_and_event_ids_that_name_the_user_are_c
 def test_an_erasure_leaves_the_size_of_the_memory_as_the_server_had_it(place):
     async def main(size):
         bandit = DurableBandit.open(place.open(), maker(max_open=size))
-        await bandit.decide(np.ones(3), arms=["tea"], decision_id=f"e{size}", user=ANN)
+        await bandit.decide(np.ones(3), arms=["tea"], event_id=f"e{size}", user=ANN)
         await bandit.close()
 
     asyncio.run(main(5))

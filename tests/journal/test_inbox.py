@@ -112,7 +112,7 @@ def test_what_was_taken_is_pruned_and_what_was_set_aside_never(inbox):
     put = inbox.put([fresh, old])
     assert put[0] is fresh
     assert same(put[1:], [decided("b")])
-    assert [one.event.decision_id for one in inbox.waiting(10)] == ["c", "a"]
+    assert [one.event.event_id for one in inbox.waiting(10)] == ["c", "a"]
 
 
 def test_what_was_set_aside_goes_when_it_is_old_and_nothing_else_does(inbox):
@@ -124,10 +124,10 @@ def test_what_was_set_aside_goes_when_it_is_old_and_nothing_else_does(inbox):
     assert inbox.retire(before=2.0, most=10) == 0
     assert inbox.retire(before=4.0, most=1) == 1
     assert inbox.retire(before=4.0, most=10) == 1
-    left = [event.decision_id for event, _ in inbox.copied()]
+    left = [event.event_id for event, _ in inbox.copied()]
     assert left == ["a", "d", "e", "f"]
     assert inbox.retire(before=9.0, most=10) == 2
-    assert [one.event.decision_id for one in inbox.waiting(10)] == ["f"]
+    assert [one.event.event_id for one in inbox.waiting(10)] == ["f"]
 
 
 def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, drawer):
@@ -139,7 +139,7 @@ def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, draw
     inbox.put([reward("b", 1.0, "r", 5.0)])
     assert inbox.retire(before=5.0, most=10) == 0
     assert inbox.retire(before=9.0, most=10) == 1
-    assert [one.event.decision_id for one in inbox.waiting(10)] == ["b"]
+    assert [one.event.event_id for one in inbox.waiting(10)] == ["b"]
 
 
 def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, drawer):
@@ -190,7 +190,7 @@ def test_many_processes_with_the_same_keys_agree_and_none_waits_for_ever():
 
     with ThreadPoolExecutor(4) as pool:
         told = list(pool.map(work, range(4)))
-    standing = {one.event.decision_id: one.event.x[0] for one in inboxes[0].waiting(100)}
+    standing = {one.event.event_id: one.event.x[0] for one in inboxes[0].waiting(100)}
     for answers in told:
         assert answers.items() <= standing.items()
     for inbox in inboxes:
@@ -208,7 +208,7 @@ def test_it_connects_anew_when_its_connection_is_gone():
     with pytest.raises(JournalError, match="cannot be written"):
         inbox.put([decided("b")])
     inbox.put([decided("c")])
-    assert [one.event.decision_id for one in inbox.waiting(10)] == ["a", "c"]
+    assert [one.event.event_id for one in inbox.waiting(10)] == ["a", "c"]
     inbox.close()
 
 

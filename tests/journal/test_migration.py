@@ -144,7 +144,7 @@ def test_after_the_migration_every_record_is_there_and_more_can_be_written(place
     assert "at" in place.columns()
     with closing(place.reader()) as reader:
         assert reader.last_position == 5
-        assert [event.decision_id for _, event in reader.read()] == [0, 1, 2, 3, 4]
+        assert [event.event_id for _, event in reader.read()] == [0, 1, 2, 3, 4]
     again = place.vfb()
     assert again.exit_code == 0
     assert again.stdout == "tables of the journal: version 2, the newest: nothing to migrate\n"

@@ -184,7 +184,7 @@ async def play_retractions(journal):
     bandit = DurableBandit.open(journal, maker("per_arm"))
     names = []
     for number in range(3):
-        decision = await bandit.decide(np.eye(3) + number, decision_id=f"e{number}", user="ann")
+        decision = await bandit.decide(np.eye(3) + number, event_id=f"e{number}", user="ann")
         names.append(decision.id)
         await bandit.reward(decision, 1.0 + number)
     await bandit.retract("e0", by="ops")
@@ -195,7 +195,7 @@ async def play_retractions(journal):
 def test_a_reward_that_was_retracted_since_stays_retracted(memory):
     asyncio.run(play_retractions(memory.open()))
     early = exported(memory, 4)  # it has learnt e0 and e1
-    contexts = {e.decision_id: e.x for e in events(memory) if type(e).__name__ == "Decided"}
+    contexts = {e.event_id: e.x for e in events(memory) if type(e).__name__ == "Decided"}
     assert restored(memory, early) is not None
     wanted = vfb.Bandit(vfb.LinUCB(), dim=3).fit([contexts["e1"]], [2.0]).states[None]
     state = vfb.Bandit.restore(learnt(memory)).states[None]
@@ -240,7 +240,7 @@ def test_an_unlearnt_user_does_not_come_back_by_a_restore(place):
 
 async def play_one_reward(journal, **options):
     bandit = DurableBandit.open(journal, maker("disjoint", floor=0.0, **options))
-    await bandit.decide(np.ones(3), arms=["tea"], decision_id="e0", user="ann")
+    await bandit.decide(np.ones(3), arms=["tea"], event_id="e0", user="ann")
     await bandit.reward("e0", 1.0)
     await bandit.close()
 

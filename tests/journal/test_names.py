@@ -7,7 +7,7 @@ from journals import ALL_KINDS, KEY, OUT_OF_MEMORY
 from vfbandits.campaign.events import Configured, Moved, Resized
 from vfbandits.journal.codec import Codec
 from vfbandits.journal.crypto import JournalKey
-from vfbandits.journal.lookup import LookupHash, decision_of, sorted_out
+from vfbandits.journal.lookup import LookupHash, event_id_of, sorted_out
 
 ids = st.integers() | st.text(st.characters(codec=None))
 
@@ -41,9 +41,9 @@ def test_the_numbers_of_events_are_those_of_their_decisions():
     events = [*ALL_KINDS, *OUT_OF_MEMORY]
     for event, number in zip(events, names.of_events(events), strict=True):
         if isinstance(event, Moved | Configured | Resized):
-            assert (decision_of(event), number) == (None, None)
+            assert (event_id_of(event), number) == (None, None)
         else:
-            assert (decision_of(event), number) == (event.decision_id, names.of(event.decision_id))
+            assert (event_id_of(event), number) == (event.event_id, names.of(event.event_id))
 
 
 def test_events_of_other_decisions_are_sorted_out():

@@ -42,7 +42,7 @@ recalled = st.builds(Recalled, st.integers(1, 2**40), contexts, st.none() | ids)
 events = st.one_of(
     st.builds(
         Decided,
-        decision_id=ids,
+        event_id=ids,
         arm=ids,
         index=st.integers(0, 10**6),
         x=vectors,
@@ -164,7 +164,7 @@ def changed(place, value):
 
 def test_a_decision_from_before_all_contexts_could_be_kept_has_none():
     event = decode(sealed(DECISION, kind=1), 5)
-    assert (event.decision_id, event.offered) == ("a", None)
+    assert (event.event_id, event.offered) == ("a", None)
     assert decode(encode(event), 5).offered is None
 
 
@@ -216,7 +216,7 @@ def test_the_fields_that_the_next_test_changes_are_right():
         sealed((True, 0)),
         sealed(([1], 0)),
         sealed(7),
-        sealed({"decision_id": "a", "opened": 0}),
+        sealed({"event_id": "a", "opened": 0}),
         sealed(("a", 0.5)),
         sealed((msgspec.msgpack.Ext(3, b"a"), 0)),
         sealed((msgspec.msgpack.Ext(2, b"\xff"), 0)),
@@ -316,7 +316,7 @@ def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
     [
         Rewarded("a", 1.0, float("nan")),
         Rewarded(None, 1.0),
-        Forgotten(decision_id=True),
+        Forgotten(event_id=True),
         Decided("a", None, 0, np.ones(1)),
         Decided("a", 1, 0, np.ones(1), contributors=("shop", 7)),
         Decided("a", 1, 0, np.ones(1), user=7),

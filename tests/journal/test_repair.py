@@ -67,7 +67,7 @@ async def teach(place, names):
     """One decision and its reward for each name."""
     bandit = DurableBandit.open(place.open(), maker())
     for name in names:
-        decision = await bandit.decide(np.ones(3), arms=["tea", "milk"], decision_id=name)
+        decision = await bandit.decide(np.ones(3), arms=["tea", "milk"], event_id=name)
         await bandit.reward(decision, 1.0)
     await bandit.close()
 

@@ -64,7 +64,7 @@ def taught_bandit(**options):
     bandit = vfb.Bandit(vfb.LinUCB(beta=vfb.OFUL(noise=0.2)), dim=2, seed=4, **options)
     decision = bandit.decide(np.eye(2), arms=["x", 3])
     bandit.reward(decision, 0.25)
-    bandit.decide(np.eye(2), decision_id="still-open")
+    bandit.decide(np.eye(2), event_id="still-open")
     return bandit
 
 

@@ -60,7 +60,7 @@ def older(path):
 
 
 def read_ids(journal):
-    return [event.decision_id for _, event in journal.read()]
+    return [event.event_id for _, event in journal.read()]
 
 
 def test_another_process_is_refused_until_the_writer_is_gone_even_by_a_kill(tmp_path):

@@ -200,7 +200,7 @@ def test_a_journal_with_retractions_and_snapshots_of_an_older_version_is_whole(k
     async def play(names):
         bandit = DurableBandit.open(MemoryJournal(disk), maker("per_arm"))
         for name in names:
-            await bandit.decide(np.eye(3), decision_id=name)
+            await bandit.decide(np.eye(3), event_id=name)
             await bandit.reward(name, 1.0)
             await bandit.retract(name, by="ops")
         await bandit.close()

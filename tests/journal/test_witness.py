@@ -78,7 +78,7 @@ def test_a_bit_flip_in_the_write_ahead_log_of_a_killed_writer_is_refused(tmp_pat
     assert 0 < found < 40
     assert journal.damage == Damage(records=40 - found)
     *kept, (_, accepted) = journal.read()
-    assert [event.decision_id for _, event in kept] == [f"e{n}" for n in range(found)]
+    assert [event.event_id for _, event in kept] == [f"e{n}" for n in range(found)]
     assert (accepted.expected, accepted.found, accepted.by) == (40, found, "ops@shop")
     journal.close()
     SqliteJournal(path, key=key).close()

@@ -64,18 +64,18 @@ class Worker:
             await self.reward(waiting)
         await asyncio.gather(self.others(), *(self.visitor(n) for n in range(12)))
 
-    async def reward(self, decision_id):
+    async def reward(self, event_id):
         value = float(self.rng.standard_normal())
-        assert await self.bandit.reward(decision_id, value)  # in memory or not
-        self.answered("rewarded", decision_id, value)
-        assert not await self.bandit.reward(decision_id, value)
+        assert await self.bandit.reward(event_id, value)  # in memory or not
+        self.answered("rewarded", event_id, value)
+        assert not await self.bandit.reward(event_id, value)
 
     async def visitor(self, number):
         shape = (8, DIM) if self.case == "shared" else DIM
         for visit in range(1_000_000):
             name = f"{os.getpid()}-{number}-{visit}" if visit % 2 else None
             contexts = self.rng.standard_normal(shape)
-            decision = await self.bandit.decide(contexts, arms=ARMS, decision_id=name)
+            decision = await self.bandit.decide(contexts, arms=ARMS, event_id=name)
             self.answered("decided", decision.id, decision.arm)
             if self.rng.random() < 0.7:
                 await self.reward(decision.id)

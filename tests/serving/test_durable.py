@@ -30,7 +30,7 @@ def test_the_log_tells_what_was_decided_rewarded_moved_and_forgotten():
         ticks = iter(range(100, 200))
         bandit = open_on(disk, epoch=3, clock=lambda: float(next(ticks)))
         first = await bandit.decide(np.eye(2), arms=["tea", "milk"], contributors=("shop", "bank"))
-        await bandit.decide([[3.0, 4.0]], decision_id="order-17", user="ann")
+        await bandit.decide([[3.0, 4.0]], event_id="order-17", user="ann")
         await bandit.reward(first, 1)
         await bandit.move([[0.0, 1.0], [1.0, 0.0]], epoch=7, note=b"roster")
         await bandit.forget("order-17")
@@ -39,10 +39,10 @@ def test_the_log_tells_what_was_decided_rewarded_moved_and_forgotten():
 
     one, two, three, four, five = asyncio.run(run())
     assert isinstance(one, Decided)
-    assert (one.decision_id, one.arm, one.index, one.model) == (0, "tea", 0, None)
+    assert (one.event_id, one.arm, one.index, one.model) == (0, "tea", 0, None)
     assert (one.probability, one.contributors, one.epoch) == (1.0, ("shop", "bank"), 3)
     assert (one.x.tolist(), one.user, one.at) == ([1.0, 0.0], None, 100.0)
-    assert (two.decision_id, two.user, two.x.tolist()) == ("order-17", "ann", [3.0, 4.0])
+    assert (two.event_id, two.user, two.x.tolist()) == ("order-17", "ann", [3.0, 4.0])
     assert three == Rewarded(0, 1.0, 102.0)
     assert isinstance(four, Moved)
     assert (four.epoch, four.note, four.matrix.tolist()) == (7, b"roster", [[0, 1], [1, 0]])
@@ -91,7 +91,7 @@ def test_numbers_go_on_after_a_restart():
 def test_nothing_is_answered_before_it_is_in_the_log():
     class Checked(MemoryJournal):
         def append(self, events):
-            assert not answered & {event.decision_id for event in events}
+            assert not answered & {event.event_id for event in events}
             time.sleep(0.002)
             return super().append(events)
 
@@ -101,8 +101,8 @@ def test_nothing_is_answered_before_it_is_in_the_log():
         bandit = DurableBandit.open(Checked(disk), linucb())
 
         async def one(n):
-            await bandit.decide(np.eye(2), decision_id=f"d{n}")
-            assert f"d{n}" in {event.decision_id for event in logged(disk)}
+            await bandit.decide(np.eye(2), event_id=f"d{n}")
+            assert f"d{n}" in {event.event_id for event in logged(disk)}
             answered.add(n)
 
         await asyncio.gather(*(one(n) for n in range(30)))
@@ -118,7 +118,7 @@ def test_under_load_many_events_share_a_commit_and_keep_their_order():
         bandit = DurableBandit.open(SlowJournal(disk), linucb())
 
         async def one(n):
-            decision = await bandit.decide(np.eye(2), decision_id=f"d{n}")
+            decision = await bandit.decide(np.eye(2), event_id=f"d{n}")
             assert await bandit.reward(decision, float(n))
 
         await asyncio.gather(*(one(n) for n in range(100)))
@@ -126,7 +126,7 @@ def test_under_load_many_events_share_a_commit_and_keep_their_order():
         await bandit.close()
         assert n_events == 200
         assert n_commits <= 6
-        assert [e.decision_id for e in logged(disk)][:100] == [f"d{n}" for n in range(100)]
+        assert [e.event_id for e in logged(disk)][:100] == [f"d{n}" for n in range(100)]
 
     asyncio.run(run())
 
@@ -220,11 +220,11 @@ def test_bad_input_gets_one_error_and_changes_neither_model_nor_log():
     async def run():
         disk = MemoryDisk()
         bandit = open_on(disk)
-        await bandit.decide(np.eye(2), decision_id="a")
+        await bandit.decide(np.eye(2), event_id="a")
         before = parts(bandit.bandit)
         for use, error in (
             (bandit.decide([[np.nan, 1.0]]), ContextError),
-            (bandit.decide(np.eye(2), decision_id="a"), SettingError),
+            (bandit.decide(np.eye(2), event_id="a"), SettingError),
             (bandit.decide(np.eye(2), contributors=("shop", 3)), SettingError),
             (bandit.decide(np.eye(2), user=0), SettingError),
             (bandit.reward("a", float("nan")), RewardError),

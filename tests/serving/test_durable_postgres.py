@@ -40,7 +40,7 @@ def test_when_the_server_crashes_under_load_nothing_that_was_answered_is_lost(tm
         servers.postgres().start()
     journal = place.open()
     log = [
-        ("decided" if isinstance(event, Decided) else "rewarded", event.decision_id)
+        ("decided" if isinstance(event, Decided) else "rewarded", event.event_id)
         for _, event in journal.read()
         if isinstance(event, Decided | Rewarded)
     ]

@@ -34,9 +34,9 @@ def answers(folder, *, kills):
 
 def in_the_log(event):
     if isinstance(event, Decided):
-        return ("decided", event.decision_id, event.arm)
+        return ("decided", event.event_id, event.arm)
     if isinstance(event, Rewarded):
-        return ("rewarded", event.decision_id, event.value)
+        return ("rewarded", event.event_id, event.value)
     assert isinstance(event, Moved)
     return ("moved", event.epoch)
 

@@ -28,12 +28,12 @@ def test_a_frozen_campaign_learns_nothing_over_grpc_either():
     async def main():
         campaign = World(mode="frozen").open()
         service = grpc_of(campaign)
-        reply = await service.choose(DecideRequest("ann", ARMS, decision_id="a"))
-        assert not (await service.learn(RewardRequest(reply.decision_id, 1.0))).learnt
+        reply = await service.choose(DecideRequest("ann", ARMS, event_id="a"))
+        assert not (await service.learn(RewardRequest(reply.event_id, 1.0))).learnt
         assert campaign.model.bandit.estimate_norm() == 0.0
         assert (await campaign.history("a")).came[""].why == "logged"
         await campaign.configure({"mode": "learn"}, by="ops")
-        await service.choose(DecideRequest("ann", ARMS, decision_id="b"))
+        await service.choose(DecideRequest("ann", ARMS, event_id="b"))
         assert (await service.learn(RewardRequest("b", 1.0))).learnt
         await campaign.durable.close()
 
@@ -48,7 +48,7 @@ def test_draws_over_grpc_are_the_events_own_and_do_not_begin_again_after_a_resta
         drawn = {}
         for event_id in ids:  # each by a process of its own
             campaign = world.open()
-            reply = await grpc_of(campaign).choose(DecideRequest("ann", ARMS, decision_id=event_id))
+            reply = await grpc_of(campaign).choose(DecideRequest("ann", ARMS, event_id=event_id))
             drawn[event_id] = reply.scores
             await campaign.durable.close()
         return drawn
@@ -63,12 +63,12 @@ def test_the_same_event_gets_the_same_answer_over_grpc_and_http():
         campaign = World(policy=vfb.LinTS(posterior_scale=1.0)).open()
         service = grpc_of(campaign)
         answer = json.loads(await campaign.rank(Query("ann", ARMS, "a")))
-        reply = await service.choose(DecideRequest("ann", ARMS, decision_id="a"))
-        assert (reply.arm, reply.decision_id) == (answer["arm"], "a")
+        reply = await service.choose(DecideRequest("ann", ARMS, event_id="a"))
+        assert (reply.arm, reply.event_id) == (answer["arm"], "a")
         by_arm = {one["id"]: one for one in answer["ranking"]}
         assert reply.probability == by_arm[reply.arm]["probability"]
         assert campaign.model.position == 1
-        second = await service.choose(DecideRequest("bob", ARMS, decision_id="b"))
+        second = await service.choose(DecideRequest("bob", ARMS, event_id="b"))
         assert json.loads(await campaign.rank(Query("bob", ARMS, "b")))["arm"] == second.arm
         assert (await service.learn(RewardRequest("b", 1.0))).learnt
         assert not (await service.learn(RewardRequest("b", 1.0))).learnt

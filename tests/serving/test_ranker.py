@@ -140,7 +140,7 @@ def test_an_event_has_one_answer_at_all_rankers_and_at_the_leader(tmp_path):
             assert await one.rank(asked("own", user="f")) == own
             async with world.ranking() as fresh:
                 assert await fresh.rank(asked("e", user="g")) == both[0]
-        assert [event.decision_id for event in logged(world, Decided)] == ["e", "own"]
+        assert [event.event_id for event in logged(world, Decided)] == ["e", "own"]
 
     run(main())
 
@@ -220,7 +220,7 @@ def test_while_nobody_leads_rewards_are_kept_and_decisions_are_not_made(tmp_path
                 await soon(lambda: world.consumer.complete_to > 0.0)
                 await leader.settle()
                 assert leader.n_waiting == 0
-        learnt = {event.decision_id: event for event in logged(world, Rewarded)}
+        learnt = {event.event_id: event for event in logged(world, Rewarded)}
         assert (learnt["a"].value, learnt["a"].at) == (1.0, 1_000.0)
         assert (learnt["b"].value, learnt["b"].reward_id) == (0.0, None)
 
@@ -388,7 +388,7 @@ def test_a_ranker_keeps_the_contexts_of_the_events_that_a_leader_would(tmp_path)
         async with twin.leading() as leader:
             for name in names:
                 await leader.rank(asked(name, user=name))
-        mine, other = ({event.decision_id: event.offered for event in logged(one, Decided)}
+        mine, other = ({event.event_id: event.offered for event in logged(one, Decided)}
                        for one in (world, twin))  # fmt: skip
         kept = {name for name, offered in other.items() if offered is not None}
         assert {name for name, offered in mine.items() if offered is not None} == kept
@@ -420,7 +420,7 @@ def test_decisions_of_several_older_epochs_are_carried_however_late_they_come(tm
             inbox.put([Decided("ahead", "tea", 0, x, epoch=4)])
             await soon(lambda: not inbox.waiting(10))
             assert ["cannot be carried" in reason for reason in world.refused] == [True]
-        found = {event.decision_id: event.x for event in logged(world, Decided)}
+        found = {event.event_id: event.x for event in logged(world, Decided)}
         assert list(found) == ["late", "later", "now"]
         assert np.allclose(found["late"], rotations[1] @ x, atol=1e-12)
         assert np.allclose(found["later"], rotations[1] @ rotations[0] @ x, atol=1e-12)
@@ -598,7 +598,7 @@ def test_one_bad_request_of_a_batch_fails_alone(tmp_path):
         outcome = world.outcome
 
         async def picky(request):
-            if request.decision_id == "short":
+            if request.event_id == "short":
                 return replace(await outcome(request), rows=bytes(8))
             return bad if request.user == "bad" else await outcome(request)
 
@@ -640,7 +640,7 @@ def test_an_event_that_comes_twice_in_a_batch_or_at_two_rankers_is_decided_once(
             again = await two.rank_many([*batch("d"), asked("new")])
             assert again[:10] == found[0]
             assert await leader.rank_many(batch("e")) == found[0]
-        names = [event.decision_id for event in logged(world, Decided)]
+        names = [event.event_id for event in logged(world, Decided)]
         assert sorted(names) == ["e0", "e1", "e2", "e3", "e4", "new"]
         assert world.refused == []
 
@@ -669,13 +669,13 @@ def test_masks_that_change_under_a_batch_are_waited_for_and_old_contexts_are_ask
             assert [read(answer).epoch for answer in answers] == [2] * 8
             assert [count for count, _ in world.batches] == [4, 4, 4]
             await world.level(ranker)
-        contexts = {event.decision_id: event.x for event in logged(world, Decided)}
+        contexts = {event.event_id: event.x for event in logged(world, Decided)}
         twin = RankerWorld(tmp_path / "twin")
         twin.path.parent.mkdir()
         async with twin.leading() as leader:
             await leader.rank_many([asked(f"e{k}", user=f"u{k}") for k in range(8)])
         for event in logged(twin, Decided):
-            assert np.allclose(contexts[event.decision_id], rotation @ event.x, atol=1e-12)
+            assert np.allclose(contexts[event.event_id], rotation @ event.x, atol=1e-12)
 
     run(main())
 
@@ -742,7 +742,7 @@ def test_decisions_that_wait_in_the_inbox_are_taken_in_by_one_commit_and_in_orde
             leader.arrivals = world.consumer
             assert await world.same(ranker)
         assert world.entered == [*[f"a{k}" for k in range(30)], "b0", "b1", "c"]
-        seen = [(type(event), event.decision_id) for event in logged(world)][30:]
+        seen = [(type(event), event.event_id) for event in logged(world)][30:]
         assert seen == [
             (Decided, "b0"), (Decided, "b1"), (Rewarded, "a3"), (Decided, "c"),
             (Rewarded, "b0"), (Rewarded, "c"),
@@ -767,7 +767,7 @@ def test_a_decision_that_cannot_be_taken_is_set_aside_and_its_neighbours_are_ent
             await soon(lambda: not inbox.waiting(10))
         assert len(world.refused) == 2
         assert world.entered == ["a", "b"]
-        assert [event.decision_id for event in logged(world, Decided)] == ["own", "a", "b"]
+        assert [event.event_id for event in logged(world, Decided)] == ["own", "a", "b"]
 
     run(main())
 
@@ -783,7 +783,7 @@ def test_a_ranker_starts_although_a_record_that_a_snapshot_covers_is_damaged(tmp
             database.execute("UPDATE event SET record = zeroblob(50) WHERE position = 3")
             database.commit()
         async with world.ranking() as ranker:
-            shown = [event.decision_id for _, event in await ranker.tail.read_end(100)]
+            shown = [event.event_id for _, event in await ranker.tail.read_end(100)]
             assert shown == ["e0", "e1", "e3", "e4", "e5"]
 
     asyncio.run(main())

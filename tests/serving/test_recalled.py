@@ -338,7 +338,7 @@ def test_a_decision_whose_wait_has_no_end_is_learnt_behind_the_masks_of_today(pl
         rng = np.random.default_rng(0)
         bandit = DurableBandit.open(journal, make)
         for number in range(6):
-            await bandit.decide(rng.standard_normal((2, 3)), arms=ARMS, decision_id=f"e{number}")
+            await bandit.decide(rng.standard_normal((2, 3)), arms=ARMS, event_id=f"e{number}")
             matrix = np.linalg.qr(rng.standard_normal((3, 3)))[0]
             moving = bandit.move(matrix, epoch=10 * number + 10)
             await asyncio.gather(moving, *([bandit.reward("e0", 1.0)] if number == 4 else []))

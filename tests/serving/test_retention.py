@@ -64,7 +64,7 @@ class RetainWorld:
         """Ids of the decisions in the journal, and how many rewards."""
         with closing(self.place.open()) as journal:
             events = [*journal.remains(), *journal.read(journal.compacted_to)]
-        decided = [event.decision_id for _, event in events if isinstance(event, Decided)]
+        decided = [event.event_id for _, event in events if isinstance(event, Decided)]
         return decided, sum(isinstance(event, Rewarded) for _, event in events)
 
 
@@ -207,7 +207,7 @@ def test_a_late_reward_without_its_decision_has_no_context_after_an_erasure(plac
                 event for _, event in (*journal.remains(), *journal.read(journal.compacted_to))
             ]
         rewards = [event for event in events if isinstance(event, Rewarded)]
-        return [event.decision_id for event in rewards if event.recalled is not None]
+        return [event.event_id for event in rewards if event.recalled is not None]
 
     asyncio.run(main())
     assert with_context() == ["late"]
@@ -228,7 +228,7 @@ def test_the_page_has_its_charts_after_a_restart_in_a_retained_journal(place):
         campaign = world.open()
         events = [event for _, event in await campaign.durable.read_end(20_000)]
         await campaign.durable.close()
-        return [event.decision_id for event in events if isinstance(event, Decided)]
+        return [event.event_id for event in events if isinstance(event, Decided)]
 
     assert asyncio.run(main()) == ["day-4", "day-5"]
     if not isinstance(place, InMemory):
@@ -237,7 +237,7 @@ def test_the_page_has_its_charts_after_a_restart_in_a_retained_journal(place):
             tail = Tail(place.reader())
             events = [event for _, event in await tail.read_end(20_000)]
             await tail.stop()
-            return [event.decision_id for event in events if isinstance(event, Decided)]
+            return [event.event_id for event in events if isinstance(event, Decided)]
 
         assert asyncio.run(follow()) == ["day-4", "day-5"]
 

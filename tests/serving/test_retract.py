@@ -43,7 +43,7 @@ async def play(bandit, layout, rng, names, *, moves=()):
             rng.standard_normal(shape),
             arms=["tea", "milk", "beer"],
             arm_features=features,
-            decision_id=name,
+            event_id=name,
         )
         await bandit.reward(decision, float(rng.standard_normal()))
 
@@ -60,7 +60,7 @@ def never_learnt(disk, name, layout):
     """The model of a journal in which the reward of ``name`` never came."""
     journal, model = MemoryJournal(disk), Model(maker(layout)(), epoch=0)
     for position, event in journal.read():
-        is_its = getattr(event, "decision_id", None) == name
+        is_its = getattr(event, "event_id", None) == name
         if not (is_its and isinstance(event, Rewarded | Retracted)):
             model.apply(position, event)
     journal.close()
@@ -235,7 +235,7 @@ def test_an_export_leaves_it_out_even_where_others_are_filled(tmp_path):
         bandit = DurableBandit.open(place.open(), maker())
         await play(bandit, "disjoint", np.random.default_rng(0), ["a", "b", "c"])
         await bandit.retract("b", by="ops")
-        await bandit.decide(np.ones(3), arms=["tea"], decision_id="open")
+        await bandit.decide(np.ones(3), arms=["tea"], event_id="open")
         await bandit.close()
 
     asyncio.run(main())
@@ -244,7 +244,7 @@ def test_an_export_leaves_it_out_even_where_others_are_filled(tmp_path):
         made = export_log(reader, tmp_path / "log.parquet", unrewarded=unrewarded)
         reader.close()
         assert (made.rows, made.retracted, made.without_reward) == (len(wanted), 1, 1)
-        assert pl.read_parquet(tmp_path / "log.parquet")["decision_id"].to_list() == wanted
+        assert pl.read_parquet(tmp_path / "log.parquet")["event_id"].to_list() == wanted
 
 
 @pytest.mark.parametrize("kind", ["OnSqlite", "OnPostgres"])
@@ -297,7 +297,7 @@ def test_a_reward_that_went_with_its_arms_model_cannot_be_taken_back():
     async def main():
         bandit = DurableBandit.open(MemoryJournal(), maker(floor=0.0))
         for name in ("a", "b"):  # the same arm, the same context: a downdate would go through
-            decision = await bandit.decide(np.ones(3), arms=["tea"], decision_id=name)
+            decision = await bandit.decide(np.ones(3), arms=["tea"], event_id=name)
             await bandit.reward(decision, 1.0)
             if name == "a":
                 await bandit.log(ArmsDropped(("tea",), 1.0))

@@ -67,7 +67,7 @@ async def play(federation, twin, n, *, start=0, contributors=tuple(WIDTHS)):
         plain = twin.decide(world.context(user, contributors), arms=arms, **known)
         assert (reply.arm, place) == (plain.arm, place)
         value = world.reward(user, shown[reply.index])
-        await federation.active.learn(RewardRequest(reply.decision_id, value))
+        await federation.active.learn(RewardRequest(reply.event_id, value))
         twin.reward(plain, value)
 
 
@@ -140,9 +140,9 @@ def test_without_the_helper_a_bandit_of_the_same_layout_on_own_features_decides(
         for place in range(4):
             reply = await federation.active.choose(world.request(world.users[place]))
             assert reply.contributors == ("shop",)
-            pending = federation.active.leaders["default"].model.pending[reply.decision_id]
+            pending = federation.active.leaders["default"].model.pending[reply.event_id]
             assert event_of(pending.observation.x) == ALONE
-            await federation.active.learn(RewardRequest(reply.decision_id, 1.0))
+            await federation.active.learn(RewardRequest(reply.event_id, 1.0))
         alone = federation.active.leaders["default"].model.bandit.slots._alone  # noqa: SLF001
         states = alone.states()
         assert sum(state.n_updates for state in states.values()) == 4

@@ -65,12 +65,12 @@ class ChangingFederation(ServedFederation):
         names = self.files.roster.split.names
         assert set(reply.contributors) == set(names), self.active.shared.away
         row = self.world.context(user, names, names)[reply.index]
-        self.waiting.append((reply.decision_id, row, names, self.world.reward(user, reply.index)))
+        self.waiting.append((reply.event_id, row, names, self.world.reward(user, reply.index)))
 
     async def reward(self, place=0):
         """The reward of a decision that waits; who came since counts as zeros, who left not."""
-        decision_id, row, names, value = self.waiting.pop(place)
-        await self.active.learn(RewardRequest(decision_id, value))
+        event_id, row, names, value = self.waiting.pop(place)
+        await self.active.learn(RewardRequest(event_id, value))
         parts = dict(
             zip(names, np.split(row, np.cumsum([WIDTHS[n] for n in names])[:-1]), strict=True)
         )
@@ -152,11 +152,11 @@ class LayoutFederation(ChangingFederation):
         context = self.world.context(user, names, names)
         plain = self.twin.decide(context, arms=request.arms, **known)
         assert (reply.arm, self.total) == (plain.arm, self.total)
-        self.waiting.append((reply.decision_id, plain, self.world.reward(user, reply.index)))
+        self.waiting.append((reply.event_id, plain, self.world.reward(user, reply.index)))
 
     async def reward(self, place=0):
-        decision_id, plain, value = self.waiting.pop(place)
-        await self.active.learn(RewardRequest(decision_id, value))
+        event_id, plain, value = self.waiting.pop(place)
+        await self.active.learn(RewardRequest(event_id, value))
         self.twin.reward(plain, value)
 
 

@@ -48,7 +48,7 @@ def twin_of(federation):
 
 def decide_as(federation, twin, user, reply):
     """What the twin decides with the noise that both servers drew."""
-    pending = federation.active.leaders["default"].model.pending[reply.decision_id]
+    pending = federation.active.leaders["default"].model.pending[reply.event_id]
     event = event_of(pending.observation.x)
     helper, _ = federation.passive["bank"]
     servers = (federation.active.shared._server._server, helper._helper._helper)  # noqa: SLF001
@@ -69,7 +69,7 @@ async def play(federation, twin, n, *, start=0):
         decision = decide_as(federation, twin, user, reply)
         assert (reply.arm, place) == (decision.arm, place)
         value = world.reward(user, reply.index)
-        await federation.active.learn(RewardRequest(reply.decision_id, value))
+        await federation.active.learn(RewardRequest(reply.event_id, value))
         twin.reward(decision, value)
 
 
@@ -236,9 +236,9 @@ def test_rewards_that_come_while_the_helper_is_away_are_learnt_when_it_is_back(f
         lone = await federation.active.choose(world.request(world.users[3]))
         assert lone.contributors == ("shop",)
         for reply, decision in zip(replies, decisions, strict=True):
-            await federation.active.learn(RewardRequest(reply.decision_id, 0.5))
+            await federation.active.learn(RewardRequest(reply.event_id, 0.5))
             twin.reward(decision, 0.5)
-        await federation.active.learn(RewardRequest(lone.decision_id, 1.0))
+        await federation.active.learn(RewardRequest(lone.event_id, 1.0))
         shared = federation.active.shared
         assert "helper" in shared.away
         assert len(shared.learning.slots.queue) == 2
@@ -281,7 +281,7 @@ def test_a_late_participant_is_absent_from_a_fresh_slot_and_refuses_it_for_ever(
         assert reply.contributors == ("shop", "bank")
         decision = decide_as(federation, twin, user, reply)
         assert decision.arm == reply.arm
-        await federation.active.learn(RewardRequest(reply.decision_id, 0.25))
+        await federation.active.learn(RewardRequest(reply.event_id, 0.25))
         twin.reward(decision, 0.25)
         held.set()
         await connected(federation, "bank", "news")
@@ -365,7 +365,7 @@ def test_a_participant_that_is_late_in_the_last_slot_of_a_window_is_absent_from_
         async with asyncio.timeout(20):
             reply = await federation.active.choose(world.request(world.users[0]))
         assert reply.contributors == ("shop", "bank")
-        pending = federation.active.leaders["default"].model.pending[reply.decision_id]
+        pending = federation.active.leaders["default"].model.pending[reply.event_id]
         assert event_of(pending.observation.x) == (1, 0)
         held.set()
 
@@ -403,7 +403,7 @@ def test_policies_without_noise_decide_as_a_plain_bandit_over_a_restart(tmp_path
                     assert np.abs(scores - decision.scores).max() < 1e-9
                 else:
                     assert np.isnan(scores).all()
-                await federation.active.learn(RewardRequest(reply.decision_id, 0.5))
+                await federation.active.learn(RewardRequest(reply.event_id, 0.5))
                 twin.reward(decision, 0.5)
             if not start:
                 await federation.stop_active()

@@ -37,7 +37,7 @@ from vfbandits.transport.rpc.server import RpcListener
 from vfbandits.transport.rpc.tls import host_name
 
 REQUEST = DecideRequest(
-    "ann", ("tea", "mate"), own=struct.pack("<2d", 1.0, 2.0), decision_id="d", trial=3
+    "ann", ("tea", "mate"), own=struct.pack("<2d", 1.0, 2.0), event_id="d", trial=3
 )
 REPLY = DecideReply("d", "mate", 1, 0.25, b"s" * 16, b"m" * 16, ("shop", "bank"), 4, 160, 0.01)
 GATHER = GatherRequest((REQUEST, replace(REQUEST, user="bob", own=b"")))

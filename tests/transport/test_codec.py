@@ -221,7 +221,7 @@ def test_no_bad_message_reaches_a_passive_participant(what):
         ("DECIDE", wire.DecideRequest(arm_features=bytes(9)), "arm_features holds"),
         ("DECIDE", wire.DecideRequest(user=LONG), "user has at most"),
         ("DECIDE", wire.DecideRequest(arms=[LONG]), "arms has at most"),
-        ("REWARD", wire.RewardRequest(decision_id=LONG), "decision_id has at most"),
+        ("REWARD", wire.RewardRequest(event_id=LONG), "event_id has at most"),
         ("REWARD", wire.RewardRequest(trial=2**63), "trial is at most"),
         ("CHANGE", wire.ChangeRequest(envelopes={LONG: b""}), "a name among the envelopes"),
     ],

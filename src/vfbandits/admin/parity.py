@@ -201,7 +201,7 @@ class _Run:
     async def play(self, place: int, item: TrialRound) -> None:
         """One decision and its reward, on both sides."""
         reply = await self._decide(place, item.user)
-        self._draws.seed(reply.decision_id)
+        self._draws.seed(reply.event_id)
         plain = self._central.decide(
             self._world.context(item.blocks, reply.contributors),
             arms=self._world.arms,
@@ -212,7 +212,7 @@ class _Run:
         self.n_bytes += reply.bytes_received
         value = float(item.rewards[reply.index])
         await self._client.reward(
-            RewardRequest(reply.decision_id, value, self._trial), timeout_s=ANSWER_S
+            RewardRequest(reply.event_id, value, self._trial), timeout_s=ANSWER_S
         )
         self._central.reward(plain, float(item.rewards[plain.index]))
 
@@ -222,7 +222,7 @@ class _Run:
             user,
             self._world.arms,
             arm_features=b"" if features is None else features.astype("<f8").tobytes(),
-            decision_id=f"trial-{self._trial}-{place}",
+            event_id=f"trial-{self._trial}-{place}",
             trial=self._trial,
         )
         started = time.perf_counter()

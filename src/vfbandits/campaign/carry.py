@@ -36,7 +36,7 @@ def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutS
         arm_dim=layout.arm_dim,
         intercept=layout.intercept,
     )
-    name = str(one.decision_id)
+    name = str(one.event_id)
     bandit.recall(name, Observation(one.x, one.model))
     offered = one.offered
     for moved in between:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.decision import ArmId, EventId
 from vfbandits.core.snapshot import Snapshot
 
 # What an ``Administered`` is about.
@@ -52,7 +52,7 @@ class Decided:
 
     Attributes
     ----------
-    decision_id
+    event_id
         Text that the application gave, or the bandit's own number.
     arm, index
         The arm that is shown, and its position in the caller's order.
@@ -88,7 +88,7 @@ class Decided:
         (``log_contexts``).
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     arm: ArmId
     index: int
     x: Vector = field(repr=False)
@@ -129,7 +129,7 @@ class Rewarded:
     ``recalled`` is None where the decision was in memory.
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     value: float
     at: float = 0.0
     reward_id: str | None = ""
@@ -157,7 +157,7 @@ class Forgotten:
     ``default`` is the reward that a model which is not frozen would have learnt.
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     opened: int = field(default=0, repr=False)
     default: float | None = field(default=None, repr=False)
 
@@ -169,7 +169,7 @@ class Activated:
     ``opened`` is the position of its ``Decided`` where it was no longer in memory, else 0.
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     due: float | None
     at: float = 0.0
     opened: int = field(default=0, repr=False)
@@ -183,7 +183,7 @@ class Reported:
     "logged" (the model is frozen).
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     value: float
     reward_id: str
     why: str
@@ -209,7 +209,7 @@ class Retracted:
     counted, so that no exported model brings the reward back.
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     value: float
     x: Vector = field(repr=False)
     model: ArmId | None = None
@@ -313,7 +313,7 @@ class Erased:
     if it never did anything to it: it was still on its way into the journal.
     """
 
-    decision_id: DecisionId
+    event_id: EventId
     covered_by: int | None
 
 

@@ -68,7 +68,7 @@ class History:
         for event in events:
             if isinstance(event, Erased):
                 raise ErasedEventError(
-                    f"wanted an event that is kept, got {event.decision_id!r}, which was erased "
+                    f"wanted an event that is kept, got {event.event_id!r}, which was erased "
                     "with its user; nothing was changed"
                 )
             if isinstance(event, Decided):
@@ -140,7 +140,7 @@ class History:
         before = self.came.get(reward_id)
         if before is None:
             return False
-        refuse_other_value(self.decided.decision_id, before.value, value, reward_id)
+        refuse_other_value(self.decided.event_id, before.value, value, reward_id)
         return True
 
 

@@ -43,7 +43,7 @@ from vfbandits.campaign.parts import parts_of
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.campaign.settings import EARLIEST, FROZEN, SHADOW, SUM, CampaignSettings
 from vfbandits.core.arrays import Matrix, Vector
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.move import Move
 from vfbandits.core.pending import Pending
 from vfbandits.core.policy.base import Policy
@@ -146,9 +146,9 @@ class Campaign:
         """Make an event happen; it stands at ``position`` of the journal."""
         self.model.enter(position, event)
         if isinstance(event, Decided) or (isinstance(event, Activated) and not event.opened):
-            self._wait_until(event.due, str(event.decision_id))
+            self._wait_until(event.due, str(event.event_id))
         elif isinstance(event, Reported):
-            if event.decision_id not in self.model.pending:
+            if event.event_id not in self.model.pending:
                 self._reported_cold = position
         elif isinstance(event, Configured):
             self._adopt_settings()
@@ -182,7 +182,7 @@ class Campaign:
             rows if bandit.layout.layout == "per_arm" else rows[0],
             arms=query.arms,
             arm_features=contexts.arm_features,
-            decision_id=event_id,
+            event_id=event_id,
             contributors=contexts.contributors,
             shown=forced,
             draws=self._draws.generator,
@@ -212,7 +212,7 @@ class Campaign:
         )
         wait_s = settings.reward_wait_s if query.activate else settings.activation_wait_s
         event = Decided(
-            decision_id=event_id,
+            event_id=event_id,
             arm=query.arms[shown],
             index=shown,
             x=observation.x,
@@ -355,7 +355,7 @@ class Campaign:
 
     def learn(
         self,
-        event_id: DecisionId,
+        event_id: EventId,
         value: float,
         reward_id: str | None,
         now: float,
@@ -421,7 +421,7 @@ class Campaign:
                 "go since, and its reward with it; nothing was changed"
             )
         seen, epoch = self._behind_masks_in_force(past), self.model.epoch
-        event = Retracted(past.decided.decision_id, value, seen.x, seen.model, epoch, now, by)
+        event = Retracted(past.decided.event_id, value, seen.x, seen.model, epoch, now, by)
         return Verdict("retracted", event, past.pending(), value)
 
     def _behind_masks_in_force(self, past: History) -> Observation:
@@ -430,7 +430,7 @@ class Campaign:
         between = [moved for _, moved in past.moves if moved.epoch in wanted]
         if [moved.epoch for moved in between] != list(wanted):
             raise ConflictError(
-                f"event {decided.decision_id!r} was decided behind masks of epoch {decided.epoch}, "
+                f"event {decided.event_id!r} was decided behind masks of epoch {decided.epoch}, "
                 f"wanted every mask change up to {model.epoch}, got {len(between)}: the journal no "
                 "longer has the others"
             )

@@ -39,7 +39,7 @@ from vfbandits.campaign.events import (
 )
 from vfbandits.core.arrays import Matrix
 from vfbandits.core.bandit import Bandit
-from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.decision import ArmId, EventId
 from vfbandits.core.move import Move, Remask
 from vfbandits.core.pending import Evicted, Pending
 from vfbandits.core.reward import Observation
@@ -120,7 +120,7 @@ class Model:
         self.moves_after = 0
 
     @property
-    def pending(self) -> "OrderedDict[DecisionId, Pending]":
+    def pending(self) -> "OrderedDict[EventId, Pending]":
         """The pending decisions in memory, oldest first."""
         return self.bandit.pending.open
 
@@ -183,7 +183,7 @@ class Model:
             event.held,
             position=position,
         )
-        evicted = self.bandit.enter(event.decision_id, pending, root=event.root)
+        evicted = self.bandit.enter(event.event_id, pending, root=event.root)
         self.n_decided += 1
         if MIN_HOLDBACK <= event.holdback <= 1.0 - MIN_HOLDBACK and event.due is not None:
             is_policy = event.group == "policy"
@@ -197,19 +197,19 @@ class Model:
 
     def _learn(self, event: Rewarded) -> None:
         seen = event.recalled
-        opened = self._opened(event.decision_id) if seen is None else seen.opened
+        opened = self._opened(event.event_id) if seen is None else seen.opened
         if seen is not None:
             observation = Observation(seen.x, seen.model)
-            self.bandit.reward_recalled(event.decision_id, observation, event.value)
+            self.bandit.reward_recalled(event.event_id, observation, event.value)
             self.cold.close(seen.opened)
-        elif not self.bandit.reward(event.decision_id, event.value):
-            raise JournalError(f"decision {event.decision_id!r} has its reward already")
+        elif not self.bandit.reward(event.event_id, event.value):
+            raise JournalError(f"decision {event.event_id!r} has its reward already")
         self.n_learnt += 1
         self.comparison.settle(opened, event.value)
 
     def _activate(self, event: Activated) -> None:
-        pending = self.pending.get(event.decision_id)
-        opened = event.opened or self._opened(event.decision_id)
+        pending = self.pending.get(event.event_id)
+        opened = event.opened or self._opened(event.event_id)
         if event.opened and event.due is not None:
             self.cold.postpone(event.opened, event.due)
         elif event.opened:
@@ -220,7 +220,7 @@ class Model:
             self.comparison.end(opened, None)
 
     def _report(self, event: Reported) -> None:
-        pending = self.pending.get(event.decision_id)
+        pending = self.pending.get(event.event_id)
         if pending is not None and event.why == COUNTED:
             pending.reports = {**pending.reports, event.reward_id: event.value}
         elif pending is not None and event.why == LOGGED:
@@ -228,16 +228,16 @@ class Model:
             self.comparison.note(pending.position, event.value)
 
     def _forget(self, event: Forgotten) -> None:
-        opened = event.opened or self._opened(event.decision_id)
+        opened = event.opened or self._opened(event.event_id)
         if event.opened:
             self.cold.close(event.opened)
         else:
-            self.bandit.forget(event.decision_id)
+            self.bandit.forget(event.event_id)
         self.comparison.end(opened, event.default)
 
-    def _opened(self, decision_id: DecisionId) -> int:
+    def _opened(self, event_id: EventId) -> int:
         """Position of a pending decision in memory; 0 if it is not there."""
-        pending = self.pending.get(decision_id)
+        pending = self.pending.get(event_id)
         return 0 if pending is None else pending.position
 
     def _configure(self, event: Configured | Administered) -> None:

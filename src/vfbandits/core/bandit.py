@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vfbandits.core.arrays import Vector, as_array
-from vfbandits.core.decision import ArmId, Decision, DecisionId, Propensity, choose
+from vfbandits.core.decision import ArmId, Decision, EventId, Propensity, choose
 from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.layout import MAX_ARMS, LayoutSettings, Learner, Round, build_learner
 from vfbandits.core.move import Move
@@ -180,7 +180,7 @@ class Bandit:
         return self._n_decisions
 
     @property
-    def open_decisions(self) -> tuple[DecisionId, ...]:
+    def open_decisions(self) -> tuple[EventId, ...]:
         """Ids of the decisions that wait for a reward, oldest first."""
         return tuple(self.pending)
 
@@ -240,7 +240,7 @@ class Bandit:
         *,
         arms: Sequence[ArmId] | None = None,
         arm_features: ArrayLike | None = None,
-        decision_id: str | None = None,
+        event_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
         shown: int | None = None,
     ) -> Decision:
@@ -248,7 +248,7 @@ class Bandit:
 
         ``contexts`` is (n_arms, dim) in layout "per_arm" and (dim,) in the others.  Arms may come
         and go from one round to the next; ``arms`` gives their ids, needed in "disjoint".
-        Decisions are numbered unless ``decision_id`` names them; ``contributors`` is only noted.
+        Decisions are numbered unless ``event_id`` names them; ``contributors`` is only noted.
         Where the caller shows another arm than the one chosen, ``shown`` is its position: the
         reward then teaches that one.
         """
@@ -256,7 +256,7 @@ class Bandit:
             contexts,
             arms=arms,
             arm_features=arm_features,
-            decision_id=decision_id,
+            event_id=event_id,
             contributors=contributors,
             shown=shown,
             draws=self._rng,
@@ -270,7 +270,7 @@ class Bandit:
         *,
         arms: Sequence[ArmId] | None = None,
         arm_features: ArrayLike | None = None,
-        decision_id: str | None = None,
+        event_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
         shown: int | None = None,
         draws: Draws,
@@ -289,7 +289,7 @@ class Bandit:
         (True, 1)
         """
         opened = self._learner.open_round(contexts, arms=arms, arm_features=arm_features)
-        return self._propose(opened, decision_id, contributors, shown, draws)
+        return self._propose(opened, event_id, contributors, shown, draws)
 
     def apply(self, proposal: Proposal) -> None:
         """Enter a decision that was worked out by ``propose``, before any other was entered."""
@@ -360,7 +360,7 @@ class Bandit:
             self._learner.learn(observation, value)
         return self
 
-    def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+    def reward(self, decision: Decision | EventId, value: float) -> bool:
         """Learn the reward of a decision.
 
         Returns False, and changes nothing, when this very reward was learnt before; a different
@@ -374,9 +374,7 @@ class Bandit:
         self.pending.settle(key, reward)
         return True
 
-    def reward_many(
-        self, decisions: Iterable[Decision | DecisionId], values: Iterable[float]
-    ) -> int:
+    def reward_many(self, decisions: Iterable[Decision | EventId], values: Iterable[float]) -> int:
         """Learn several rewards as one update; returns how many were new.
 
         Up to rounding Lambda, u and every statistic are the same as after ``reward`` one after
@@ -388,7 +386,7 @@ class Bandit:
         rewards = [as_reward(value) for value in values]
         if len(keys) != len(rewards):
             raise RewardError(f"each decision needs one reward, got {len(keys)} and {len(rewards)}")
-        new: dict[DecisionId, tuple[Observation, float]] = {}
+        new: dict[EventId, tuple[Observation, float]] = {}
         for key, reward in zip(keys, rewards, strict=True):
             observation = self.pending.match(key, reward)
             if observation is not None and new.setdefault(key, (observation, reward))[1] != reward:
@@ -424,20 +422,18 @@ class Bandit:
         """An observation from before ``move`` as it is after it."""
         return observation.moved(self._learner.lift(move))
 
-    def forget(self, decision: Decision | DecisionId) -> None:
+    def forget(self, decision: Decision | EventId) -> None:
         """Drop an open decision whose reward will never come; nothing is learnt from it."""
         self.pending.forget(_key(decision))
 
-    def observation(self, decision: Decision | DecisionId) -> Observation:
+    def observation(self, decision: Decision | EventId) -> Observation:
         """What an open decision left behind to learn from: enough to ``recall`` it later."""
         key = _key(decision)
         if key not in self.pending.open:
             raise UnknownDecisionError(f"an observation needs an open decision, got id {key!r}")
         return self.pending.open[key].observation
 
-    def recall(
-        self, decision_id: DecisionId, observation: Observation, *, root: bool = False
-    ) -> None:
+    def recall(self, event_id: EventId, observation: Observation, *, root: bool = False) -> None:
         """Enter a decision that was made before, as ``decide`` did then; nothing is drawn.
 
         Decisions are recalled in the order in which they were made, so a numbered one must bear
@@ -451,44 +447,40 @@ class Bandit:
         >>> second.reward(decision, 1.0), second.decide([[1.0]]).id
         (True, 1)
         """
-        self.enter(decision_id, Pending(observation), root=root)
+        self.enter(event_id, Pending(observation), root=root)
 
-    def enter(
-        self, decision_id: DecisionId, pending: Pending, *, root: bool = False
-    ) -> Evicted | None:
+    def enter(self, event_id: EventId, pending: Pending, *, root: bool = False) -> Evicted | None:
         """As ``recall``, with all that is kept of the decision; returns one that had to leave."""
         pending.observation = self._learner.own(pending.observation)
-        return self._enter(decision_id, pending, root=root)
+        return self._enter(event_id, pending, root=root)
 
-    def _enter(self, decision_id: DecisionId, pending: Pending, *, root: bool) -> Evicted | None:
+    def _enter(self, event_id: EventId, pending: Pending, *, root: bool) -> Evicted | None:
         number = self._n_decisions
-        if isinstance(decision_id, str):
-            self.pending.new_name(decision_id)
-        elif type(decision_id) is not int or decision_id != number:
-            raise SettingError(f"the next decision is number {number}, got {decision_id!r}")
+        if isinstance(event_id, str):
+            self.pending.new_name(event_id)
+        elif type(event_id) is not int or event_id != number:
+            raise SettingError(f"the next decision is number {number}, got {event_id!r}")
         if root and not self.has_root:
             for state in self.states.values():
                 state.root()
         self._n_decisions = number + 1
-        return self.pending.enter(decision_id, pending)
+        return self.pending.enter(event_id, pending)
 
-    def knows(self, decision: Decision | DecisionId) -> bool:
+    def knows(self, decision: Decision | EventId) -> bool:
         """Whether the decision is kept, open or settled; others are to be found elsewhere."""
         key = _key(decision)
         return key in self.pending.open or key in self.pending.settled
 
-    def reward_recalled(
-        self, decision_id: DecisionId, observation: Observation, value: float
-    ) -> None:
+    def reward_recalled(self, event_id: EventId, observation: Observation, value: float) -> None:
         """Learn the reward of a decision that is no longer kept, as ``reward`` would have.
 
         The caller answers for it that the reward was not learnt before.
         """
-        if self.knows(decision_id):
-            raise SettingError(f"decision {decision_id!r} is still kept: wanted one that is not")
+        if self.knows(event_id):
+            raise SettingError(f"decision {event_id!r} is still kept: wanted one that is not")
         own, reward = self._learner.own(observation), as_reward(value)
         self._learner.learn(own, reward)
-        self.pending.settle(decision_id, reward)
+        self.pending.settle(event_id, reward)
 
     def resize(self, max_open: int) -> list[Evicted]:
         """Keep so many open decisions from now on; returns those that had to leave."""
@@ -553,13 +545,13 @@ class Bandit:
     def _propose(
         self,
         opened: Round,
-        decision_id: str | None,
+        event_id: str | None,
         contributors: tuple[str, ...],
         shown: int | None,
         draws: Draws,
     ) -> Proposal:
         number = self._n_decisions
-        key = number if decision_id is None else self.pending.new_name(decision_id)
+        key = number if event_id is None else self.pending.new_name(event_id)
         statistics = opened.statistics
         if shown is not None and not 0 <= shown < len(statistics.means):
             raise ArmError(f"shown is a position among {len(statistics.means)} arms, got {shown}")
@@ -672,7 +664,7 @@ def _shape(bandit: Bandit) -> dict[str, object]:
     }
 
 
-def _key(decision: Decision | DecisionId) -> DecisionId:
+def _key(decision: Decision | EventId) -> EventId:
     return decision.id if isinstance(decision, Decision) else decision
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vfbandits.core.sampler import Draws
 
 ArmId: TypeAlias = int | str
-DecisionId: TypeAlias = int | str
+EventId: TypeAlias = int | str
 
 TIE_TOLERANCE = 1e-9
 MAX_SHOWN = 20
@@ -88,7 +88,7 @@ class Propensity:
         best: int,
         magnitude: float,
         floor: float,
-        seed: tuple[int, DecisionId],
+        seed: tuple[int, EventId],
     ) -> None:
         self._scored = scored
         self._best = best
@@ -146,7 +146,7 @@ class Propensity:
         return wins
 
 
-def _stream(key: DecisionId) -> int:
+def _stream(key: EventId) -> int:
     """Of a decision's own Monte Carlo: the same id gives the same draws in every process."""
     if isinstance(key, int):
         return key
@@ -188,7 +188,7 @@ class Decision:
     array([0.8, 0.1, 0.1])
     """
 
-    id: DecisionId
+    id: EventId
     arm: ArmId
     index: int
     scores: Vector = field(repr=False)

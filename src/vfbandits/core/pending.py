@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from vfbandits.core.arrays import Vector
-from vfbandits.core.decision import ArmId, DecisionId
+from vfbandits.core.decision import ArmId, EventId
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation, as_reward
 from vfbandits.core.settings import whole
@@ -99,7 +99,7 @@ class Pending:
         )
 
 
-Evicted: TypeAlias = tuple[DecisionId, Pending]
+Evicted: TypeAlias = tuple[EventId, Pending]
 
 
 class PendingDecisions:
@@ -115,45 +115,45 @@ class PendingDecisions:
         self.max_open = whole(max_open, "max_open")
         self.max_settled = whole(max_settled, "max_settled")
         # A plain dict would look past all that was ever deleted to find its oldest entry.
-        self.open: OrderedDict[DecisionId, Pending] = OrderedDict()
-        self.settled: OrderedDict[DecisionId, float] = OrderedDict()
+        self.open: OrderedDict[EventId, Pending] = OrderedDict()
+        self.settled: OrderedDict[EventId, float] = OrderedDict()
 
     def new_name(self, name: str) -> str:
         """``name`` if it may name a new decision; numbers are the bandit's own."""
         if not isinstance(name, str) or not name:
-            raise SettingError(f"decision_id must be text that is not empty, got {name!r}")
+            raise SettingError(f"event_id must be text that is not empty, got {name!r}")
         if name in self.open or name in self.settled:
-            raise SettingError(f"decision_id must be new, got {name!r}, which was used before")
+            raise SettingError(f"event_id must be new, got {name!r}, which was used before")
         return name
 
-    def enter(self, decision_id: DecisionId, pending: Pending) -> Evicted | None:
+    def enter(self, event_id: EventId, pending: Pending) -> Evicted | None:
         """Open a decision; returns the oldest one if that had to leave."""
-        self.open[decision_id] = pending
+        self.open[event_id] = pending
         return self.open.popitem(last=False) if len(self.open) > self.max_open else None
 
-    def match(self, decision_id: DecisionId, reward: float) -> Observation | None:
+    def match(self, event_id: EventId, reward: float) -> Observation | None:
         """What to learn from, or None when this very reward was learnt before."""
-        pending = self.open.get(decision_id)
+        pending = self.open.get(event_id)
         if pending is not None:
             return pending.observation
-        known = self.settled.get(decision_id)
+        known = self.settled.get(event_id)
         if known is None:
             raise UnknownDecisionError(
-                f"a reward needs an open decision, got id {decision_id!r}, which was never made, "
+                f"a reward needs an open decision, got id {event_id!r}, which was never made, "
                 f"was forgotten, or is older than the {self.max_open} open and "
                 f"{self.max_settled} settled ones that are kept"
             )
         if known != reward:
             raise RewardError(
-                f"decision {decision_id!r} already has the reward {known}, got {reward}; "
+                f"decision {event_id!r} already has the reward {known}, got {reward}; "
                 "nothing was changed"
             )
         return None
 
-    def settle(self, decision_id: DecisionId, reward: float) -> None:
+    def settle(self, event_id: EventId, reward: float) -> None:
         """Close a decision with the reward that was learnt."""
-        self.open.pop(decision_id, None)
-        self.settled[decision_id] = reward
+        self.open.pop(event_id, None)
+        self.settled[event_id] = reward
         if len(self.settled) > self.max_settled:
             self.settled.popitem(last=False)
 
@@ -163,11 +163,11 @@ class PendingDecisions:
         n_evicted = max(0, len(self.open) - self.max_open)
         return [self.open.popitem(last=False) for _ in range(n_evicted)]
 
-    def forget(self, decision_id: DecisionId) -> None:
+    def forget(self, event_id: EventId) -> None:
         """Drop an open decision whose reward will not come."""
-        if decision_id not in self.open:
-            raise UnknownDecisionError(f"there is no open decision {decision_id!r} to forget")
-        del self.open[decision_id]
+        if event_id not in self.open:
+            raise UnknownDecisionError(f"there is no open decision {event_id!r} to forget")
+        del self.open[event_id]
 
     def move(self, lifted: Move) -> None:
         """Carry the open observations along when the state moves to another mask or width."""
@@ -187,12 +187,12 @@ class PendingDecisions:
             key, reward = _pair(entry)
             self.settled[key] = as_reward(reward)
 
-    def __iter__(self) -> Iterator[DecisionId]:
+    def __iter__(self) -> Iterator[EventId]:
         """Ids of the open decisions, oldest first."""
         return iter(self.open)
 
 
-def _pair(entry: object) -> tuple[DecisionId, object]:
+def _pair(entry: object) -> tuple[EventId, object]:
     match entry:
         case [int() | str() as key, value] if not isinstance(key, bool):
             return key, value

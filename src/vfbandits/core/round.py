@@ -26,7 +26,7 @@ from vfbandits.core.arrays import Matrix, PlainBlock, Vector
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.blockwise import BlockwiseMasker
 from vfbandits.core.context import Split
-from vfbandits.core.decision import ArmId, Decision, DecisionId
+from vfbandits.core.decision import ArmId, Decision, EventId
 from vfbandits.core.fixed_point import FixedPoint
 from vfbandits.core.layout import MAX_ARMS
 from vfbandits.core.layout.base import as_arms, refuse_empty
@@ -253,7 +253,7 @@ class Federation:
         *,
         arms: Sequence[ArmId] | None = None,
         arm_features: ArrayLike | None = None,
-        decision_id: str | None = None,
+        event_id: str | None = None,
     ) -> Decision:
         """Choose an arm from each participant's block of the contexts.
 
@@ -262,14 +262,14 @@ class Federation:
         counted.
         """
         if self._learner is not None:
-            return self._decide_on_shares(self._learner, blocks, arms, arm_features, decision_id)
+            return self._decide_on_shares(self._learner, blocks, arms, arm_features, event_id)
         contexts, contributors = self._gather(blocks, ndim=self._ndim)
         try:
             return self.bandit.decide(
                 contexts,
                 arms=arms,
                 arm_features=arm_features,
-                decision_id=decision_id,
+                event_id=event_id,
                 contributors=contributors,
             )
         except ContextError:
@@ -319,13 +319,11 @@ class Federation:
             raise
         return self
 
-    def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+    def reward(self, decision: Decision | EventId, value: float) -> bool:
         """Learn the reward of a decision; as ``Bandit.reward``."""
         return self.bandit.reward(decision, value)
 
-    def reward_many(
-        self, decisions: Iterable[Decision | DecisionId], values: Iterable[float]
-    ) -> int:
+    def reward_many(self, decisions: Iterable[Decision | EventId], values: Iterable[float]) -> int:
         """Learn several rewards as one update; as ``Bandit.reward_many``."""
         return self.bandit.reward_many(decisions, values)
 
@@ -438,7 +436,7 @@ class Federation:
         blocks: Mapping[str, ArrayLike],
         arms: Sequence[ArmId] | None,
         arm_features: ArrayLike | None,
-        decision_id: str | None,
+        event_id: str | None,
     ) -> Decision:
         came = self.split.check(blocks, ndim=self._ndim)
         if self._ndim == 1:
@@ -462,7 +460,7 @@ class Federation:
         return self.bandit.decide(
             reference,
             arms=arms,
-            decision_id=decision_id,
+            event_id=event_id,
             contributors=tuple(came),
         )
 

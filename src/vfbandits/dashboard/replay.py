@@ -71,7 +71,7 @@ class Replay:
                 if heard is not None:
                     yield heard
             elif isinstance(event, Retracted):
-                name = str(event.decision_id)
+                name = str(event.event_id)
                 yield Heard(campaign, name, "", "", RETRACTED, event.value, event.at, 0.0)
             elif isinstance(event, Configured):
                 yield Reconfigured(campaign, self._settings, event.settings, event.at)
@@ -88,7 +88,7 @@ class Replay:
         return seen
 
     def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> Heard | None:
-        event_id = str(event.decision_id)
+        event_id = str(event.event_id)
         # No record says when an event was forgotten; it was not before the record before it.
         at = self._latest = self._latest if isinstance(event, Forgotten) else event.at
         is_report = isinstance(event, Reported)
@@ -122,7 +122,7 @@ def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
     estimate = math.nan if shown is None or shown.estimate is None else shown.estimate
     return Ranked(
         campaign=campaign,
-        event_id=str(event.decision_id),
+        event_id=str(event.event_id),
         user=event.user or "",
         at=event.at,
         arm=arm,

@@ -105,7 +105,7 @@ class Tally:
 class Played:
     """A round on secret shares, to be compared when its noise is known."""
 
-    decision_id: str
+    event_id: str
     user: int
     contributors: tuple[str, ...]
     arm: str
@@ -172,12 +172,12 @@ class Rehearsal:
         tally.incomplete += len(reply.contributors) < len(town.widths)
         tally.bytes_received += reply.bytes_received
         value = float(town.expected[user, reply.index]) + noise
-        await client.reward(RewardRequest(reply.decision_id, value), timeout_s=TIMEOUT_S)
-        played = Played(reply.decision_id, user, reply.contributors, reply.arm, value)
+        await client.reward(RewardRequest(reply.event_id, value), timeout_s=TIMEOUT_S)
+        played = Played(reply.event_id, user, reply.contributors, reply.arm, value)
         if self._is_shared:
             self._played.append(played)
         else:
-            self._draws.seed(reply.decision_id)
+            self._draws.seed(reply.event_id)
             scores = self._compare(played)
             difference = float(np.abs(np.frombuffer(reply.scores, dtype="<f8") - scores).max())
             tally.largest_difference = max(tally.largest_difference, difference)
@@ -198,7 +198,7 @@ class Rehearsal:
         draws = ServersDraws()
         self._central.draw_from(draws)
         for played in self._played:
-            draws.normals = noises[played.decision_id]
+            draws.normals = noises[played.event_id]
             self._compare(played)
         self._played.clear()
 

@@ -87,7 +87,7 @@ def _slots(federation: LocalFederation) -> dict[str, tuple[int, int]]:
     journal = open_journal(_state(federation, federation.roster.active.name) / "journal.db")
     try:
         return {
-            str(event.decision_id): event_of(event.x)
+            str(event.event_id): event_of(event.x)
             for _, event in journal.read(after=0)
             if isinstance(event, Decided)
         }

@@ -344,7 +344,7 @@ def _frame(rows: list[_Row]) -> "pl.DataFrame":
     arms = [[arm.encode(errors="replace").decode() for arm in row.arms] for row in rows]
     columns = {
         "position": pl.Series([row.line for row in rows], dtype=pl.Int64),
-        "decision_id": pl.Series(text, dtype=pl.String),
+        "event_id": pl.Series(text, dtype=pl.String),
         "arm": pl.Series(
             [some[row.index] for some, row in zip(arms, rows, strict=True)], dtype=pl.String
         ),

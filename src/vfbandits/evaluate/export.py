@@ -2,7 +2,7 @@
 
 =============  =======================================================================
 position       of the decision in the journal
-decision_id    and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
+event_id    and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
 reward         that was learnt; ``probability`` with which the arm was shown, if logged
 at             seconds since 1970, and ``rewarded_at``
 epoch          of the masks; ``contributors`` whose features counted
@@ -49,7 +49,7 @@ from vfbandits.campaign.events import (
 from vfbandits.campaign.model import remask
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.core.bandit import Bandit
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.layout import build_learner
 from vfbandits.core.move import Move, Remask
 from vfbandits.errors import JournalError
@@ -121,22 +121,22 @@ def export_log(
 
 def _index(reader: JournalReader) -> _Index:
     index = _Index(reader.last_position)
-    decided: dict[DecisionId, int] = {}  # a name may be used again: the latest of it
+    decided: dict[EventId, int] = {}  # a name may be used again: the latest of it
     for position, event in _events(reader, index.last):
         match event:
             case Decided():
-                decided[event.decision_id] = position
+                decided[event.event_id] = position
                 index.n_decisions += 1
                 index.has_offers |= event.offered is not None
-            case Rewarded() if event.decision_id in decided:
-                index.rewards[decided[event.decision_id]] = event
-            case Retracted() if event.decision_id in decided:
-                index.rewards.pop(decided[event.decision_id], None)
-                index.retracted.add(decided[event.decision_id])
-            case Activated() if event.decision_id in decided:
-                index.activations[decided[event.decision_id]] = event
-            case Reported() if event.decision_id in decided:
-                index.reports.setdefault(decided[event.decision_id], []).append(event)
+            case Rewarded() if event.event_id in decided:
+                index.rewards[decided[event.event_id]] = event
+            case Retracted() if event.event_id in decided:
+                index.rewards.pop(decided[event.event_id], None)
+                index.retracted.add(decided[event.event_id])
+            case Activated() if event.event_id in decided:
+                index.activations[decided[event.event_id]] = event
+            case Reported() if event.event_id in decided:
+                index.reports.setdefault(decided[event.event_id], []).append(event)
             case Moved():
                 index.moves.append((position, event.matrix))
     return index
@@ -195,7 +195,7 @@ class _Frames:
         events = [event for _, event in rows]
         columns = {
             "position": pl.Series([position for position, _ in rows], dtype=pl.Int64),
-            "decision_id": pl.Series([_text(e.decision_id) for e in events], dtype=pl.String),
+            "event_id": pl.Series([_text(e.event_id) for e in events], dtype=pl.String),
             "user": pl.Series(
                 [None if e.user is None else _text(e.user) for e in events], dtype=pl.String
             ),

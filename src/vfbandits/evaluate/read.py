@@ -159,7 +159,7 @@ def _context_columns(table: Table, columns: LogFormat) -> list[str]:
 
 def _way_out(table: Table) -> str:
     """What to do about a file of ``vfb journal export`` that has no contexts for us."""
-    if not {"decision_id", "contributors"} <= set(table.names):
+    if not {"event_id", "contributors"} <= set(table.names):
         return ""
     if layout_of(table) == "per_arm":
         return "; it has contexts of layout 'per_arm', which is taken where no layout is asked for"

@@ -244,7 +244,7 @@ def event_of(past: History) -> schemas.EventResponse:
     decided = past.decided
     reports = [schemas.Report(came.value, name, came.at) for name, came in past.came.items()]
     return schemas.EventResponse(
-        event_id=str(decided.decision_id),
+        event_id=str(decided.event_id),
         user=decided.user or "",
         arm=str(decided.arm),
         group=decided.group,

@@ -50,7 +50,7 @@ def _told(event: Event) -> tuple[float, str, str, str] | None:
         case Administered():
             return event.at, event.by, event.what, event.detail
         case Retracted():
-            return event.at, event.by, "retraction", f"the reward of event {event.decision_id}"
+            return event.at, event.by, "retraction", f"the reward of event {event.event_id}"
         case LossAccepted():
             detail = f"{event.why} (acknowledged up to {event.expected}, found {event.found})"
             return event.at, event.by, "loss accepted", detail

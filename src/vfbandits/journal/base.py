@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vfbandits.campaign.events import Erased, Event, Found, SetAside
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.journal.record import is_whole
@@ -74,14 +74,14 @@ class JournalReader(Protocol):
         """Events behind ``after`` and up to ``compacted_to``, as far as they were kept."""
         ...
 
-    def find(self, decision_id: DecisionId) -> Found:
+    def find(self, event_id: EventId) -> Found:
         """All events of one decision, in order, each with its position.
 
         None if there never were any, or compaction has dropped them.
         """
         ...
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """The same for several decisions, at once; every id is in the answer."""
         ...
 

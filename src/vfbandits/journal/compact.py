@@ -12,11 +12,11 @@ from itertools import chain
 
 from vfbandits.campaign.events import COMPACTION, Administered, Decided, Moved
 from vfbandits.campaign.model import Model
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
 from vfbandits.journal.audit import KEPT
 from vfbandits.journal.base import SNAPSHOTS_KEPT, Journal
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 from vfbandits.journal.verify import verify
 
 
@@ -61,23 +61,23 @@ def compact(
 def _still_needed(journal: Journal, position: int) -> set[int]:
     model = Model.restore(position, journal.load_snapshot(position))
     wanted, cold = set(model.bandit.open_decisions), set(model.cold.positions)
-    events: dict[DecisionId, list[int]] = {}
+    events: dict[EventId, list[int]] = {}
     moved: list[int] = []
     changes: list[int] = []
     for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if at > position:
             break
-        decision_id = decision_of(event)
+        event_id = event_id_of(event)
         if isinstance(event, Decided) and at in cold:
-            wanted.add(event.decision_id)
+            wanted.add(event.event_id)
         if isinstance(event, Moved):
             moved.append(at)
         elif isinstance(event, KEPT):
             changes.append(at)
-        elif decision_id is not None and decision_id in wanted:
+        elif event_id is not None and event_id in wanted:
             if isinstance(event, Decided):  # an earlier one of the same name is not the open one
-                events[decision_id] = []
-            events.setdefault(decision_id, []).append(at)
+                events[event_id] = []
+            events.setdefault(event_id, []).append(at)
     first = min((places[0] for places in events.values()), default=position)
     kept = {at for places in events.values() for at in places}
     return {*kept, *changes, *(at for at in moved if at > first)}

@@ -38,11 +38,11 @@ from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
 from vfbandits.campaign.settings import CampaignSettings
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import ConflictError, JournalError, SettingError
 from vfbandits.journal.base import Journal
 from vfbandits.journal.inbox.base import Inbox
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 from vfbandits.journal.recover import own_model
 from vfbandits.journal.verify import verify
 
@@ -104,7 +104,7 @@ class _Found:
     decisions: list[Found] = field(default_factory=list)
     moves: list[tuple[int, Moved]] = field(default_factory=list)
     dropped: list[tuple[int, ArmsDropped]] = field(default_factory=list)
-    orphans: list[tuple[int, DecisionId]] = field(default_factory=list)
+    orphans: list[tuple[int, EventId]] = field(default_factory=list)
     restored: list[int] = field(default_factory=list)
     n_set_aside: int = 0
 
@@ -185,7 +185,7 @@ def erase_user(
 def _survey(journal: Journal, user: str) -> _Found:
     """All that the journal has of a user's decisions, in one pass."""
     found = _Found()
-    by_name: dict[DecisionId, Found] = {}  # a name may be used again: the latest of it
+    by_name: dict[EventId, Found] = {}  # a name may be used again: the latest of it
     for position, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if isinstance(event, Moved):
             found.moves.append((position, event))
@@ -196,12 +196,12 @@ def _survey(journal: Journal, user: str) -> _Found:
         elif isinstance(event, SetAside):
             found.n_set_aside += event.why != _WITH_A_USER
         elif isinstance(event, Decided):
-            by_name.pop(event.decision_id, None)
+            by_name.pop(event.event_id, None)
             if event.user == user:
-                by_name[event.decision_id] = [(position, event)]
-                found.decisions.append(by_name[event.decision_id])
+                by_name[event.event_id] = [(position, event)]
+                found.decisions.append(by_name[event.event_id])
         else:
-            name = decision_of(event)
+            name = event_id_of(event)
             if name is not None and name in by_name:
                 by_name[name].append((position, event))
             elif name is not None and _has_context(event):
@@ -216,9 +216,7 @@ def _has_context(event: Event) -> bool:
     )
 
 
-def _orphans(
-    journal: Journal, records: list[tuple[int, DecisionId]]
-) -> Iterator[tuple[int, DecisionId]]:
+def _orphans(journal: Journal, records: list[tuple[int, EventId]]) -> Iterator[tuple[int, EventId]]:
     """Those of ``records`` whose decision the journal does not have."""
     for start in range(0, len(records), NAMES_PER_BATCH):
         some = records[start : start + NAMES_PER_BATCH]
@@ -269,7 +267,7 @@ def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterato
         if past.is_arm_dropped or not model.holds(past.learnt_at):
             # It went with a model that was let go or replaced; but that may have been exported.
             yield Retracted(
-                decision_id=decided.decision_id,
+                event_id=decided.event_id,
                 value=past.learnt,
                 x=np.empty(0),
                 model=decided.model,
@@ -278,7 +276,7 @@ def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterato
                 by=request.by,
             )
         else:
-            name = str(decided.decision_id)
+            name = str(decided.event_id)
             event = campaign.retract(name, by=request.by, now=request.at, past=past).event
             if isinstance(event, Retracted):
                 yield event
@@ -305,7 +303,7 @@ def _write(
     for records in mine.decisions:
         gone |= dict.fromkeys((at for at, _ in records), _name(records))
     appended = enumerate(events, start=first)
-    unlearnt = {at: one.decision_id for at, one in appended if isinstance(one, Retracted)}
+    unlearnt = {at: one.event_id for at, one in appended if isinstance(one, Retracted)}
     erased: dict[int, Erased | SetAside] = {
         at: Erased(name, covered_by) for at, name in (gone | unlearnt).items()
     }
@@ -313,8 +311,8 @@ def _write(
     return erased | dict.fromkeys(mine.restored, aside)
 
 
-def _name(records: Found) -> DecisionId:
-    name = decision_of(records[0][1])
+def _name(records: Found) -> EventId:
+    name = event_id_of(records[0][1])
     if name is None:
         raise RuntimeError("a decision begins with its record")
     return name

@@ -23,7 +23,7 @@ from vfbandits.campaign.events import (
     Restored,
     SetAside,
 )
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 
 _NUMBER = struct.Struct("<q")
 _OF_NO_DECISION = (
@@ -47,46 +47,45 @@ class LookupHash:
         self._text = blake2b(b"text", key=secret, digest_size=_NUMBER.size)
         self._number = blake2b(b"number", key=secret, digest_size=_NUMBER.size)
 
-    def of(self, decision_id: DecisionId) -> int:
+    def of(self, event_id: EventId) -> int:
         """A whole number of 64 bits, with a sign."""
-        if isinstance(decision_id, str):
+        if isinstance(event_id, str):
             hashed = self._text.copy()
-            hashed.update(decision_id.encode("utf-8", "surrogatepass"))
+            hashed.update(event_id.encode("utf-8", "surrogatepass"))
         else:
             hashed = self._number.copy()
-            hashed.update(b"%x" % decision_id)
+            hashed.update(b"%x" % event_id)
         (name,) = _NUMBER.unpack(hashed.digest())
         return int(name)
 
     def of_event(self, event: Event) -> int | None:
         """The number of the event's decision; None if it belongs to none."""
-        decision_id = decision_of(event)
-        return None if decision_id is None else self.of(decision_id)
+        event_id = event_id_of(event)
+        return None if event_id is None else self.of(event_id)
 
     def of_events(self, events: Sequence[Event]) -> list[int | None]:
         """The numbers of several events; a part of every commit, so without a call too many."""
         of = self.of
         return [
-            None if isinstance(event, _OF_NO_DECISION) else of(event.decision_id)
-            for event in events
+            None if isinstance(event, _OF_NO_DECISION) else of(event.event_id) for event in events
         ]
 
 
-def decision_of(event: Event) -> DecisionId | None:
+def event_id_of(event: Event) -> EventId | None:
     """The id of the decision that an event belongs to, if it does to one."""
-    return None if isinstance(event, _OF_NO_DECISION) else event.decision_id
+    return None if isinstance(event, _OF_NO_DECISION) else event.event_id
 
 
-def sorted_out(events: Found, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+def sorted_out(events: Found, ids: Sequence[EventId]) -> dict[EventId, Found]:
     """Those of ``events`` that belong to one of ``ids``, by id; each id is there.
 
     >>> from vfbandits.campaign.events import Forgotten
     >>> sorted_out([(1, Forgotten("a")), (2, Forgotten("b"))], ["a", "c"])
-    {'a': [(1, Forgotten(decision_id='a'))], 'c': []}
+    {'a': [(1, Forgotten(event_id='a'))], 'c': []}
     """
-    found: dict[DecisionId, Found] = {decision_id: [] for decision_id in ids}
+    found: dict[EventId, Found] = {event_id: [] for event_id in ids}
     for position, event in events:
-        decision_id = decision_of(event)
-        if decision_id is not None and decision_id in found:
-            found[decision_id].append((position, event))
+        event_id = event_id_of(event)
+        if event_id is not None and event_id in found:
+            found[event_id].append((position, event))
     return found

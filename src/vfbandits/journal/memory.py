@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.journal.base import (
@@ -57,7 +57,7 @@ class MemoryJournal:
     2
     >>> journal.close()
     >>> list(MemoryJournal(disk).read(after=1))
-    [(2, Forgotten(decision_id='b'))]
+    [(2, Forgotten(event_id='b'))]
     """
 
     is_quick = False
@@ -141,11 +141,11 @@ class MemoryJournal:
             if record is not None:
                 yield position, self._codec.open(record, position)
 
-    def find(self, decision_id: DecisionId) -> Found:
+    def find(self, event_id: EventId) -> Found:
         """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
+        return self.find_many([event_id])[event_id]
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
         self._refuse_unless_open()
         names, records = {self._codec.names.of(key) for key in ids}, self._disk.records

@@ -182,11 +182,11 @@ def _proposed(
     if _is_own(journal, exported, model):
         later = [*_behind(journal, at)]
         taken = {place: one for place, one in later if isinstance(one, Retracted)}
-        known = journal.find_many([one.decision_id for one in taken.values()])
+        known = journal.find_many([one.event_id for one in taken.values()])
         rewards = {
             place: learnt_at
             for place, one in taken.items()
-            if (learnt_at := reward_of(place, known[one.decision_id])) is not None
+            if (learnt_at := reward_of(place, known[one.event_id])) is not None
         }
         return put_back(exported, model, later, rewards=rewards, at=now)
     if model.note and not same_masks:

@@ -17,7 +17,7 @@ def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Eve
     >>> journal.append([Forgotten(name) for name in "abc"])
     3
     >>> events_at(journal, [1, 3])
-    {1: Forgotten(decision_id='a'), 3: Forgotten(decision_id='c')}
+    {1: Forgotten(event_id='a'), 3: Forgotten(event_id='c')}
     """
     found: dict[int, Event] = {}
     for run in _runs(positions):

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from vfbandits.campaign.events import Erased, Event, Found, SetAside
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.journal.base import Damage
@@ -23,7 +23,7 @@ class RecentJournal:
     >>> journal.append([Forgotten("a"), Forgotten("b")])
     2
     >>> journal.find("a"), journal.find("b")
-    ([], [(2, Forgotten(decision_id='b'))])
+    ([], [(2, Forgotten(event_id='b'))])
     """
 
     is_quick = True
@@ -33,12 +33,12 @@ class RecentJournal:
     def __init__(self, *, max_decisions: int = MAX_DECISIONS) -> None:
         self.last_position = 0
         self._max_decisions = max_decisions
-        self._found: OrderedDict[DecisionId, Found] = OrderedDict()
+        self._found: OrderedDict[EventId, Found] = OrderedDict()
 
     def append(self, events: Sequence[Event]) -> int:
         """Keep events as long as there is room for their decisions; returns the last position."""
         for position, event in enumerate(events, start=self.last_position + 1):
-            key = getattr(event, "decision_id", None)
+            key = getattr(event, "event_id", None)
             if key is not None:
                 self._found.setdefault(key, []).append((position, event))
         while len(self._found) > self._max_decisions:
@@ -57,13 +57,13 @@ class RecentJournal:
         del after
         return iter(())
 
-    def find(self, decision_id: DecisionId) -> Found:
+    def find(self, event_id: EventId) -> Found:
         """The events of one decision, as long as it is kept."""
-        return [*self._found.get(decision_id, ())]
+        return [*self._found.get(event_id, ())]
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """The same for several decisions."""
-        return {decision_id: self.find(decision_id) for decision_id in ids}
+        return {event_id: self.find(event_id) for event_id in ids}
 
     def snapshot_positions(self) -> list[int]:
         """There are none."""

@@ -68,7 +68,7 @@ def encode(event: Event) -> bytes:
     """The record of an event; refuses what ``decode`` would not read back.
 
     >>> decode(encode(Forgotten("order-17")), 1)
-    Forgotten(decision_id='order-17')
+    Forgotten(event_id='order-17')
     """
     form = _FORMS.get(type(event))
     try:

@@ -11,10 +11,10 @@ from itertools import chain
 
 from vfbandits.campaign.events import Decided, Moved
 from vfbandits.campaign.model import Model
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.journal.audit import KEPT
 from vfbandits.journal.base import JournalReader
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 from vfbandits.journal.verify import time_of
 
 
@@ -22,7 +22,7 @@ from vfbandits.journal.verify import time_of
 class Waited:
     """The decisions of a model that are waited for: those in memory, and where the others are."""
 
-    names: Collection[DecisionId]
+    names: Collection[EventId]
     cold: Collection[int]
     first: int | None
 
@@ -57,11 +57,11 @@ def old_records(
         if (at is not None and at >= before) or len(old) == most:
             break
         if isinstance(event, Decided) and position in waited.cold:
-            wanted.add(event.decision_id)
+            wanted.add(event.event_id)
         if isinstance(event, Moved):
             is_needed = waited.first is not None and position > waited.first
         else:
-            is_needed = isinstance(event, KEPT) or decision_of(event) in wanted
+            is_needed = isinstance(event, KEPT) or event_id_of(event) in wanted
         if not is_needed:
             old.append(position)
         if at is not None:

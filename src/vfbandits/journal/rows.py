@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from vfbandits.campaign.events import Event, Found
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import RecordError
 from vfbandits.journal.base import refuse_compacted
 from vfbandits.journal.codec import Codec
@@ -67,7 +67,7 @@ class EventRows(ABC):
             yield from rows
             before = rows[-1][0]
 
-    def found(self, rows: Iterable[Row], ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def found(self, rows: Iterable[Row], ids: Sequence[EventId]) -> dict[EventId, Found]:
         """Events by their decision, from rows that were found by number, in order."""
         opened = [(position, self.codec.open(record, position)) for position, record in rows]
         return sorted_out(opened, ids)
@@ -94,12 +94,12 @@ class RowsReader(ABC, Generic[Rows]):
         """Events that compaction has kept."""
         return self._rows.remains(after)
 
-    def find(self, decision_id: DecisionId) -> Found:
+    def find(self, event_id: EventId) -> Found:
         """All events of one decision."""
-        return self.find_many([decision_id])[decision_id]
+        return self.find_many([event_id])[event_id]
 
     @abstractmethod
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
 
 

@@ -12,7 +12,7 @@ class DecideRequest:
 
     ``own`` is the active participant's own block for this decision, raw little-endian float64; if
     it is empty its feature store is asked.  ``arm_features`` (n_arms × arm_dim) go with layout
-    "outer".  ``decision_id`` names the decision, or is empty.  ``trial`` as in ``Ask``.
+    "outer".  ``event_id`` names the decision, or is empty.  ``trial`` as in ``Ask``.
     ``campaign`` is that of a decision whose contexts are gathered; others have none.
     """
 
@@ -20,7 +20,7 @@ class DecideRequest:
     arms: tuple[str, ...]
     own: bytes = field(default=b"", repr=False)
     arm_features: bytes = field(default=b"", repr=False)
-    decision_id: str = ""
+    event_id: str = ""
     trial: int = 0
     campaign: str = ""
 
@@ -33,7 +33,7 @@ class DecideReply:
     passive ones sent for it, its share of a batch.
     """
 
-    decision_id: str
+    event_id: str
     arm: str
     index: int
     probability: float
@@ -49,7 +49,7 @@ class DecideReply:
 class RewardRequest:
     """The reward of a decision."""
 
-    decision_id: str
+    event_id: str
     value: float
     trial: int = 0
 

@@ -359,8 +359,8 @@ class ActiveService:
                 "noise of a decision"
             )
         leader = self._leader_of(request.trial)
-        if request.trial and request.decision_id:  # a run is made once: see ``admin.parity``
-            leader.model.bandit.pending.new_name(request.decision_id)
+        if request.trial and request.event_id:  # a run is made once: see ``admin.parity``
+            leader.model.bandit.pending.new_name(request.event_id)
         result = await leader.decide(query)
         self.counts["trial_decisions"] += bool(request.trial)
         return _reply(result, query, seconds=time.perf_counter() - started)
@@ -408,7 +408,7 @@ class ActiveService:
 
     async def learn(self, request: RewardRequest) -> RewardReply:
         """As ``reward``, for a caller in this process."""
-        status = await self._leader_of(request.trial).reward(request.decision_id, request.value)
+        status = await self._leader_of(request.trial).reward(request.event_id, request.value)
         reply = RewardReply(status == LEARNT)
         self.counts["trial_rewards"] += bool(request.trial) and reply.learnt
         return reply
@@ -581,7 +581,7 @@ def query_of(request: DecideRequest) -> Query:
     return Query(
         request.user,
         request.arms,
-        request.decision_id or None,
+        request.event_id or None,
         request.own,
         request.arm_features,
         trial=request.trial,

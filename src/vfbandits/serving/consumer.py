@@ -150,8 +150,8 @@ class Consumer:
         """Ids of those that the log has already: the last leader died before it could say so."""
         if not decided:
             return frozenset()
-        found = await self._campaign.durable.find_many([one.decision_id for one in decided])
-        return frozenset(decision_id for decision_id, past in found.items() if past)
+        found = await self._campaign.durable.find_many([one.event_id for one in decided])
+        return frozenset(event_id for event_id, past in found.items() if past)
 
     async def _apply_all(
         self, waiting: Sequence[Waiting], known: frozenset[object]
@@ -180,7 +180,7 @@ class Consumer:
         ends: list[VFBanditsError | None] = [None] * len(decided)
         new: dict[int, Decided] = {}
         for place, event in enumerate(decided):
-            if event.decision_id not in known:
+            if event.event_id not in known:
                 try:
                     new[place] = self._carried(event)
                 except JournalError:
@@ -220,10 +220,10 @@ class Consumer:
         if event is None:
             raise WireError(waiting.reason)
         if isinstance(event, Reported):
-            name = str(event.decision_id)
+            name = str(event.event_id)
             await campaign.reward(name, event.value, reward_id=event.reward_id, at=event.at)
         elif isinstance(event, Activated):
-            await campaign.activate(str(event.decision_id), at=event.at)
+            await campaign.activate(str(event.event_id), at=event.at)
         elif isinstance(event, Configured):
             changes, by = unpack_change(event.settings)
             await campaign.configure(changes, by=by)

@@ -36,7 +36,7 @@ from vfbandits.campaign.machine import Campaign, Verdict, refuse_other_reward
 from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.bandit import ALONE, Bandit
-from vfbandits.core.decision import ArmId, Decision, DecisionId
+from vfbandits.core.decision import ArmId, Decision, EventId
 from vfbandits.core.pending import Pending
 from vfbandits.core.reward import as_reward
 from vfbandits.errors import (
@@ -113,7 +113,7 @@ class DurableBandit:
         self._make_model = make_model
         self._journal = journal
         self._commit = GroupCommit(journal)
-        self._lookup: Batcher[tuple[DecisionId, ...], dict[DecisionId, Found] | RecordError]
+        self._lookup: Batcher[tuple[EventId, ...], dict[EventId, Found] | RecordError]
         self._lookup = Batcher.in_thread(self._find_all)
         self._log_probabilities = log_probabilities
         self._clock = clock
@@ -195,7 +195,7 @@ class DurableBandit:
         return self.model.bandit
 
     @property
-    def pending(self) -> "OrderedDict[DecisionId, Pending]":
+    def pending(self) -> "OrderedDict[EventId, Pending]":
         """The pending decisions in memory, for reading."""
         return self.model.pending
 
@@ -297,7 +297,7 @@ class DurableBandit:
         *,
         arms: Sequence[ArmId] | None = None,
         arm_features: ArrayLike | None = None,
-        decision_id: str | None = None,
+        event_id: str | None = None,
         contributors: tuple[str, ...] = ALONE,
         user: str | None = None,
     ) -> Decision:
@@ -312,12 +312,12 @@ class DurableBandit:
             contexts,
             arms=arms,
             arm_features=arm_features,
-            decision_id=decision_id,
+            event_id=event_id,
             contributors=contributors,
             draws=bandit.draws,
         )
         event = Decided(
-            decision_id=decision.id,
+            event_id=decision.id,
             arm=decision.arm,
             index=decision.index,
             x=seen.x,
@@ -332,7 +332,7 @@ class DurableBandit:
         await self.log(event)
         return decision
 
-    async def reward(self, decision: Decision | DecisionId, value: float) -> bool:
+    async def reward(self, decision: Decision | EventId, value: float) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
         False, and nothing is changed, when this very reward was learnt before; a different one is
@@ -352,7 +352,7 @@ class DurableBandit:
         async with self.locks[key]:
             return await self._reward_recalled(key, reward)
 
-    async def _reward_recalled(self, key: DecisionId, reward: float) -> bool:
+    async def _reward_recalled(self, key: EventId, reward: float) -> bool:
         """Learn the reward of a decision that has left memory."""
         event = None
         while event is None:
@@ -369,7 +369,7 @@ class DurableBandit:
         await self.log(event)
         return True
 
-    async def forget(self, decision: Decision | DecisionId) -> None:
+    async def forget(self, decision: Decision | EventId) -> None:
         """Drop an open decision whose reward will never come; returns when that is durable."""
         self._check_healthy()
         key = decision.id if isinstance(decision, Decision) else decision
@@ -382,7 +382,7 @@ class DurableBandit:
                 raise UnknownDecisionError(f"there is no open decision {key!r} to forget")
             await self.log(Forgotten(key, past.position))
 
-    async def retract(self, decision_id: DecisionId, *, by: str) -> Verdict:
+    async def retract(self, event_id: EventId, *, by: str) -> Verdict:
         """Take back the reward that a decision has taught; returns when that is durable.
 
         Exact up to rounding: the model is as if the reward had never come.  The decision stays
@@ -390,9 +390,9 @@ class DurableBandit:
         (``discount`` below 1), and where the journal no longer has the decision, or the mask
         changes since.  ``by`` is who asks for it.
         """
-        async with self.locks[decision_id]:
+        async with self.locks[event_id]:
             while True:
-                past = await self.past(decision_id)
+                past = await self.past(event_id)
                 epoch = self.epoch
                 if past is not None and past.learnt is not None:
                     past.moves = await self._moves_behind(0)
@@ -400,7 +400,7 @@ class DurableBandit:
                 if epoch == self.epoch:  # the masks may change while the journal is read
                     break
             now = self._clock()
-            verdict = self.campaign.retract(str(decision_id), by=by, now=now, past=past)
+            verdict = self.campaign.retract(str(event_id), by=by, now=now, past=past)
             if verdict.event is not None:
                 await self.log(verdict.event)
         return verdict
@@ -429,34 +429,34 @@ class DurableBandit:
 
     # --- the journal ------------------------------------------------------------------------------
 
-    async def past(self, decision_id: DecisionId) -> History | None:
+    async def past(self, event_id: EventId) -> History | None:
         """All that the journal has of a decision, with what ``Campaign`` needs to learn from it."""
-        past = History.found((await self.find_placed([decision_id]))[decision_id])
+        past = History.found((await self.find_placed([event_id]))[event_id])
         if past is not None and past.is_open and past.position < self.model.moves_after:
             older = await self._read_older_moves(past.position)
             past.moves, past.moves_to = older.moves, older.to
         return past
 
-    async def find(self, decision_id: DecisionId) -> list[Event]:
+    async def find(self, event_id: EventId) -> list[Event]:
         """All that the log has of a decision; returns when that is durable."""
-        return (await self.find_many([decision_id]))[decision_id]
+        return (await self.find_many([event_id]))[event_id]
 
-    async def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Event]]:
+    async def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Event]]:
         """All that the log has of several decisions; returns when that is durable.
 
         A damaged record of one of them is a RecordError; what others ask for is not affected.
         """
         found = await self.find_placed(ids)
-        return {decision_id: [event for _, event in found[decision_id]] for decision_id in ids}
+        return {event_id: [event for _, event in found[event_id]] for event_id in ids}
 
-    async def find_placed(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    async def find_placed(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """As ``find_many``, each event with its position."""
         self._check_healthy()
         await self._commit.flush()
         found = await self._lookup.submit(tuple(ids))
         if isinstance(found, RecordError):
             raise found
-        return {decision_id: found[decision_id] for decision_id in ids}
+        return {event_id: found[event_id] for event_id in ids}
 
     async def events_at(self, positions: Sequence[int]) -> dict[int, Event]:
         """The events at these positions, in ascending order, as far as the log has them."""
@@ -464,8 +464,8 @@ class DurableBandit:
         return await asyncio.to_thread(events_at, self._journal, positions)
 
     def _find_all(
-        self, questions: Sequence[tuple[DecisionId, ...]]
-    ) -> list[dict[DecisionId, Found] | RecordError]:
+        self, questions: Sequence[tuple[EventId, ...]]
+    ) -> list[dict[EventId, Found] | RecordError]:
         """What the log has, for all that ask in a batch; each takes its own out of it."""
         try:
             found = self._journal.find_many(tuple(dict.fromkeys(chain.from_iterable(questions))))
@@ -473,7 +473,7 @@ class DurableBandit:
             return [self._find_alone(ids) for ids in questions]
         return [found] * len(questions)
 
-    def _find_alone(self, ids: tuple[DecisionId, ...]) -> dict[DecisionId, Found] | RecordError:
+    def _find_alone(self, ids: tuple[EventId, ...]) -> dict[EventId, Found] | RecordError:
         try:
             return self._journal.find_many(ids)
         except RecordError as error:

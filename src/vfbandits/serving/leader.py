@@ -314,7 +314,7 @@ class Leader(Served):
             return []
         read_to = self.durable.position
         decided = {
-            position: str(event.decision_id)
+            position: str(event.event_id)
             for position, event in (await self._events_at(sorted(positions))).items()
             if isinstance(event, Decided)
         }

@@ -278,7 +278,7 @@ def answer_in(decided: Decided) -> Result:
     """The answer that was kept with a decision."""
     if decided.note:
         return Answered(decided.note)
-    return ConflictError(f"event {decided.decision_id!r} was decided through another interface")
+    return ConflictError(f"event {decided.event_id!r} was decided through another interface")
 
 
 def answers_in(events: Mapping[str, Iterable[Event]]) -> dict[str, Result]:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from vfbandits.campaign.events import Activated, Configured, Decided, Reported
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import WireError
 
 # A reward waits as a ``Reported``; in ``Configured`` stand the changes (``pack_change``), not all
@@ -101,7 +101,7 @@ class Inbox(Protocol):
         """Make events durable; returns for each the one that stands under its key."""
         ...
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
         """What waits of several decisions, in order; every id is in the answer."""
         ...
 
@@ -132,11 +132,11 @@ class Inbox(Protocol):
         """
         ...
 
-    def decisions_of(self, user: str) -> list[DecisionId]:
+    def decisions_of(self, user: str) -> list[EventId]:
         """Ids of all decisions for a user that are in it, waiting or taken."""
         ...
 
-    def erase(self, ids: Sequence[DecisionId]) -> None:
+    def erase(self, ids: Sequence[EventId]) -> None:
         """Drop all that is in it of these decisions, and what nobody can read; all or nothing."""
         ...
 

@@ -23,7 +23,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from vfbandits.campaign.events import Activated, Configured, Decided, Reported
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import KEY_BYTES, JournalKey
 from vfbandits.journal.inbox.base import Arrival
@@ -62,17 +62,17 @@ class InboxCodec:
         self._guard = threading.Lock()
         self._ciphers: dict[bytes, AESGCM] = {}
 
-    def place_of(self, decision_id: DecisionId) -> bytes:
+    def place_of(self, event_id: EventId) -> bytes:
         """With which the keys of a decision's events begin."""
-        if isinstance(decision_id, str):
-            return self._hash(b"text", decision_id.encode("utf-8", "surrogatepass"))
-        return self._hash(b"number", b"%x" % decision_id)
+        if isinstance(event_id, str):
+            return self._hash(b"text", event_id.encode("utf-8", "surrogatepass"))
+        return self._hash(b"number", b"%x" % event_id)
 
     def key_of(self, event: Arrival) -> bytes:
         """Under which an event stands."""
         if isinstance(event, Configured):  # one change of settings does not replace another
             return self._hash(b"settings", b"") + os.urandom(PART_BYTES)
-        place = self.place_of(event.decision_id)
+        place = self.place_of(event.event_id)
         if isinstance(event, Reported):
             name = event.reward_id.encode("utf-8", "surrogatepass")
             return place + self._hash(b"reward", name)

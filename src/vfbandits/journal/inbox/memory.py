@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vfbandits.campaign.events import Decided
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.inbox.base import Arrival, Copied, Waiting, older_than
 from vfbandits.journal.inbox.codec import PART_BYTES, InboxCodec
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class MemoryInbox:
     >>> drawer = InboxRecords()
     >>> first, second = MemoryInbox(drawer), MemoryInbox(drawer)
     >>> first.put([Activated("a", 60.0)]), second.put([Activated("a", 90.0)])
-    ([Activated(decision_id='a', due=60.0, at=0.0)], [Activated(decision_id='a', due=60.0, at=0.0)])
+    ([Activated(event_id='a', due=60.0, at=0.0)], [Activated(event_id='a', due=60.0, at=0.0)])
     >>> len(second.waiting(10))
     1
     """
@@ -65,17 +65,17 @@ class MemoryInbox:
         self._refuse_if_closed()
         return [self._put(event) for event in events]
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
         """What waits of several decisions."""
         self._refuse_if_closed()
-        places = {self._codec.place_of(decision_id) for decision_id in ids}
-        found: dict[DecisionId, list[Arrival]] = {decision_id: [] for decision_id in ids}
+        places = {self._codec.place_of(event_id) for event_id in ids}
+        found: dict[EventId, list[Arrival]] = {event_id: [] for event_id in ids}
         for slip in self._waiting():
             if slip.key[:PART_BYTES] in places:
                 event = self._codec.open(slip.record, slip.key)
-                decision_id = decision_of(event)
-                if decision_id is not None and decision_id in found:
-                    found[decision_id].append(event)
+                event_id = event_id_of(event)
+                if event_id is not None and event_id in found:
+                    found[event_id].append(event)
         return found
 
     def waiting(self, most: int) -> list[Waiting]:
@@ -123,16 +123,16 @@ class MemoryInbox:
                 self._drawer.slips.pop(key, None)
         return len(gone)
 
-    def decisions_of(self, user: str) -> list[DecisionId]:
+    def decisions_of(self, user: str) -> list[EventId]:
         """Ids of all decisions for a user."""
         self._refuse_if_closed()
         events = (self._open(slip).event for slip in self._all())
-        return [one.decision_id for one in events if isinstance(one, Decided) and one.user == user]
+        return [one.event_id for one in events if isinstance(one, Decided) and one.user == user]
 
-    def erase(self, ids: Sequence[DecisionId]) -> None:
+    def erase(self, ids: Sequence[EventId]) -> None:
         """Drop all of these decisions, and what nobody can read."""
         self._refuse_if_closed()
-        places = {self._codec.place_of(decision_id) for decision_id in ids}
+        places = {self._codec.place_of(event_id) for event_id in ids}
         gone = [
             slip.key
             for slip in self._all()

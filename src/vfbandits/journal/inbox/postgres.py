@@ -14,13 +14,13 @@ from threading import Lock
 from typing import LiteralString, cast
 
 from vfbandits.campaign.events import Decided
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import refuse_other_key
 from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.inbox.base import Arrival, Copied, Waiting, older_than
 from vfbandits.journal.inbox.codec import InboxCodec
-from vfbandits.journal.lookup import decision_of
+from vfbandits.journal.lookup import event_id_of
 from vfbandits.journal.migration import Step, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.postgres.rows import find_log, version_of
@@ -160,18 +160,18 @@ class PostgresInbox:
             for place, (key, event) in enumerate(zip(keys, events, strict=True))
         ]
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, list[Arrival]]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
         """What waits of several decisions."""
-        places = list({self._codec.place_of(decision_id) for decision_id in ids})
+        places = list({self._codec.place_of(event_id) for event_id in ids})
         with self._other_link().used("read") as connection:
             cursor = connection.execute(_FIND, (places, self._journal), binary=True, prepare=False)
             rows = cast("list[tuple[bytes, bytes]]", cursor.fetchall())
-        found: dict[DecisionId, list[Arrival]] = {decision_id: [] for decision_id in ids}
+        found: dict[EventId, list[Arrival]] = {event_id: [] for event_id in ids}
         for key, record in rows:
             event = self._codec.open(record, key)
-            decision_id = decision_of(event)
-            if decision_id is not None and decision_id in found:
-                found[decision_id].append(event)
+            event_id = event_id_of(event)
+            if event_id is not None and event_id in found:
+                found[event_id].append(event)
         return found
 
     def waiting(self, most: int) -> list[Waiting]:
@@ -213,14 +213,14 @@ class PostgresInbox:
                 connection.execute("DELETE FROM vfb_inbox WHERE id = ANY(%s)", (old,))
         return len(old)
 
-    def decisions_of(self, user: str) -> list[DecisionId]:
+    def decisions_of(self, user: str) -> list[EventId]:
         """Ids of all decisions for a user, some thousand rows at a time."""
         events = (one.event for one in self._all())
-        return [one.decision_id for one in events if isinstance(one, Decided) and one.user == user]
+        return [one.event_id for one in events if isinstance(one, Decided) and one.user == user]
 
-    def erase(self, ids: Sequence[DecisionId]) -> None:
+    def erase(self, ids: Sequence[EventId]) -> None:
         """Delete rows in one transaction."""
-        places = list({self._codec.place_of(decision_id) for decision_id in ids})
+        places = list({self._codec.place_of(event_id) for event_id in ids})
         unreadable = [one.id for one in self._all() if one.event is None]
         with self._link.used("erased from") as connection, connection.transaction():
             connection.execute(_ERASE, (places, self._journal))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import (
@@ -149,7 +149,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
                 self._write(events)
             return self._last
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
         return self._rows.find_many(ids)
 

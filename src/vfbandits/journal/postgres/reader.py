@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from vfbandits.campaign.events import Found
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.journal.base import Damage
 from vfbandits.journal.crypto import JournalKey
@@ -49,7 +49,7 @@ class PostgresReader(RowsReader[PostgresRows]):
         """What was found damaged since the log was opened."""
         return Damage(self._n_missing, self._rows.n_damaged)
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
         return self._rows.find_many(ids)
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from vfbandits.campaign.events import Found, LossAccepted
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, SnapshotError
 from vfbandits.journal.base import newest_whole
@@ -106,9 +106,9 @@ class PostgresRows(EventRows):
         events = (self.codec.open(record, cast("int", place)) for place, record in found)
         return [event for event in events if isinstance(event, LossAccepted)]
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
-        names = list({self.codec.names.of(decision_id) for decision_id in ids})
+        names = list({self.codec.names.of(event_id) for event_id in ids})
         with self._finder.used("read") as connection:
             # Not prepared: a plan that was made for a short log would be kept for a long one.
             cursor = connection.execute(FIND, (names, self.id), binary=True, prepare=False)

@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 
 from vfbandits.campaign.events import Erased, Event, Found, LossAccepted, SetAside
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.settings import whole
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
@@ -71,7 +71,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
     ...     journal = SqliteJournal(folder + "/log.db")
     ...     print(journal.append([Forgotten("a"), Forgotten("b")]), list(journal.read(after=1)))
     ...     journal.close()
-    2 [(2, Forgotten(decision_id='b'))]
+    2 [(2, Forgotten(event_id='b'))]
     """
 
     is_quick = False
@@ -147,7 +147,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 self._has_failed = False
             return self._last
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
         return self._side.find_many(ids, self._waiting)
 

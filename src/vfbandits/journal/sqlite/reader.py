@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from vfbandits.campaign.events import Found
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError
 from vfbandits.journal.base import Damage
@@ -55,7 +55,7 @@ class SqliteReader(RowsReader[SqliteRows]):
         """What was found damaged since the log was opened."""
         return Damage(self._n_missing, self._snapshots.n_damaged)
 
-    def find_many(self, ids: Sequence[DecisionId]) -> dict[DecisionId, Found]:
+    def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
         """All events of several decisions."""
         return self._rows.find_many(ids)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from vfbandits.campaign.events import Found
-from vfbandits.core.decision import DecisionId
+from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
 from vfbandits.journal.codec import IDENTITY_BYTES, Codec, refuse_other_key
 from vfbandits.journal.crypto import JournalKey
@@ -91,10 +91,10 @@ class SqliteRows(EventRows):
         return rows[0][0] if rows else None
 
     def find_many(
-        self, ids: Sequence[DecisionId], waiting: WaitingNames | None = None
-    ) -> dict[DecisionId, Found]:
+        self, ids: Sequence[EventId], waiting: WaitingNames | None = None
+    ) -> dict[EventId, Found]:
         """All events of several decisions; the log's writer knows what is ``waiting``."""
-        names = [self.codec.names.of(decision_id) for decision_id in ids]
+        names = [self.codec.names.of(event_id) for event_id in ids]
         if waiting is None:
             rows = self._rows(FIND_UNAIDED, as_json(names))
         else:

@@ -85,7 +85,7 @@ def _write_decide(m: DecideRequest) -> bytes:
 
 
 def _put_decide(m: DecideRequest, top: wire.DecideRequest) -> wire.DecideRequest:
-    top.user, top.decision_id, top.trial = m.user, m.decision_id, m.trial
+    top.user, top.event_id, top.trial = m.user, m.event_id, m.trial
     top.arms.extend(m.arms)
     top.own, top.arm_features, top.campaign = m.own, m.arm_features, m.campaign
     return top
@@ -101,7 +101,7 @@ def _decide_in(m: wire.DecideRequest) -> DecideRequest:
         arms=texts(m.arms, "arms", most=MAX_ROWS),
         own=doubles(m.own, "own"),
         arm_features=doubles(m.arm_features, "arm_features"),
-        decision_id=text(m.decision_id, "decision_id"),
+        event_id=text(m.event_id, "event_id"),
         trial=count(m.trial, "trial"),
         campaign=campaign(m.campaign) if m.campaign else "",
     )
@@ -109,7 +109,7 @@ def _decide_in(m: wire.DecideRequest) -> DecideRequest:
 
 def _write_decided(m: DecideReply) -> bytes:
     return wire.DecideReply(
-        decision_id=m.decision_id,
+        event_id=m.event_id,
         arm=m.arm,
         index=m.index,
         probability=m.probability,
@@ -125,7 +125,7 @@ def _write_decided(m: DecideReply) -> bytes:
 def _read_decided(data: bytes) -> DecideReply:
     m = parse(wire.DecideReply, data)
     return DecideReply(
-        decision_id=text(m.decision_id, "decision_id"),
+        event_id=text(m.event_id, "event_id"),
         arm=text(m.arm, "arm"),
         index=count(m.index, "index", most=MAX_ROWS),
         probability=m.probability,
@@ -139,13 +139,13 @@ def _read_decided(data: bytes) -> DecideReply:
 
 
 def _write_reward(m: RewardRequest) -> bytes:
-    top = wire.RewardRequest(decision_id=m.decision_id, value=m.value, trial=m.trial)
+    top = wire.RewardRequest(event_id=m.event_id, value=m.value, trial=m.trial)
     return top.SerializeToString()
 
 
 def _read_reward(data: bytes) -> RewardRequest:
     m = parse(wire.RewardRequest, data)
-    return RewardRequest(text(m.decision_id, "decision_id"), m.value, count(m.trial, "trial"))
+    return RewardRequest(text(m.event_id, "event_id"), m.value, count(m.trial, "trial"))
 
 
 def _read_rewarded(data: bytes) -> RewardReply:

@@ -504,13 +504,13 @@ class DecideRequest(_message.Message):
     ARMS_FIELD_NUMBER: _builtins.int
     OWN_FIELD_NUMBER: _builtins.int
     ARM_FEATURES_FIELD_NUMBER: _builtins.int
-    DECISION_ID_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
     CAMPAIGN_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     own: _builtins.bytes
     arm_features: _builtins.bytes
-    decision_id: _builtins.str
+    event_id: _builtins.str
     trial: _builtins.int
     campaign: _builtins.str
     @_builtins.property
@@ -522,13 +522,13 @@ class DecideRequest(_message.Message):
         arms: _abc.Iterable[_builtins.str] | None = ...,
         own: _builtins.bytes = ...,
         arm_features: _builtins.bytes = ...,
-        decision_id: _builtins.str = ...,
+        event_id: _builtins.str = ...,
         trial: _builtins.int = ...,
         campaign: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm_features", b"arm_features", "arms", b"arms", "campaign", b"campaign", "decision_id", b"decision_id", "own", b"own", "trial", b"trial", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm_features", b"arm_features", "arms", b"arms", "campaign", b"campaign", "event_id", b"event_id", "own", b"own", "trial", b"trial", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -538,7 +538,7 @@ Global___DecideRequest: _TypeAlias = DecideRequest  # noqa: Y015
 class DecideReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    DECISION_ID_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
     ARM_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     PROBABILITY_FIELD_NUMBER: _builtins.int
@@ -548,7 +548,7 @@ class DecideReply(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     BYTES_RECEIVED_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
-    decision_id: _builtins.str
+    event_id: _builtins.str
     arm: _builtins.str
     index: _builtins.int
     probability: _builtins.float
@@ -562,7 +562,7 @@ class DecideReply(_message.Message):
     def __init__(
         self,
         *,
-        decision_id: _builtins.str = ...,
+        event_id: _builtins.str = ...,
         arm: _builtins.str = ...,
         index: _builtins.int = ...,
         probability: _builtins.float = ...,
@@ -575,7 +575,7 @@ class DecideReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm", b"arm", "bytes_received", b"bytes_received", "contributors", b"contributors", "decision_id", b"decision_id", "epoch", b"epoch", "index", b"index", "means", b"means", "probability", b"probability", "scores", b"scores", "seconds", b"seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arm", b"arm", "bytes_received", b"bytes_received", "contributors", b"contributors", "epoch", b"epoch", "event_id", b"event_id", "index", b"index", "means", b"means", "probability", b"probability", "scores", b"scores", "seconds", b"seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -585,22 +585,22 @@ Global___DecideReply: _TypeAlias = DecideReply  # noqa: Y015
 class RewardRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    DECISION_ID_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     TRIAL_FIELD_NUMBER: _builtins.int
-    decision_id: _builtins.str
+    event_id: _builtins.str
     value: _builtins.float
     trial: _builtins.int
     def __init__(
         self,
         *,
-        decision_id: _builtins.str = ...,
+        event_id: _builtins.str = ...,
         value: _builtins.float = ...,
         trial: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision_id", b"decision_id", "trial", b"trial", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "trial", b"trial", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

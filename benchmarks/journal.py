@@ -86,7 +86,7 @@ def record_times(*, number: int = 20_000, repetitions: int = 5) -> dict[str, flo
     decided = Decided(
         "6b1f3c7a-0001", "arm-3", 3, np.linspace(-1.0, 1.0, DIM), probability=0.25,
         contributors=("shop", "bank", "news"), epoch=1, user="u-17", at=1.7e9, due=1.7e9 + 60.0,
-        note=bytes(70), seconds=0.001,
+        answer=bytes(70), seconds=0.001,
     )  # fmt: skip
     times: dict[str, float] = {}
     for event in (decided, Rewarded(decided.event_id, 1.0, 1.7e9, "r-1")):

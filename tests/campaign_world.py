@@ -70,17 +70,17 @@ class Watcher:
         self.changes = []
         self.trips = []
 
-    def ranked(self, seen):
+    def on_ranked(self, seen):
         self.calls += 1
         self.decisions.extend(seen)
 
-    def heard(self, seen):
+    def on_reward(self, seen):
         self.rewards.append(seen)
 
-    def configured(self, seen):
+    def on_configured(self, seen):
         self.changes.append(seen)
 
-    def guarded(self, seen):
+    def on_guardrail(self, seen):
         self.trips.append(seen)
 
 

@@ -108,7 +108,9 @@ class World:
             left = np.linalg.qr(rng.standard_normal((new_dim, kept)))[0]
             right = np.linalg.qr(rng.standard_normal((self.dim, kept)))[0]
             R = left @ right.T
-        await self.bandit.move(R, epoch=self.bandit.epoch + 1, note=b"to %d" % new_dim)
+        await self.bandit.change_masks(
+            R, epoch=self.bandit.epoch + 1, signed_roster=b"to %d" % new_dim
+        )
         self.dim = new_dim
 
     async def snapshot(self):
@@ -116,9 +118,9 @@ class World:
         assert self.bandit.since_snapshot == 0
 
     async def reopen(self, kindly):
-        before = parts(self.bandit.bandit), self.bandit.epoch, self.bandit.note
+        before = parts(self.bandit.bandit), self.bandit.epoch, self.bandit.signed_roster
         if kindly:
             await self.bandit.close()
         self.disk.is_taken = False  # a killed process has no lock
         self.bandit = open_on(self.disk, self.make)
-        assert (parts(self.bandit.bandit), self.bandit.epoch, self.bandit.note) == before
+        assert (parts(self.bandit.bandit), self.bandit.epoch, self.bandit.signed_roster) == before

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.campaign.observer import Ranked, RewardSeen
 from vfbandits.telemetry.connection_counts import ConnectionCounts
 from vfbandits.telemetry.counters import STATUSES
 from vfbandits.telemetry.gauges import (
@@ -104,7 +104,7 @@ def heard(**changes):
         "at": 1_030.0,
         "waited_s": 30.0,
     }
-    return Heard(**{**given, **changes})
+    return RewardSeen(**{**given, **changes})
 
 
 def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
@@ -124,10 +124,10 @@ def make_metrics(campaigns=(NEWS,), participants=(BANK,)):
 def fed_metrics():
     """Every metric has a value that came from somewhere."""
     metrics = make_metrics()
-    metrics.ranked([ranked()])
-    metrics.ranked([ranked(group="holdback", contributors=("shop",), missing=("bank",))])
+    metrics.on_ranked([ranked()])
+    metrics.on_ranked([ranked(group="holdback", contributors=("shop",), missing=("bank",))])
     for status in STATUSES:
-        metrics.heard(heard(status=status))
+        metrics.on_reward(heard(status=status))
     metrics.http("/v1/rank", "POST", 200, 0.004)
     return metrics
 

@@ -297,10 +297,10 @@ def check_against_log(events, campaign, ledger):
     activated = Counter(e.event_id for e in events if isinstance(e, Activated))
     for counted in (decided, rewards, learnt, activated):
         assert {key: n for key, n in counted.items() if n > 1} == {}
-    notes = {e.event_id: e.note for e in events if isinstance(e, Decided)}
+    answers = {e.event_id: e.answer for e in events if isinstance(e, Decided)}
     for (where, event_id), answer in ledger.answers.items():
         if where == campaign:
-            assert notes[event_id] == answer
+            assert answers[event_id] == answer
     values = {
         (e.event_id, e.reward_id): e.value for e in events if isinstance(e, Rewarded | Reported)
     }

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.campaign.observer import Ranked, RewardSeen
 
 PARTICIPANTS = ("shop", "bank", "news", "telco")
 ARMS = ("loan", "savings", "card", "insurance", "mortgage", "travel", "pension", "shares")
@@ -39,13 +39,13 @@ def ranked(event_id: str = "a", **changes: object) -> Ranked:
     return Ranked(**{**facts, **changes})
 
 
-def heard(event_id: str = "a", value: float = 1.0, **changes: object) -> Heard:
+def heard(event_id: str = "a", value: float = 1.0, **changes: object) -> RewardSeen:
     """One reward."""
     facts: dict[str, object] = {
         "campaign": "ads", "event_id": event_id, "arm": "tea", "group": "policy",
         "status": "learnt", "value": value, "at": 1000.0, "waited_s": 2.0,
     }  # fmt: skip
-    return Heard(**{**facts, **changes})
+    return RewardSeen(**{**facts, **changes})
 
 
 def traffic(  # noqa: PLR0913  (each by keyword)
@@ -58,7 +58,7 @@ def traffic(  # noqa: PLR0913  (each by keyword)
     hides_parts: bool = False,
     group: str | None = None,
     liked_by_policy: float = 0.14,
-) -> Iterator[Ranked | Heard]:
+) -> Iterator[Ranked | RewardSeen]:
     """A campaign that slowly learns which arms are liked, with a telco that comes and goes."""
     rng = random.Random(seed)  # noqa: S311  # invented traffic, no secrets
     n = int(seconds / every_s)
@@ -96,7 +96,7 @@ def traffic(  # noqa: PLR0913  (each by keyword)
             liked = 0.24 + liked_by_policy * progress * (which == "policy")
             status = "learnt" if rng.random() < 0.9 else "default"
             value = float(rng.random() < liked) if status == "learnt" else 0.0
-            yield Heard(
+            yield RewardSeen(
                 campaign, seen.event_id, seen.arm, which, status, value, at + 3.0, waited_s=3.0
             )
 
@@ -104,6 +104,6 @@ def traffic(  # noqa: PLR0913  (each by keyword)
 def tell(sky, seen):
     """Tell an observatory of a decision or of a reward."""
     if isinstance(seen, Ranked):
-        sky.ranked([seen])
+        sky.on_ranked([seen])
     else:
-        sky.heard(seen)
+        sky.on_reward(seen)

@@ -20,7 +20,7 @@ from vfbandits.campaign.events import (
     Erased,
     Forgotten,
     LossAccepted,
-    Moved,
+    MasksChanged,
     Offered,
     Recalled,
     Reported,
@@ -214,7 +214,7 @@ EVENTS = [
         1, 7, 0, np.array([np.pi, 1e-300]), model=7, epoch=3, user="ü\ud800", at=1.5, root=True
     ),
     Rewarded("a", 0.1 + 0.2, 2.5),
-    Moved(4, np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]]), b"\x00roster"),
+    MasksChanged(4, np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]]), b"\x00roster"),
     Forgotten(1),
 ]
 
@@ -229,7 +229,7 @@ ALL_KINDS = [
         group="holdback",
         due=9.0,
         held=True,
-        note=b"\x00{}",
+        answer=b"\x00{}",
         offered=Offered(("tea", 7), np.eye(2), np.ones((2, 1))),
     ),
     Activated("held", 70.0, 3.0),

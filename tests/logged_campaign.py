@@ -114,7 +114,7 @@ class LoggedCampaign:
 
     async def change_masks(self, leader):
         turn = np.linalg.qr(self.rng.standard_normal((DIM, DIM)))[0]
-        await leader.durable.move(turn, epoch=leader.durable.epoch + 1)
+        await leader.durable.change_masks(turn, epoch=leader.durable.epoch + 1)
         self.source.turn = turn @ self.source.turn
 
     def export(self, path, **more):

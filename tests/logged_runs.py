@@ -47,7 +47,7 @@ class Run:
             elif deed == "move":
                 R = rotation(self.rng)
                 self.turn = R @ self.turn
-                await bandit.move(R, epoch=bandit.epoch + 1)
+                await bandit.change_masks(R, epoch=bandit.epoch + 1)
             else:
                 for number in range(deed):
                     await self._round(bandit, number)

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 import vfbandits as vfb
-from vfbandits.campaign.events import GuardrailTripped, Moved, Retracted
+from vfbandits.campaign.events import GuardrailTripped, MasksChanged, Retracted
 from vfbandits.campaign.exported import ExportedModel, put_back, reward_of
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign
@@ -61,9 +61,9 @@ class World:
             moves = [
                 (place, event)
                 for place, event in enumerate(self.events, start=1)
-                if isinstance(event, Moved)
+                if isinstance(event, MasksChanged)
             ]
-            past.moves, past.moves_to = moves, len(self.events)
+            past.mask_changes, past.mask_changes_to = moves, len(self.events)
         return past
 
     def ask(self, propose, event_id):
@@ -90,7 +90,7 @@ class World:
         again = self.campaign.rank(query, contexts, event_id=name, now=self.now)
         # Not byte by byte: a sealed snapshot has the time of day in it.
         assert difference(self.campaign.model.snapshot(), open_sealed(before)) is None
-        assert again.event.note == ranking.event.note
+        assert again.event.answer == ranking.event.answer
         self.apply(ranking.event)
 
     def do_hold(self, rng, number):
@@ -132,7 +132,7 @@ class World:
     def do_masks(self, rng, number):
         turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
         epoch = self.campaign.model.epoch + 1
-        self.apply(self.campaign.change_masks(turn, epoch=epoch, note=b"roster"))
+        self.apply(self.campaign.change_masks(turn, epoch=epoch, signed_roster=b"roster"))
 
     def do_retract(self, rng, number):
         event_id = self.any_event(rng)

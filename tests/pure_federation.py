@@ -22,7 +22,7 @@ from vfbandits.protocol.instructions import (
     Fetch,
     Gathered,
     Keep,
-    Note,
+    LogLine,
     Reply,
     Resend,
     Send,
@@ -357,7 +357,7 @@ class PureFederation(Organiser):
                     self.changes.append(todo)
                 case ChangeFailed():
                     self.failures.append(todo)
-                case Note(event, facts):
+                case LogLine(event, facts):
                     self.notes.append((event, facts))
 
     def obey(self, name, instructions):
@@ -389,7 +389,7 @@ class PureFederation(Organiser):
                 disk.held[epoch] = HeldShare(share, roster)
             case DropShares(keep):
                 disk.held = {keep: disk.held[keep]}
-            case Note(event, facts):
+            case LogLine(event, facts):
                 self.notes.append((event, {"at": name, **facts}))
 
     def fetched(self, name, ask):

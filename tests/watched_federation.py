@@ -14,7 +14,7 @@ from vfbandits.protocol.instructions import (
     ChangeFailed,
     Fetch,
     Gathered,
-    Note,
+    LogLine,
     Reply,
     Send,
 )
@@ -146,4 +146,4 @@ def is_refusal(done):
     if len(done) == 1 and isinstance(done[0], Reply):
         message = done[0].message
         return isinstance(message, Declined) and message.code in REFUSALS
-    return bool(done) and all(isinstance(do, Note) and do.event in IGNORED for do in done)
+    return bool(done) and all(isinstance(do, LogLine) and do.event in IGNORED for do in done)

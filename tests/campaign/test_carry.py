@@ -5,7 +5,7 @@ import pytest
 
 import vfbandits as vfb
 from vfbandits.campaign.carry import carried
-from vfbandits.campaign.events import Decided, Moved, Offered
+from vfbandits.campaign.events import Decided, MasksChanged, Offered
 from vfbandits.core.layout import LayoutSettings
 
 
@@ -14,7 +14,7 @@ def test_the_contexts_of_all_arms_are_carried_as_the_chosen_one_is(layout):
     """Up to rounding; a participant of two features joins at the second change."""
     rng = np.random.default_rng(0)
     first, second = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (3, 5))
-    moves = [Moved(2, first), Moved(3, second)]
+    moves = [MasksChanged(2, first), MasksChanged(3, second)]
     options = {"layout": layout, "intercept": layout == "outer"}
     rows = rng.standard_normal((2, 3) if layout == "per_arm" else (1, 3))
     features = rng.standard_normal((2, 2)) if layout == "outer" else None
@@ -36,5 +36,5 @@ def test_the_contexts_of_all_arms_are_carried_as_the_chosen_one_is(layout):
 
 def test_a_decision_without_them_is_carried_without_them():
     event = Decided("a", "tea", 0, np.ones(3), epoch=1)
-    done = carried(event, [Moved(2, np.eye(3))], epoch=2, layout=LayoutSettings(dim=3))
+    done = carried(event, [MasksChanged(2, np.eye(3))], epoch=2, layout=LayoutSettings(dim=3))
     assert (done.offered, done.epoch) == (None, 2)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from machine_world import ARMS, SPLIT, World, build, first_settings
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Decided, Moved, Restored, Retracted, Rewarded
+from vfbandits.campaign.events import Decided, MasksChanged, Restored, Retracted, Rewarded
 from vfbandits.campaign.machine import Campaign
 from vfbandits.campaign.model import Model
 from vfbandits.campaign.query import Contexts, Query
@@ -51,7 +51,7 @@ def test_a_replay_from_any_snapshot_ends_where_the_live_run_did(policy, steps, d
     assert replayed.settings == live.settings
     contexts = Contexts(np.full((3, 5), 0.1), SPLIT.names, split=SPLIT)
     answers = [
-        one.rank(Query("ann", ARMS), contexts, event_id="next", now=world.now).event.note
+        one.rank(Query("ann", ARMS), contexts, event_id="next", now=world.now).event.answer
         for one in (live, replayed)
     ]
     assert answers[0] == answers[1]
@@ -172,7 +172,7 @@ def test_a_model_holds_the_rewards_up_to_the_one_restored_and_those_since_and_no
         elif isinstance(one, Rewarded) and at in held:
             x = contexts[one.event_id] if one.recalled is None else one.recalled.x
             plain.fit([x], [one.value])
-        elif isinstance(one, Moved):
+        elif isinstance(one, MasksChanged):
             move = model.make_move(one.matrix)
             plain.move(move)
             contexts = {name: move.vector(x) for name, x in contexts.items()}

@@ -13,7 +13,7 @@ from vfbandits.campaign.events import (
     Configured,
     Decided,
     Forgotten,
-    Moved,
+    MasksChanged,
     Reported,
     Rewarded,
 )
@@ -69,7 +69,7 @@ def _event(kind, model, number):
             group=st.sampled_from(["policy", "holdback", "\ud800"]),
             due=due,
             held=st.booleans(),
-            note=st.binary(max_size=3),
+            answer=st.binary(max_size=3),
         ),
         "reward": st.builds(Rewarded, waiting, numbers, numbers, st.none() | st.text(max_size=2)),
         "forget": st.builds(Forgotten, waiting),
@@ -85,7 +85,9 @@ def _event(kind, model, number):
             st.sampled_from(["late", "ignored", "logged"]),
         ),
         "configure": st.builds(Configured, st.binary(max_size=5), numbers),
-        "move": st.builds(Moved, st.just(model.epoch + 1), st.just(QUARTER), st.binary(max_size=3)),
+        "move": st.builds(
+            MasksChanged, st.just(model.epoch + 1), st.just(QUARTER), st.binary(max_size=3)
+        ),
     }
     return made[kind]
 
@@ -203,8 +205,8 @@ PENDING = [None, "tea", "policy", 0.0, None, False, True, [["x", 1.0]], 1]
         {"arms_shown": [["tea"]]},
         {"arms_shown": [[1.5, 2.0]]},
         {"arms_shown": [["tea", "noon"]]},
-        {"moves": [[1]]},
-        {"moves_after": "first"},
+        {"mask_changes": [[1]]},
+        {"mask_changes_after": "first"},
     ],
 )
 def test_a_model_whose_facts_are_wrong_makes_a_bad_snapshot(change):

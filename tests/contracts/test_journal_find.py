@@ -258,5 +258,5 @@ def test_what_a_decision_says_of_itself_comes_back_with_it(place):
     journal.append(ALL_KINDS)
     ((_, event), *_) = journal.find("held")
     assert isinstance(event, Decided)
-    assert (event.group, event.due, event.held, event.note) == ("holdback", 9.0, True, b"\x00{}")
+    assert (event.group, event.due, event.held, event.answer) == ("holdback", 9.0, True, b"\x00{}")
     journal.close()

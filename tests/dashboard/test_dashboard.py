@@ -14,7 +14,7 @@ from vfbandits.http.dashboard import PAGE
 @pytest.fixture(scope="module")
 def sky():
     sky = Observatory("retail", ["ads"], clock=lambda: 1000.0)
-    sky.ranked([ranked("a", at=999.0)])
+    sky.on_ranked([ranked("a", at=999.0)])
     return sky
 
 

@@ -51,8 +51,10 @@ def invented():
     feed(sky, traffic("newsletter", until=now, seconds=290))
     feed(sky, traffic("shadowed", until=now, seconds=60, group="shadow", hides_parts=True))
     feed(sky, traffic("stopped", until=now, seconds=30, group="guardrail"))
-    sky.guarded(Guarded("stopped", "the baseline is shown", now - 20.0, is_tripped=True))
-    sky.ranked([ranked("long", campaign="long", at=now, arm=LONG, user=LONG, parts={LONG: -0.5})])
+    sky.on_guardrail(Guarded("stopped", "the baseline is shown", now - 20.0, is_tripped=True))
+    sky.on_ranked(
+        [ranked("long", campaign="long", at=now, arm=LONG, user=LONG, parts={LONG: -0.5})]
+    )
     return sky
 
 
@@ -191,7 +193,7 @@ def test_the_mode_is_a_badge_and_the_versions_in_force_stand_below_the_tiles(ope
 def test_changes_of_settings_and_links_are_marks_on_every_time_axis(opened, server):
     at = time.time() - 90.0
     changed = Reconfigured("newsletter", b'{"mode": "learn"}', b'{"mode": "shadow"}', at)
-    server.observatory.configured(changed)
+    server.observatory.on_configured(changed)
     page = opened()
     expect(page.locator("#charts svg .flag.settings")).to_have_count(6)
     expect(page.locator("#charts svg .flag.here, #charts svg .flag.away")).to_have_count(6)
@@ -219,13 +221,13 @@ def test_a_decision_appears_without_reloading_and_not_while_the_page_is_paused(o
     page = opened()
     asked = with_stopped_clock(page)
     first = page.locator("#decisions tr").first
-    server.observatory.ranked([ranked("brand-new", campaign="newsletter", at=time.time())])
+    server.observatory.on_ranked([ranked("brand-new", campaign="newsletter", at=time.time())])
     page.clock.run_for(2_000)
     expect(first).to_contain_text("brand-new")
     assert len(asked) == 1
     page.locator("#live").click()
     expect(page.locator("#live")).to_have_text("Paused")
-    server.observatory.ranked([ranked("newer", campaign="newsletter", at=time.time())])
+    server.observatory.on_ranked([ranked("newer", campaign="newsletter", at=time.time())])
     page.clock.run_for(60_000)
     assert len(asked) == 1
     page.locator("#live").click()
@@ -433,7 +435,7 @@ def test_the_page_outlives_its_server(browser):
         expect(page.locator("#banner")).to_contain_text("The server does not answer.")
         expect(page.locator("#live")).to_have_text("Offline")
         expect(page.locator("#decisions tr")).to_have_count(200)
-        server.observatory.ranked([ranked("after", campaign="newsletter", at=time.time())])
+        server.observatory.on_ranked([ranked("after", campaign="newsletter", at=time.time())])
         server.start()
         page.get_by_role("button", name="Try now").click()
         expect(page.locator("#banner")).to_be_hidden()
@@ -480,7 +482,7 @@ def test_a_link_may_bring_the_key_which_does_not_stay_in_the_address(browser):
 
 def test_names_are_text_and_never_markup(opened, server):
     mark = "<img src=x onerror=alert(1)>"
-    server.observatory.ranked(
+    server.observatory.on_ranked(
         [
             ranked(
                 "markup", campaign="markup", at=time.time(), arm=mark, user=mark, parts={mark: 0.5}
@@ -532,7 +534,7 @@ def shared(browser):
     hidden = {"estimate": nan, "bonus": nan, "parts": None, "probability": nan}
     for place in range(20):
         at = now - 20.0 + place
-        sky.ranked([ranked(f"e{place}", campaign="default", at=at, **names, **hidden)])
+        sky.on_ranked([ranked(f"e{place}", campaign="default", at=at, **names, **hidden)])
     with PageServer(sky) as served:
         page = browser.new_page()
         page.goto(served.url)

@@ -96,7 +96,7 @@ def test_a_retraction_of_a_reward_that_was_not_seen_is_counted_only():
 def test_of_so_many_rewards_it_is_known_where_they_were_counted():
     campaign = Campaign()
     for k in range(MAX_SETTLED + 5):
-        campaign.heard(heard(str(k), at=NOW, status="learnt"))
+        campaign.on_reward(heard(str(k), at=NOW, status="learnt"))
     assert len(campaign.settled) == MAX_SETTLED
 
 
@@ -129,19 +129,19 @@ def test_decisions_of_one_round_are_counted_together_as_one_by_one():
         for k, group in enumerate(groups)
     ]
     sky = watched()
-    sky.ranked(some)
+    sky.on_ranked(some)
     assert sky.view("ads", minutes=5) == watched(*some).view("ads", minutes=5)
 
 
 def test_only_the_last_decisions_and_estimates_are_kept():
     campaign = Campaign(most_estimates=1000)
     for i in range(1050):
-        campaign.ranked([ranked(str(i), at=NOW)])
+        campaign.on_ranked([ranked(str(i), at=NOW)])
     assert (len(campaign.last), len(campaign.estimates)) == (MAX_LAST, 1000)
     assert [one.event_id for one in campaign.decisions()[:2]] == ["1049", "1048"]
     assert "49" not in campaign.estimates
-    campaign.heard(heard("1000", 1.0, at=NOW))
-    campaign.heard(heard("1001", 0.0, at=NOW, status="forgotten"))
+    campaign.on_reward(heard("1000", 1.0, at=NOW))
+    campaign.on_reward(heard("1001", 0.0, at=NOW, status="forgotten"))
     assert len(campaign.estimates) == 998
 
 
@@ -316,9 +316,9 @@ def test_changes_of_settings_and_links_are_marks_of_the_window():
     before = {"mode": "learn", "holdback": 0.0, "policy": {"name": "linucb", "beta": 1.0}}
     after = {"mode": "shadow", "holdback": 0.1, "policy": {"name": "linucb", "beta": 0.5}}
     packed = [json.dumps(one).encode() for one in (before, after)]
-    sky.configured(Reconfigured("ads", *packed, at=NOW - 5))
-    sky.configured(Reconfigured("ads", b"", packed[0], at=NOW - 9))
-    sky.configured(Reconfigured("ads", *packed, at=NOW - 900))
+    sky.on_configured(Reconfigured("ads", *packed, at=NOW - 5))
+    sky.on_configured(Reconfigured("ads", b"", packed[0], at=NOW - 9))
+    sky.on_configured(Reconfigured("ads", *packed, at=NOW - 900))
     marks = sky.view("ads", minutes=5).marks
     assert [(one.kind, one.text) for one in marks] == [
         ("settings", "settings changed"),
@@ -347,7 +347,7 @@ def test_the_norm_is_asked_for_once_a_bucket():
     asks = []
     sky = watched(norm=lambda campaign: asks.append(campaign) or 2.5)
     for i in range(50):
-        sky.ranked([ranked(str(i), at=NOW - 10 + i / 5)])
+        sky.on_ranked([ranked(str(i), at=NOW - 10 + i / 5)])
     assert asks == ["ads", "ads"]
     assert sky.view("ads", minutes=5).drift.norm[-3:-1] == [2.5, 2.5]
 
@@ -409,7 +409,7 @@ def test_a_decision_gets_its_reward_and_a_later_status_does_not_hide_it():
     b, a = sky.view("ads", minutes=5).last
     assert (a.reward, a.status, a.waited_s, a.parts) == (1.0, "learnt", 2.0, {"shop": 0.5})
     assert (b.reward, b.status) == (None, "counted")
-    sky.heard(heard("b", 3.0, at=NOW, status="summed"))
+    sky.on_reward(heard("b", 3.0, at=NOW, status="summed"))
     assert sky.view("ads", minutes=5).last[0].reward == 3.0
 
 

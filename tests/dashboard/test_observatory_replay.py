@@ -16,7 +16,7 @@ from vfbandits.campaign.events import (
     Retracted,
     Rewarded,
 )
-from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.campaign.observer import Ranked, RewardSeen
 from vfbandits.client.schemas import RankedArm, RankResponse
 from vfbandits.dashboard.observatory import Observatory
 from vfbandits.dashboard.replay import Replay
@@ -45,7 +45,7 @@ def note(seen):
 def decided(seen):
     return Decided(
         seen.event_id, seen.arm, 0, np.zeros(2), probability=seen.probability, at=seen.at,
-        contributors=seen.contributors, user=seen.user, group=seen.group, note=note(seen),
+        contributors=seen.contributors, user=seen.user, group=seen.group, answer=note(seen),
         seconds=seen.seconds,
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_decisions_that_wait_for_a_reward_are_kept_in_bounded_memory():
     decided = [(i, plain(f"e{i}")) for i in range(5)]
     rewards = [(i, Rewarded(f"e{i}", 1.0, NOW)) for i in range(5)]
     seen = [*replay.seen("ads", decided + rewards, ())]
-    assert [one.event_id for one in seen if isinstance(one, Heard)] == ["e2", "e3", "e4"]
+    assert [one.event_id for one in seen if isinstance(one, RewardSeen)] == ["e2", "e3", "e4"]
 
 
 def test_changes_of_settings_in_the_journal_are_marks():
@@ -139,7 +139,7 @@ def test_defaults_sums_reports_and_forgotten_events_keep_their_names():
 
 @pytest.mark.parametrize("kept", [b"", b"not JSON", b'{"arm": 3}', b'{"arm": "\xff"}'])
 def test_a_decision_whose_answer_was_not_kept_is_shown_without_a_score(kept):
-    (one,) = sky_of([plain(7, note=kept)]).last
+    (one,) = sky_of([plain(7, answer=kept)]).last
     assert (one.event_id, one.arm, one.user) == ("7", "tea", "ann")
     assert (one.estimate, one.bonus, one.probability) == (None, None, None)
 

@@ -40,9 +40,9 @@ def texts_in(expression, function):
 def event_of(call):
     """The argument of a call that names an event, and the level that the call states."""
     function = call.func
-    if isinstance(function, ast.Name) and function.id == "Note" and call.args:
+    if isinstance(function, ast.Name) and function.id == "LogLine" and call.args:
         return call.args[0], ""
-    if isinstance(function, ast.Name) and function.id == "note" and len(call.args) > 1:
+    if isinstance(function, ast.Name) and function.id == "log_line" and len(call.args) > 1:
         return call.args[1], ""
     if isinstance(function, ast.Attribute) and function.attr in ONCE and call.args:
         return call.args[0], "warning"

@@ -245,5 +245,5 @@ def test_a_server_that_is_told_to_end_answers_what_is_under_way(world):
     world.local.signal("bank", signal.SIGCONT)
     assert {status for status, _ in answers} == {200}
     with closing(open_reader(journal(world))) as reader:
-        notes = {event.note for _, event in reader.read() if isinstance(event, Decided)}
+        notes = {event.answer for _, event in reader.read() if isinstance(event, Decided)}
     assert {answer for _, answer in answers} <= notes

@@ -12,7 +12,7 @@ from shared_sessions import SharedSession
 
 from vfbandits import Bandit, LinGreedy
 from vfbandits.admin.federation_files import ROSTER, with_member, without_member
-from vfbandits.campaign.events import Decided, Moved, Rewarded
+from vfbandits.campaign.events import Decided, MasksChanged, Rewarded
 from vfbandits.core.move import Narrowing, Widening
 from vfbandits.core.shares.slots import ALONE, event_of
 from vfbandits.errors import VFBanditsError
@@ -82,7 +82,7 @@ def replay(world, federation, moves=MOVES):
     decisions, n_rewards, epochs = {}, 0, []
     journal = open_journal(federation.folder / "shop" / "state" / "journal.db")
     for _, event in journal.read(after=0):
-        if isinstance(event, Moved):
+        if isinstance(event, MasksChanged):
             epochs.append(event.epoch)
             if event.epoch in moves:
                 move, names = moves[event.epoch]

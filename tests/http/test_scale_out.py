@@ -121,7 +121,7 @@ def compare(world, visitors):
     assert len(learnt) == sum(isinstance(event, Rewarded) for event in events)
     for visitor in visitors:
         for event_id, answer in visitor.answers.items():
-            assert decided[event_id].note.decode() == answer
+            assert decided[event_id].answer.decode() == answer
         assert visitor.rewards.items() <= learnt.items()
     assert [event for event in events if isinstance(event, Reported)] == []
     folded = world.folded()

@@ -17,7 +17,7 @@ from vfbandits.campaign.events import (
     Configured,
     Decided,
     Forgotten,
-    Moved,
+    MasksChanged,
     Reported,
     Rewarded,
 )
@@ -86,7 +86,7 @@ def test_what_happened_to_open_decisions_is_kept_and_settings_are_in_the_snapsho
         Reported("again", 1.0, "r", "counted"),
         Forgotten("again"),
         Decided("done", "tea", 0, x),
-        Moved(1, np.eye(2)),  # 6: before all that is open
+        MasksChanged(1, np.eye(2)),  # 6: before all that is open
         Decided("open", "tea", 0, x, held=True),
         Rewarded("done", 1.0),
         Reported("done", 1.0, "r", "ignored"),
@@ -94,7 +94,7 @@ def test_what_happened_to_open_decisions_is_kept_and_settings_are_in_the_snapsho
         Activated("open", 60.0),  # 11
         Decided("again", "tea", 0, x),
         Reported("open", 0.5, "click", "counted"),
-        Moved(2, np.eye(2)),  # 14
+        MasksChanged(2, np.eye(2)),  # 14
         Reported("again", 0.5, "click", "late"),
     ]
     journal = InMemory(tmp_path).open()

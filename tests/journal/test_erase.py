@@ -73,7 +73,7 @@ def erase(journal, user=ANN, **more):
 def decided(name, user, x, **more):
     """As a campaign records it: with a wait that ends, and the answer."""
     note = json.dumps({"answer": f"for {user}"}).encode()
-    return Decided(name, "tea", 0, x, model="tea", user=user, due=900.0, note=note, **more)
+    return Decided(name, "tea", 0, x, model="tea", user=user, due=900.0, answer=note, **more)
 
 
 async def busy(bandit):
@@ -84,7 +84,7 @@ async def busy(bandit):
         if number == 6:
             await bandit.snapshot()
         if number == 9:
-            await bandit.move(rotation(rng), epoch=1)
+            await bandit.change_masks(rotation(rng), epoch=1)
         user, name = (ANN, BOB)[number % 2], f"e{number}"
         x = np.concatenate([[1.0], rng.standard_normal(3)])
         contexts[name] = x
@@ -378,7 +378,7 @@ def test_unlearnt_the_model_is_the_one_that_never_saw_the_user(
         bandit = DurableBandit.open(MemoryJournal(disk), make)
         for number, user in enumerate(users):
             if number in moves:
-                await bandit.move(rotation(rng), epoch=bandit.epoch + 1)
+                await bandit.change_masks(rotation(rng), epoch=bandit.epoch + 1)
             shape = (3, 3) if layout == "per_arm" else 3
             features = np.eye(3)[:, :2] if layout == "outer" else None
             await bandit.decide(

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.campaign.events import Decided, Forgotten, MasksChanged, Rewarded
 from vfbandits.campaign.model import Model, fold, remask
 from vfbandits.core.move import Rotation
 from vfbandits.errors import JournalError, MaskError, SettingError, SnapshotError
@@ -27,7 +27,7 @@ LOG = [
     decided("a", 0.5, -1.0),
     Rewarded(0, 1.0),
     decided(2, 3.0, 0.0),
-    Moved(1, np.array([[0.0, 1.0], [-1.0, 0.0]]), b"roster 1"),
+    MasksChanged(1, np.array([[0.0, 1.0], [-1.0, 0.0]]), b"roster 1"),
     Rewarded("a", -1.0),
     Forgotten(2),
     decided("b", 1.0, 1.0),
@@ -42,7 +42,7 @@ def log(events):
 
 def test_the_fold_is_what_the_events_say():
     model = fold(log(LOG).read(), Model(bandit()))
-    assert (model.position, model.epoch, model.note) == (8, 1, b"roster 1")
+    assert (model.position, model.epoch, model.signed_roster) == (8, 1, b"roster 1")
     assert model.bandit.open_decisions == ("b",)
     first, second = np.array([2.0, -1.0]), np.array([-1.0, -0.5])  # both turned by the move
     Lambda = np.eye(2) + np.outer(first, first) + np.outer(second, second)
@@ -58,7 +58,11 @@ def test_from_a_snapshot_at_any_position_the_fold_is_the_same_bit_for_bit(start)
     half.save_snapshot(start, fold(list(half.read())[:start], Model(bandit())).snapshot())
     again, recovery = recover(half, Model(bandit()))
     assert recovery == Recovery(start, len(LOG) - start, Damage())
-    assert (again.position, again.epoch, again.note) == (whole.position, whole.epoch, whole.note)
+    assert (again.position, again.epoch, again.signed_roster) == (
+        whole.position,
+        whole.epoch,
+        whole.signed_roster,
+    )
     one, other = whole.snapshot(), again.snapshot()
     assert {**one.header, "rng": 0} == {**other.header, "rng": 0}
     for name, array in one.arrays.items():
@@ -83,9 +87,9 @@ def test_a_snapshot_does_not_change_with_the_model():
         (Rewarded(0, 2.0), "already has the reward 1.0"),
         (Rewarded(2, 1.0), "needs an open decision"),
         (Forgotten("a"), "no open decision 'a'"),
-        (Moved(1, np.eye(2)), "an epoch after 1, got 1"),
-        (Moved(2, np.eye(3)), r"a finite matrix of 2 columns, got \(3, 3\)"),
-        (Moved(2, np.full((2, 2), 0.7)), "RR'R = R"),
+        (MasksChanged(1, np.eye(2)), "an epoch after 1, got 1"),
+        (MasksChanged(2, np.eye(3)), r"a finite matrix of 2 columns, got \(3, 3\)"),
+        (MasksChanged(2, np.full((2, 2), 0.7)), "RR'R = R"),
     ],
 )
 def test_an_event_that_does_not_fit_is_named_by_its_position(event, message):
@@ -96,12 +100,12 @@ def test_an_event_that_does_not_fit_is_named_by_its_position(event, message):
 def test_a_new_log_gets_a_snapshot_that_pins_what_shapes_learning():
     disk = MemoryDisk()
     journal = MemoryJournal(disk)
-    model, recovery = recover(journal, Model(bandit(), epoch=4, note=b"first"))
+    model, recovery = recover(journal, Model(bandit(), epoch=4, signed_roster=b"first"))
     assert recovery == Recovery(None, 0, Damage())
     journal.close()
     model, recovery = recover(MemoryJournal(disk), Model(bandit()))
     assert recovery == Recovery(0, 0, Damage())
-    assert (model.epoch, model.note) == (4, b"first")
+    assert (model.epoch, model.signed_roster) == (4, b"first")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def test_a_snapshot_of_a_bare_bandit_is_not_one_of_a_log():
     with pytest.raises(SnapshotError, match="a record at 'durable'"):
         Model.restore(0, bandit().snapshot())
     broken = Model(bandit()).snapshot()
-    broken.header["durable"]["note"] = "?"
+    broken.header["durable"]["signed_roster"] = "?"
     with pytest.raises(SnapshotError, match="base64"):
         Model.restore(0, broken)
 

@@ -30,7 +30,7 @@ def inbox(drawer):
 
 
 def decided(event_id, value=1.0):
-    return Decided(event_id, "tea", 0, np.array([value, 2.0]), user="ann", note=b"answer")
+    return Decided(event_id, "tea", 0, np.array([value, 2.0]), user="ann", answer=b"answer")
 
 
 def reward(event_id, value, reward_id="", at=5.0):

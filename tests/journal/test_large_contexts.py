@@ -38,7 +38,7 @@ def test_it_opens_decides_rotates_and_opens_again_to_the_same_bits(layout):
         assert bandit.recovery.replayed == 2_600
         assert bandit.bandit.n_repairs >= 1_300
         norm = bandit.bandit.estimate_norm()
-        await bandit.move(sample_mask(2), epoch=1)
+        await bandit.change_masks(sample_mask(2), epoch=1)
         assert_allclose(bandit.bandit.estimate_norm(), norm, atol=1e-3)
         for _ in range(1_100):
             decision = await bandit.decide(contexts, arms=["tea", "milk"])

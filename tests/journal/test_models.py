@@ -16,7 +16,7 @@ from logged_runs import LAYOUTS, Run, maker
 from typer.testing import CliRunner
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Administered, ArmsDropped, Moved, Restored, Rewarded
+from vfbandits.campaign.events import Administered, ArmsDropped, MasksChanged, Restored, Rewarded
 from vfbandits.campaign.exported import learnt_by
 from vfbandits.campaign.model import Model
 from vfbandits.cli.main import app
@@ -97,7 +97,7 @@ def test_a_restored_model_is_the_exported_one_behind_the_masks_in_force(place, l
     early = exported(place)
     run.visit("move", 8, "move", 3)
     before = learnt(place)
-    moves = [event for event in events(place) if isinstance(event, Moved)]
+    moves = [event for event in events(place) if isinstance(event, MasksChanged)]
     assert restored(place, early).of == early.position
     assert same(learnt(place), with_moves(early.snapshot, moves))
     assert not same(learnt(place), before)
@@ -315,7 +315,7 @@ def test_a_model_of_another_journal_needs_the_callers_word_for_its_masks(tmp_pat
     places = [make_place("InMemory", tmp_path) for _ in range(3)]
 
     async def begun(place, note, seed):
-        bandit = DurableBandit.open(place.open(), maker(seed=seed), epoch=1, note=note)
+        bandit = DurableBandit.open(place.open(), maker(seed=seed), epoch=1, signed_roster=note)
         decision = await bandit.decide(np.ones(3), arms=["tea", "milk"])
         await bandit.reward(decision, float(seed))
         await bandit.close()

@@ -14,7 +14,7 @@ import pytest
 import servers
 from journals import EVENTS, OnPostgres, numbers, query, same, snapshot
 
-from vfbandits.campaign.events import Decided, Forgotten, Moved
+from vfbandits.campaign.events import Decided, Forgotten, MasksChanged
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, JournalLossError
 from vfbandits.journal.base import Damage
@@ -183,7 +183,7 @@ def test_damaged_records_are_kept_for_a_person_to_look_at(place):
 def test_a_few_large_events_are_written_as_well_as_many_small_ones(place):
     journal = place.open()
     matrix = np.random.default_rng(0).standard_normal((400, 400))
-    assert journal.append([Moved(1, matrix), *EVENTS]) == 6
+    assert journal.append([MasksChanged(1, matrix), *EVENTS]) == 6
     assert journal.append(EVENTS) == 11
     ((_, event), *_) = journal.read()
     assert event.matrix.tobytes() == matrix.tobytes()

@@ -19,7 +19,7 @@ from vfbandits.campaign.events import (
     Erased,
     Forgotten,
     LossAccepted,
-    Moved,
+    MasksChanged,
     Offered,
     Recalled,
     Reported,
@@ -56,7 +56,7 @@ events = st.one_of(
         group=st.text(),
         due=st.none() | floats,
         held=st.booleans(),
-        note=st.binary(),
+        answer=st.binary(),
         seconds=floats,
     ),
     st.builds(
@@ -71,7 +71,7 @@ events = st.one_of(
     st.builds(Activated, ids, st.none() | floats, floats, st.integers(0, 2**40)),
     st.builds(Reported, ids, floats, st.text(), st.text(), floats),
     st.builds(Configured, st.binary(), floats),
-    st.builds(Moved, st.integers(0, 2**40), matrices, st.binary()),
+    st.builds(MasksChanged, st.integers(0, 2**40), matrices, st.binary()),
     st.builds(Forgotten, ids),
     st.builds(Erased, ids, st.none() | st.integers(0, 2**40)),
     st.builds(Administered, st.text(), st.text(), st.text(), floats),
@@ -126,7 +126,7 @@ def test_a_context_of_100_features_takes_little_more_than_its_800_bytes():
 def test_a_matrix_in_any_memory_order_is_stored_by_rows():
     R = np.arange(6.0).reshape(2, 3)
     for matrix in (R, np.asfortranarray(R), np.arange(12.0).reshape(2, 6)[:, ::2] / 2.0 * 1.0):
-        again = decode(encode(Moved(1, matrix)), 1).matrix
+        again = decode(encode(MasksChanged(1, matrix)), 1).matrix
         assert (again == matrix).all()
         assert again.flags.c_contiguous
 
@@ -321,19 +321,19 @@ def test_a_record_of_an_older_version_is_read_through_upcasters(monkeypatch):
         Decided("a", 1, 0, np.ones(1), contributors=("shop", 7)),
         Decided("a", 1, 0, np.ones(1), user=7),
         Decided("a", 1, 0, np.ones(1), model=1.5),
-        Moved(1.5, np.eye(2)),
-        Moved(1, np.ones(2)),
+        MasksChanged(1.5, np.eye(2)),
+        MasksChanged(1, np.ones(2)),
         Decided("a", 1, np.int64(3), np.ones(1)),
         Decided("a", 1, 0, [1.0]),
         Decided("a", 1, 0, np.ones(1), probability=float("inf")),
-        Moved(1, [[1.0]]),
-        Moved(1, np.eye(2), "text"),
+        MasksChanged(1, [[1.0]]),
+        MasksChanged(1, np.eye(2), "text"),
         Decided("a", 1, 0, np.ones(1), root=1),
         Decided("a", 1, 0, np.ones(1), held=1),
         Decided("a", 1, 0, np.ones(1), group=None),
         Decided("a", 1, 0, np.ones(1), due=float("inf")),
         Decided("a", 1, 0, np.ones(1), due="soon"),
-        Decided("a", 1, 0, np.ones(1), note="text"),
+        Decided("a", 1, 0, np.ones(1), answer="text"),
         Rewarded("a", 1.0, reward_id=7),
         Activated(None, 1.0),
         Activated("a", float("nan")),
@@ -361,6 +361,6 @@ def test_what_could_not_be_read_back_is_not_written(event):
 
 
 def test_no_event_shows_a_context_a_user_or_a_matrix():
-    event = Decided("a", 1, 0, np.array([0.123456]), user="u-99", note=b"roster")
-    shown = repr(event) + repr(Moved(1, np.array([[0.123456]]), b"roster"))
+    event = Decided("a", 1, 0, np.array([0.123456]), user="u-99", answer=b"roster")
+    shown = repr(event) + repr(MasksChanged(1, np.array([[0.123456]]), b"roster"))
     assert not any(secret in shown for secret in ("0.123456", "u-99", "roster"))

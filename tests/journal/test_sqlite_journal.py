@@ -239,11 +239,11 @@ def crashed(tmp_path_factory):
     """Files as a kill leaves them: half of the events in the database, half in its WAL."""
     folder = tmp_path_factory.mktemp("crashed")
     path = folder / "log.db"
-    journal = SqliteJournal(path, names_at_once=8)
+    journal = SqliteJournal(path, names_in_memory=8)
     for start in range(0, COMMITTED // 2, 4):
         journal.append(decided(range(start, start + 4)))
     journal.close()
-    journal = SqliteJournal(path, names_at_once=8)
+    journal = SqliteJournal(path, names_in_memory=8)
     for start in range(COMMITTED // 2, COMMITTED, 4):
         journal.append(decided(range(start, start + 4)))
     saved = {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith("-shm")}

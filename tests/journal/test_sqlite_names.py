@@ -43,7 +43,7 @@ def test_everything_is_found_by_writer_and_reader_whenever_it_was_opened(
 ):
     path = tmp_path_factory.mktemp("names") / "log.db"
     key = KEY if sealed else None
-    journal = SqliteJournal(path, key=key, names_at_once=AT_ONCE)
+    journal = SqliteJournal(path, key=key, names_in_memory=AT_ONCE)
     wanted, last = defaultdict(list), 0
     expected = {number: [] for number in range(10)}
     for deed in deeds:
@@ -57,7 +57,7 @@ def test_everything_is_found_by_writer_and_reader_whenever_it_was_opened(
             if deed == "kill":  # as if some names had gone into the table, and not all
                 run(path, "DELETE FROM named WHERE position > (SELECT indexed_to FROM log) "
                           "AND position % 2")  # fmt: skip
-            journal = SqliteJournal(path, key=key, names_at_once=AT_ONCE)
+            journal = SqliteJournal(path, key=key, names_in_memory=AT_ONCE)
         expected = {number: wanted.get(number, []) for number in range(10)}
         assert places(journal.find_many(range(10))) == expected
     with closing(SqliteReader(path, key=key)) as reader:
@@ -68,7 +68,7 @@ def test_everything_is_found_by_writer_and_reader_whenever_it_was_opened(
 
 def test_what_waits_in_memory_does_not_grow_with_the_log(tmp_path):
     path = tmp_path / "log.db"
-    journal = SqliteJournal(path, names_at_once=50)
+    journal = SqliteJournal(path, names_in_memory=50)
     for start in range(0, 2_000, 5):
         journal.append([Forgotten(n) for n in range(start, start + 5)])
         ((indexed_to,),) = run(path, "SELECT indexed_to FROM log")
@@ -79,7 +79,7 @@ def test_what_waits_in_memory_does_not_grow_with_the_log(tmp_path):
 
 def test_a_single_large_commit_does_not_stay_in_memory_for_ever(tmp_path):
     path = tmp_path / "log.db"
-    journal = SqliteJournal(path, names_at_once=50)
+    journal = SqliteJournal(path, names_in_memory=50)
     journal.append([Forgotten(n) for n in range(1_000)])
     journal.append([Forgotten(n) for n in range(1_000)])
     assert run(path, "SELECT indexed_to FROM log") == [(1_000,)]
@@ -93,7 +93,7 @@ def test_names_are_written_in_their_order_a_few_with_each_commit():
             "CREATE TABLE named (name, position, PRIMARY KEY (name, position)) WITHOUT ROWID;"
             "CREATE TABLE log (indexed_to); INSERT INTO log VALUES (0);"
         )
-        waiting = WaitingNames([(30, 1), (-10, 2), (20, 3), (-10, 4)], at_once=4)
+        waiting = WaitingNames([(30, 1), (-10, 2), (20, 3), (-10, 4)], in_memory=4)
         seen = []
         for _ in range(3):
             waiting.expect(1)
@@ -110,7 +110,7 @@ def test_names_are_written_in_their_order_a_few_with_each_commit():
 def test_what_a_failed_commit_would_have_written_is_still_found():
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript("CREATE TABLE named (name, position); CREATE TABLE log (indexed_to);")
-        waiting = WaitingNames([(7, 1)], at_once=1)
+        waiting = WaitingNames([(7, 1)], in_memory=1)
         waiting.expect(1)
         waiting.write(db)
         assert waiting.positions([7]) == [1]
@@ -118,7 +118,7 @@ def test_what_a_failed_commit_would_have_written_is_still_found():
 
 def test_a_name_that_got_lost_from_the_table_is_noticed_when_the_record_is_read(tmp_path):
     path = tmp_path / "log.db"
-    journal = SqliteJournal(path, names_at_once=4)
+    journal = SqliteJournal(path, names_in_memory=4)
     for n in range(12):
         journal.append([Forgotten(n)])
     assert run(path, "SELECT indexed_to >= 4 FROM log") == [(1,)]
@@ -130,7 +130,7 @@ def test_a_name_that_got_lost_from_the_table_is_noticed_when_the_record_is_read(
 
 def test_the_table_shrinks_with_the_log(tmp_path):
     path = tmp_path / "log.db"
-    journal = SqliteJournal(path, names_at_once=4)
+    journal = SqliteJournal(path, names_in_memory=4)
     for n in range(40):
         journal.append([Forgotten(n)])
     journal.save_snapshot(30, snapshot(30))
@@ -141,7 +141,7 @@ def test_the_table_shrinks_with_the_log(tmp_path):
     for n in range(40, 60):
         journal.append([Forgotten(n)])
     journal.close()
-    journal = SqliteJournal(path, names_at_once=4)
+    journal = SqliteJournal(path, names_in_memory=4)
     assert [*places(journal.find_many(range(30, 60))).values()] == [[n + 1] for n in range(30, 60)]
     journal.close()
 

@@ -15,7 +15,7 @@ from vfbandits.campaign.events import (
     Configured,
     Decided,
     Forgotten,
-    Moved,
+    MasksChanged,
     Reported,
     Rewarded,
 )
@@ -60,7 +60,7 @@ def test_a_log_is_whole_after_moves_restarts_and_other_policies(place, layout):
     assert found.problems == ()
     assert found.last == sum(found.counts.values())
     assert found.counts["Decided"] == 71
-    assert found.counts["Moved"] == 2
+    assert found.counts["MasksChanged"] == 2
     assert found.counts["Rewarded"] == len(run.rewards)
     assert (found.folded_from, len(found.snapshots)) == (0, 3)
     assert found.n_open == len(end.header["open"]) > 0
@@ -76,7 +76,7 @@ def test_events_of_every_kind_are_counted_and_tell_when(place):
             Configured(b"all", 100.0),
             Decided("a", "tea", 0, x, held=True, at=101.0),
             Activated("a", 200.0, 102.0),
-            Moved(1, np.eye(2)),
+            MasksChanged(1, np.eye(2)),
             Reported("a", 1.0, "r", "counted", 103.0),
         ]
     )

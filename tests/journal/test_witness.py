@@ -197,7 +197,7 @@ def test_a_note_without_a_version_is_of_version_1(tmp_path, position):
     assert noted_in(path) == head
     witness = Witness(path)
     assert witness.head == head
-    witness.note(Head(8, b"efgh"))
+    witness.ack(Head(8, b"efgh"))
     assert witness.head == Head(8, b"efgh")
     witness.close()
     assert path.read_bytes()[:5] == b"VFBW\x01"
@@ -318,7 +318,7 @@ def test_a_witness_that_lags_behind_or_is_damaged_is_no_loss(place, tmp_path):
 def test_a_witness_may_be_closed_twice(tmp_path):
     witness = Witness(tmp_path / "a.head")
     assert witness.head == Head(0)
-    witness.note(Head(3, b"abcd"))
+    witness.ack(Head(3, b"abcd"))
     witness.sync()
     witness.close()
     witness.close()

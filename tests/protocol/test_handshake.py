@@ -14,7 +14,7 @@ from vfbandits.protocol.handshake import (
     refuse_unless_agreed,
     refuse_unless_allowed,
 )
-from vfbandits.protocol.instructions import Close, Note, Send
+from vfbandits.protocol.instructions import Close, LogLine, Send
 from vfbandits.protocol.messages import Refused, Welcome
 
 OTHER = {
@@ -101,7 +101,7 @@ def test_an_empty_roster_digest_is_not_a_roster(federation):
 def test_a_hello_that_agrees_is_welcomed(federation):
     welcome, note = federation.active.join("bank", hello_of(federation), 0.0)
     assert welcome == Send("bank", Welcome(1))
-    assert note == Note("participant_joined", {"participant": "bank", "epoch": 1, "protocol": 1})
+    assert note == LogLine("participant_joined", {"participant": "bank", "epoch": 1, "protocol": 1})
     assert list(federation.active.seats) == ["bank"]
 
 

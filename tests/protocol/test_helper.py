@@ -24,7 +24,7 @@ from vfbandits.protocol.instructions import (
     ChangeFailed,
     DropShares,
     Gathered,
-    Note,
+    LogLine,
     Reply,
     Send,
     StoreShare,
@@ -142,7 +142,7 @@ def test_a_helper_is_welcomed_helps_and_is_never_asked():
     stored, dropped, note = helper.hear(sent.message)
     assert (stored.epoch, stored.share.columns.size, dropped) == (1, 0, DropShares(keep=1))
     assert (note, helper.is_welcome, helper.epoch) == (
-        Note("epoch_entered", {"epoch": 1}),
+        LogLine("epoch_entered", {"epoch": 1}),
         True,
         1,
     )
@@ -246,7 +246,7 @@ def test_a_helper_agrees_to_a_change_with_a_part_without_rows_and_goes_over_with
     assert (answer.round, answer.epoch, answer.n_rows, answer.n_columns) == (1, 2, 0, 0)
     assert answer.values == b""
     assert (helper.epoch, helper.roster) == (1, ROSTER)
-    assert helper.hear(Commit(2)) == [DropShares(keep=2), Note("epoch_entered", {"epoch": 2})]
+    assert helper.hear(Commit(2)) == [DropShares(keep=2), LogLine("epoch_entered", {"epoch": 2})]
     assert (helper.epoch, helper.roster) == (2, NEXT)
     assert helper.hear(Commit(2)) == []
     hello = helper.hello()
@@ -266,7 +266,7 @@ def test_a_change_that_is_given_up_leaves_all_as_it_was():
     helper.hear(prepare())
     (reply,) = helper.hear(prepare(epoch=3, number=2))
     assert reply.message.reason == "epoch: wanted the end of the change to 2 first"
-    aborted = Note("mask_change_aborted", {"epoch": 2})
+    aborted = LogLine("mask_change_aborted", {"epoch": 2})
     assert helper.hear(Abort(2)) == [DropShares(keep=1), aborted]
     assert helper.hear(Abort(2)) == []
     assert helper.hello().epochs == (1,)

@@ -19,7 +19,7 @@ from vfbandits.protocol.instructions import (
     DropShares,
     Fetch,
     Keep,
-    Note,
+    LogLine,
     Reply,
     StoreShare,
 )
@@ -116,7 +116,7 @@ def test_a_newcomer_draws_a_rotation_of_its_own_and_writes_it_down_first():
     assert S.shape == (2, 2)
     assert_allclose(S @ S.T, np.eye(2), atol=1e-12)
     assert dropped == DropShares(keep=4)
-    assert note == Note("epoch_entered", {"epoch": 4})
+    assert note == LogLine("epoch_entered", {"epoch": 4})
     assert (bank.epoch, bank.is_welcome) == (4, True)
 
 

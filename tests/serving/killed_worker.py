@@ -90,7 +90,7 @@ class Worker:
             await self.bandit.snapshot()
             R = np.linalg.qr(self.rng.standard_normal((DIM, DIM)))[0]
             epoch = self.bandit.epoch + 1
-            await self.bandit.move(R, epoch=epoch, note=b"%d" % epoch)
+            await self.bandit.change_masks(R, epoch=epoch, signed_roster=b"%d" % epoch)
             self.answered("moved", epoch)
 
 

@@ -34,11 +34,11 @@ def test_a_model_that_missed_changes_of_masks_gets_them_from_the_leaders_log():
             await learn(campaign, ("a", "b"))
         # The process dies after the leader has the change, and before the other does; twice.
         for epoch in (2, 3):
-            await leader.durable.move(rotation(epoch), epoch=epoch, note=b"roster")
+            await leader.durable.change_masks(rotation(epoch), epoch=epoch, signed_roster=b"roster")
         await other.durable.close()
         restarted = worlds[1].open()
         await catch_up(restarted.durable, leader.durable)
-        assert (restarted.model.epoch, restarted.model.note) == (3, b"roster")
+        assert (restarted.model.epoch, restarted.model.signed_roster) == (3, b"roster")
         ours, theirs = (c.model.bandit.states[None].theta for c in (leader, restarted))
         assert np.array_equal(ours, theirs)
         await catch_up(restarted.durable, leader.durable)  # nothing more to do
@@ -51,8 +51,8 @@ def test_a_model_that_missed_changes_of_masks_gets_them_from_the_leaders_log():
 def test_a_change_that_the_leaders_log_no_longer_has_is_refused():
     async def main():
         leader, other = World().open(), World().open()
-        await leader.durable.move(rotation(0), epoch=5, note=b"")
-        await other.durable.move(rotation(0), epoch=7, note=b"")
+        await leader.durable.change_masks(rotation(0), epoch=5, signed_roster=b"")
+        await other.durable.change_masks(rotation(0), epoch=7, signed_roster=b"")
         with pytest.raises(JournalError, match="at mask epoch 7, wanted 5"):
             await catch_up(other.durable, leader.durable)
         for campaign in (leader, other):
@@ -68,9 +68,10 @@ def test_a_model_is_not_carried_over_a_change_that_is_missing_between(kept):
     async def main():
         leader, other = World().open(), World().open()
         for epoch in (2, 3, 4):
-            await leader.durable.move(rotation(epoch), epoch=epoch, note=b"")
-        moves = [moved for moved in await leader.durable.moves() if moved.epoch in kept]
-        leader.durable.moves = partial(asyncio.sleep, 0, moves)  # the log has lost the others
+            await leader.durable.change_masks(rotation(epoch), epoch=epoch, signed_roster=b"")
+        changes = await leader.durable.mask_changes()
+        kept_changes = [one for one in changes if one.epoch in kept]
+        leader.durable.mask_changes = partial(asyncio.sleep, 0, kept_changes)  # others are lost
         before = other.durable.position
         with pytest.raises(JournalError, match="at mask epoch 1, wanted 4"):
             await catch_up(other.durable, leader.durable)

@@ -8,7 +8,7 @@ import pytest
 from durables import SlowJournal, linucb, logged, open_on, parts
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Decided, Forgotten, Moved, Rewarded
+from vfbandits.campaign.events import Decided, Forgotten, MasksChanged, Rewarded
 from vfbandits.core.move import Rotation
 from vfbandits.errors import (
     ContextError,
@@ -32,7 +32,7 @@ def test_the_log_tells_what_was_decided_rewarded_moved_and_forgotten():
         first = await bandit.decide(np.eye(2), arms=["tea", "milk"], contributors=("shop", "bank"))
         await bandit.decide([[3.0, 4.0]], event_id="order-17", user="ann")
         await bandit.reward(first, 1)
-        await bandit.move([[0.0, 1.0], [1.0, 0.0]], epoch=7, note=b"roster")
+        await bandit.change_masks([[0.0, 1.0], [1.0, 0.0]], epoch=7, signed_roster=b"roster")
         await bandit.forget("order-17")
         await bandit.close()
         return logged(disk)
@@ -44,8 +44,12 @@ def test_the_log_tells_what_was_decided_rewarded_moved_and_forgotten():
     assert (one.x.tolist(), one.user, one.at) == ([1.0, 0.0], None, 100.0)
     assert (two.event_id, two.user, two.x.tolist()) == ("order-17", "ann", [3.0, 4.0])
     assert three == Rewarded(0, 1.0, 102.0)
-    assert isinstance(four, Moved)
-    assert (four.epoch, four.note, four.matrix.tolist()) == (7, b"roster", [[0, 1], [1, 0]])
+    assert isinstance(four, MasksChanged)
+    assert (four.epoch, four.signed_roster, four.matrix.tolist()) == (
+        7,
+        b"roster",
+        [[0, 1], [1, 0]],
+    )
     assert five == Forgotten("order-17")
 
 
@@ -187,7 +191,7 @@ def test_closing_finishes_what_is_under_way():
             bandit.reward(0, 1.0),
             bandit.forget(0),
             bandit.snapshot(),
-            bandit.move(np.eye(2), epoch=1),
+            bandit.change_masks(np.eye(2), epoch=1),
         ):
             with pytest.raises(JournalError, match="closed; open it again"):
                 await use
@@ -230,13 +234,13 @@ def test_bad_input_gets_one_error_and_changes_neither_model_nor_log():
             (bandit.reward("a", float("nan")), RewardError),
             (bandit.reward("b", 1.0), UnknownDecisionError),
             (bandit.forget("b"), UnknownDecisionError),
-            (bandit.move(np.eye(2), epoch=0), SettingError),
-            (bandit.move(np.eye(2), epoch="1"), SettingError),
-            (bandit.move(np.eye(2), epoch=1, note="text"), SettingError),
-            (bandit.move(np.eye(3), epoch=1), SettingError),
-            (bandit.move(np.ones(2), epoch=1), SettingError),
-            (bandit.move(np.full((2, 2), np.inf), epoch=1), SettingError),
-            (bandit.move(np.full((2, 2), 0.7), epoch=1), MaskError),
+            (bandit.change_masks(np.eye(2), epoch=0), SettingError),
+            (bandit.change_masks(np.eye(2), epoch="1"), SettingError),
+            (bandit.change_masks(np.eye(2), epoch=1, signed_roster="text"), SettingError),
+            (bandit.change_masks(np.eye(3), epoch=1), SettingError),
+            (bandit.change_masks(np.ones(2), epoch=1), SettingError),
+            (bandit.change_masks(np.full((2, 2), np.inf), epoch=1), SettingError),
+            (bandit.change_masks(np.full((2, 2), 0.7), epoch=1), MaskError),
         ):
             with pytest.raises(error):
                 await use
@@ -267,7 +271,7 @@ def test_it_runs_on_sqlite_and_tells_how_it_came_back(tmp_path):
             assert bandit.recovery.replayed == (0, 4, 1)[visit]
             if visit == 0:
                 made = [await bandit.decide(np.eye(2), user="ann") for _ in range(2)]
-                await bandit.move([[0.0, 1.0], [-1.0, 0.0]], epoch=1)
+                await bandit.change_masks([[0.0, 1.0], [-1.0, 0.0]], epoch=1)
                 await bandit.reward(made[0], 1.0)
             elif visit == 1:
                 await bandit.snapshot()

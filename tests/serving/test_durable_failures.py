@@ -27,7 +27,7 @@ def test_after_a_failed_commit_everything_is_refused_until_it_is_opened_again():
             bandit.reward(decisions[0], 1.0),
             bandit.forget(decisions[1]),
             bandit.snapshot(),
-            bandit.move(np.eye(2), epoch=1),
+            bandit.change_masks(np.eye(2), epoch=1),
         ):
             with pytest.raises(JournalError, match=r"until it is opened again: .* full at 3"):
                 await use
@@ -146,7 +146,7 @@ def test_a_model_that_fails_half_way_is_not_used_again():
         bandit = open_on(disk, make_move=lambda matrix: Halfway())
         decision = await bandit.decide(np.eye(2))
         with pytest.raises(NumericalError, match="no such matrix"):
-            await bandit.move(np.eye(2), epoch=1)
+            await bandit.change_masks(np.eye(2), epoch=1)
         with pytest.raises(JournalError, match="the model failed with NumericalError"):
             await bandit.reward(decision, 1.0)
         await bandit.close()

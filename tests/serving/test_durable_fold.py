@@ -51,7 +51,10 @@ def test_whatever_happens_the_model_is_the_fold_of_its_log_bit_for_bit(
             await getattr(world, deed)(*arguments)
         scratch = fold(enumerate(logged(world.disk), start=1), Model(world.make()))
         assert parts(world.bandit.bandit) == parts(scratch.bandit)
-        assert (world.bandit.epoch, world.bandit.note) == (scratch.epoch, scratch.note)
+        assert (world.bandit.epoch, world.bandit.signed_roster) == (
+            scratch.epoch,
+            scratch.signed_roster,
+        )
         await world.reopen(kindly=True)
         await world.bandit.close()
 

@@ -13,7 +13,7 @@ import pytest
 from durables import parts
 from journals import OnPostgres, OnSqlite
 
-from vfbandits.campaign.events import Decided, Moved, Rewarded
+from vfbandits.campaign.events import Decided, MasksChanged, Rewarded
 from vfbandits.campaign.model import Model, fold
 from vfbandits.journal.base import Damage
 from vfbandits.serving.durable import DurableBandit
@@ -37,7 +37,7 @@ def in_the_log(event):
         return ("decided", event.event_id, event.arm)
     if isinstance(event, Rewarded):
         return ("rewarded", event.event_id, event.value)
-    assert isinstance(event, Moved)
+    assert isinstance(event, MasksChanged)
     return ("moved", event.epoch)
 
 

@@ -173,7 +173,7 @@ def test_preflight_knows_from_the_witness_what_a_database_holds(tmp_path, positi
     folder = served.state("shop") / "witness"
     folder.mkdir(parents=True)
     witness = Witness(folder / "mail.head")
-    witness.note(Head(position))
+    witness.ack(Head(position))
     witness.close()
     found = states(check(served.files), "shares")
     assert ("problem" in found) == (position > 0)

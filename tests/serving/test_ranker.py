@@ -12,7 +12,7 @@ from campaign_world import ARMS
 from ranker_world import RankerWorld, asked, soon
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Decided, Moved, Reported, Rewarded
+from vfbandits.campaign.events import Decided, MasksChanged, Reported, Rewarded
 from vfbandits.campaign.model import Model, fold
 from vfbandits.client.schemas import RankResponse
 from vfbandits.errors import (
@@ -345,7 +345,7 @@ def test_a_decision_behind_older_masks_is_carried_to_those_in_force(tmp_path, is
 
     async def change(leader):
         for epoch, rotation in enumerate(rotations, start=2):
-            await leader.durable.move(rotation, epoch=epoch, note=b"%d" % epoch)
+            await leader.durable.change_masks(rotation, epoch=epoch, signed_roster=b"%d" % epoch)
 
     async def main():
         world = RankerWorld(tmp_path)
@@ -381,7 +381,7 @@ def test_a_ranker_keeps_the_contexts_of_the_events_that_a_leader_would(tmp_path)
         async with world.leading(consuming=False) as leader, world.ranking() as ranker:
             for name in names:
                 await ranker.rank(asked(name, user=name))
-            await leader.durable.move(turn, epoch=2, note=b"2")
+            await leader.durable.change_masks(turn, epoch=2, signed_roster=b"2")
             await world.consumer.drain()
         twin = RankerWorld(tmp_path / "twin", log_contexts=0.5)
         twin.path.parent.mkdir()
@@ -410,9 +410,9 @@ def test_decisions_of_several_older_epochs_are_carried_however_late_they_come(tm
         world = RankerWorld(tmp_path)
         inbox = MemoryInbox(world.drawer, clock=world.clock)
         async with world.leading(consuming=False) as leader:
-            await leader.durable.move(rotations[0], epoch=2)
+            await leader.durable.change_masks(rotations[0], epoch=2)
         async with world.leading() as leader:
-            await leader.durable.move(rotations[1], epoch=3)
+            await leader.durable.change_masks(rotations[1], epoch=3)
             for name, epoch in (("late", 2), ("later", 1), ("now", 3)):
                 inbox.put([Decided(name, "tea", 0, x, epoch=epoch)])
                 await soon(lambda: not inbox.waiting(10))
@@ -435,12 +435,12 @@ def test_a_ranker_waits_for_its_tail_instead_of_mixing_masks(tmp_path):
         async with world.leading() as leader, world.ranking() as ranker:
             await ranker.rank(asked("a"))
             await world.level(ranker)
-            await leader.durable.move(rotation, epoch=2)
+            await leader.durable.change_masks(rotation, epoch=2)
             world.masked = lambda rows: rows @ rotation.T
             answer = read(await ranker.rank(asked("b")))
             assert answer.epoch == 2
             await world.level(ranker)
-        epochs = [e.epoch for e in logged(world, Decided | Moved)]
+        epochs = [e.epoch for e in logged(world, Decided | MasksChanged)]
         assert epochs == [1, 2, 2]
 
     run(main())
@@ -660,7 +660,7 @@ def test_masks_that_change_under_a_batch_are_waited_for_and_old_contexts_are_ask
                 world.gather = gather
                 half = len(requests) // 2
                 old = await gather(requests[:half], size_bytes=size_bytes)
-                await leader.durable.move(rotation, epoch=2)
+                await leader.durable.change_masks(rotation, epoch=2)
                 world.masked = lambda rows: rows @ rotation.T
                 return old + await gather(requests[half:], size_bytes=size_bytes)
 

@@ -112,10 +112,10 @@ def test_a_reward_is_carried_through_changes_of_masks_that_came_after_its_decisi
     async def life(world):
         campaign = world.open()
         await rank(campaign, "a")
-        await campaign.durable.move(rotation(1), epoch=2)
+        await campaign.durable.change_masks(rotation(1), epoch=2)
         await rank(campaign, "b")
         await campaign.durable.snapshot()
-        await campaign.durable.move(rotation(2), epoch=3)
+        await campaign.durable.change_masks(rotation(2), epoch=3)
         await rank(campaign, "c")
         await campaign.durable.close()
         campaign = world.open()
@@ -230,7 +230,7 @@ def test_compaction_keeps_what_is_waited_for_in_memory_or_not(place):
         campaign = world.open()
         await rank(campaign, "abcdef")
         await campaign.reward("b", 1.0)
-        await campaign.durable.move(rotation(1), epoch=2)
+        await campaign.durable.change_masks(rotation(1), epoch=2)
         for names in ("gh", "ij"):
             await rank(campaign, names)
             await campaign.durable.snapshot()
@@ -314,7 +314,7 @@ def test_the_record_of_a_recalled_reward_is_enough_to_replay_it(place):
         campaign = world.open()
         first = Model(vfb.Bandit(world.policy, dim=5, **world.bandit), epoch=1)
         await rank(campaign, "ab")
-        await campaign.durable.move(rotation(1), epoch=2)
+        await campaign.durable.change_masks(rotation(1), epoch=2)
         await campaign.reward("a", 1.0)
         before = campaign.model.bandit.states[None].theta.tobytes()
         await campaign.durable.close()
@@ -340,7 +340,7 @@ def test_a_decision_whose_wait_has_no_end_is_learnt_behind_the_masks_of_today(pl
         for number in range(6):
             await bandit.decide(rng.standard_normal((2, 3)), arms=ARMS, event_id=f"e{number}")
             matrix = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-            moving = bandit.move(matrix, epoch=10 * number + 10)
+            moving = bandit.change_masks(matrix, epoch=10 * number + 10)
             await asyncio.gather(moving, *([bandit.reward("e0", 1.0)] if number == 4 else []))
         for number in (1, 5, 3):
             assert await bandit.reward(f"e{number}", 1.0)
@@ -461,7 +461,7 @@ class Life:
 
     async def move(self, seed):
         model = self.campaign.durable
-        await model.move(rotation(seed), epoch=model.epoch + 1)
+        await model.change_masks(rotation(seed), epoch=model.epoch + 1)
 
     async def snapshot(self):
         await self.campaign.durable.snapshot()

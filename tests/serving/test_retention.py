@@ -17,7 +17,14 @@ from journals import InMemory, OnSqlite, make_place
 from ranker_world import ErrorLines, asked, soon
 
 import vfbandits as vfb
-from vfbandits.campaign.events import Administered, Decided, Erased, Moved, Reported, Rewarded
+from vfbandits.campaign.events import (
+    Administered,
+    Decided,
+    Erased,
+    MasksChanged,
+    Reported,
+    Rewarded,
+)
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.errors import ConfigError, ConflictError, JournalError, UnknownEventError
 from vfbandits.journal.erase import ErasureRequest, erase_user
@@ -166,7 +173,7 @@ def test_pending_decisions_stay_with_their_masks_in_memory_or_not_and_learn_late
         for name in ("cold", "warm", "hot"):
             await visit(campaign, name, reward=None)
         rotation = vfb.core.mask.sample_mask(5)
-        await campaign.durable.move(rotation, epoch=2)
+        await campaign.durable.change_masks(rotation, epoch=2)
         world.clock.now += 3 * DAY_S
         assert await campaign.retain() == 2
         await campaign.durable.close()
@@ -180,7 +187,7 @@ def test_pending_decisions_stay_with_their_masks_in_memory_or_not_and_learn_late
     with closing(place.open()) as journal:
         events = [event for _, event in journal.remains()]
         assert [type(event) for event in events if not isinstance(event, Administered)] == [
-            Decided, Decided, Decided, Moved
+            Decided, Decided, Decided, MasksChanged
         ]  # fmt: skip
         assert verify(journal).problems == ()
 
@@ -294,7 +301,7 @@ async def lived(deeds, days):
         elif deed == "masks":
             epoch += 1
             rotation = np.linalg.qr(np.random.default_rng(epoch).standard_normal((5, 5)))[0]
-            await campaign.durable.move(rotation, epoch=epoch)
+            await campaign.durable.change_masks(rotation, epoch=epoch)
         elif deed == "snapshot":
             await campaign.durable.snapshot()
         elif deed == "restart":

@@ -36,7 +36,7 @@ async def play(bandit, layout, rng, names, *, moves=()):
     """Decisions with rewards; before those in ``moves`` the masks change."""
     for name in names:
         if name in moves:
-            await bandit.move(rotation(rng), epoch=bandit.epoch + 1)
+            await bandit.change_masks(rotation(rng), epoch=bandit.epoch + 1)
         shape = (3, 3) if layout == "per_arm" else 3
         features = np.eye(3)[:, :2] if layout == "outer" else None
         decision = await bandit.decide(

@@ -442,7 +442,8 @@ def test_a_row_that_is_too_long_is_told_to_its_owner_and_its_length_to_nobody(
 ):
     notes = []
     monkeypatch.setattr(
-        "vfbandits.participant.passive.note", lambda log, event, facts: notes.append((event, facts))
+        "vfbandits.participant.passive.log_line",
+        lambda log, event, facts: notes.append((event, facts)),
     )
     table = federation.world.folder / "news.parquet"
     rows = pl.read_parquet(table)

@@ -9,7 +9,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfbandits.telemetry.log import SPARSE, logger_for, note, start_logging
+from vfbandits.telemetry.log import SPARSE, log_line, logger_for, start_logging
 from vfbandits.telemetry.log_throttle import MAX_KEYS, LogThrottle
 
 
@@ -97,7 +97,7 @@ def test_a_minute_of_lost_links_is_two_lines(lines):
     with start_logging(stream=stream, sparse_s=60.0):
         log = logger_for("bank", "passive")
         for number in range(88):
-            note(log, "link_lost", {"reason": f"attempt {number}"})
+            log_line(log, "link_lost", {"reason": f"attempt {number}"})
         assert [line["reason"] for line in read()] == ["attempt 0"]
     first, last = read()
     assert "unlogged" not in first
@@ -110,8 +110,8 @@ def test_unknown_users_are_a_line_for_each_side(lines):
     with start_logging(stream=stream):
         shop, bank = logger_for("shop", "active"), logger_for("bank", "passive")
         for number in range(50):
-            note(shop, "features_missing", {"participant": "bank", "round": number})
-            note(shop, "features_missing", {"participant": "news", "round": number})
+            log_line(shop, "features_missing", {"participant": "bank", "round": number})
+            log_line(shop, "features_missing", {"participant": "news", "round": number})
             bank.info("features_missing", round=number)
         assert len(read()) == 3
     assert [line.get("unlogged", 0) for line in read()] == [0, 0, 0, 48, 48, 48]

@@ -45,7 +45,7 @@ REWARDS = st.builds(
 def test_decisions_are_counted_as_one_would_by_hand(seen):
     metrics = make_metrics()
     for each in seen:
-        metrics.ranked([each])
+        metrics.on_ranked([each])
     got = samples(metrics)
     for (campaign, group), n in Counter((s.campaign, s.group) for s in seen).items():
         labels = frozenset({"campaign": campaign, "group": group}.items())
@@ -70,7 +70,7 @@ def test_decisions_are_counted_as_one_would_by_hand(seen):
 def test_gains_less_losses_are_the_sum_of_the_rewards_that_count(seen):
     metrics = make_metrics()
     for each in seen:
-        metrics.heard(each)
+        metrics.on_reward(each)
     got = samples(metrics)
     for campaign in {s.campaign for s in seen}:
         of = [s for s in seen if s.campaign == campaign]
@@ -99,7 +99,7 @@ def test_gains_less_losses_are_the_sum_of_the_rewards_that_count(seen):
 
 def test_a_wait_that_ended_without_a_reward_has_no_value():
     metrics = make_metrics()
-    metrics.heard(heard(status="forgotten", value=float("nan")))
+    metrics.on_reward(heard(status="forgotten", value=float("nan")))
     assert value(metrics, "vfb_rewards_total", campaign="news", status="forgotten") == 1
     assert value(metrics, "vfb_reward_values_total", campaign="news", group="policy") == 0
     assert value(metrics, "vfb_reward_gained_total", campaign="news", group="policy") == 0
@@ -107,7 +107,7 @@ def test_a_wait_that_ended_without_a_reward_has_no_value():
 
 def test_a_clock_that_was_set_back_makes_no_wait_below_0():
     metrics = make_metrics()
-    metrics.heard(heard(waited_s=-5.0))
+    metrics.on_reward(heard(waited_s=-5.0))
     assert value(metrics, "vfb_reward_wait_seconds_count", campaign="news") == 1
     assert value(metrics, "vfb_reward_wait_seconds_sum", campaign="news") == 0
 
@@ -115,8 +115,8 @@ def test_a_clock_that_was_set_back_makes_no_wait_below_0():
 def test_the_parts_of_a_sum_do_not_count_beside_the_sum():
     metrics = make_metrics()
     for part in (1.0, 2.0):
-        metrics.heard(heard(status="counted", value=part))
-    metrics.heard(heard(status="summed", value=3.0))
+        metrics.on_reward(heard(status="counted", value=part))
+    metrics.on_reward(heard(status="summed", value=3.0))
     assert value(metrics, "vfb_reward_gained_total", campaign="news", group="policy") == 3
     assert value(metrics, "vfb_reward_values_total", campaign="news", group="policy") == 1
 
@@ -126,8 +126,8 @@ def test_the_number_of_series_does_not_grow_with_users_arms_and_events():
     before = samples(metrics).keys()
     for n in range(500):
         ids = {"event_id": f"event-{n}", "arm": f"arm-{n}"}
-        metrics.ranked([ranked(**ids, user=f"user-{n}", choice=f"arm-{n}", baseline=f"arm-{n}")])
-        metrics.heard(heard(**ids))
+        metrics.on_ranked([ranked(**ids, user=f"user-{n}", choice=f"arm-{n}", baseline=f"arm-{n}")])
+        metrics.on_reward(heard(**ids))
     assert samples(metrics).keys() == before
     text = metrics.render().decode()
     assert not any(word in text for word in ("event-", "arm-", "user-"))
@@ -239,7 +239,7 @@ def test_to_count_a_decision_takes_microseconds():
     def seconds():
         started = time.perf_counter()
         for _ in range(1_000):
-            metrics.ranked([seen])
+            metrics.on_ranked([seen])
         return time.perf_counter() - started
 
     assert min(seconds() for _ in range(5)) / 1_000 < 50e-6

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vfbandits.campaign.events import Decided, Moved, Offered
+from vfbandits.campaign.events import Decided, MasksChanged, Offered
 from vfbandits.campaign.model import remask
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.layout import LayoutSettings
@@ -15,7 +15,9 @@ from vfbandits.core.reward import Observation
 from vfbandits.errors import ContextError
 
 
-def carried(one: Decided, moves: Iterable[Moved], *, epoch: int, layout: LayoutSettings) -> Decided:
+def carried(
+    one: Decided, moves: Iterable[MasksChanged], *, epoch: int, layout: LayoutSettings
+) -> Decided:
     """The same decision behind the masks of ``epoch``, by those of ``moves`` that lie between.
 
     A bandit that has learnt nothing takes it along, as the one that it is meant for did with its

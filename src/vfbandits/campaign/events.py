@@ -77,8 +77,8 @@ class Decided:
         When the wait for a reward ends, in seconds since 1970; None if it never does.
     held
         Whether it must be activated before a reward may come.
-    note
-        What the caller keeps with it, such as the answer that was given.
+    answer
+        The answer that was given, encoded; empty where it is not kept.
     seconds
         From the request to this record, without the commit; 0 if nobody measured it.
     holdback
@@ -102,7 +102,7 @@ class Decided:
     group: str = "policy"
     due: float | None = None
     held: bool = False
-    note: bytes = field(default=b"", repr=False)
+    answer: bytes = field(default=b"", repr=False)
     seconds: float = 0.0
     holdback: float = 0.0
     offered: Offered | None = field(default=None, repr=False)
@@ -137,16 +137,16 @@ class Rewarded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
+class MasksChanged:
     """All that was learnt was carried to other masks, and so were the open decisions.
 
-    ``matrix`` is R (new dim, old dim), ``epoch`` that of the new masks, and ``note`` is kept for
-    the caller, such as the roster of the new epoch.
+    ``matrix`` is R (new dim, old dim), ``epoch`` that of the new masks, and
+    ``signed_roster`` the roster of that epoch as its organiser signed it.
     """
 
     epoch: int
     matrix: Matrix = field(repr=False)
-    note: bytes = field(default=b"", repr=False)
+    signed_roster: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +349,7 @@ class Administered:
 Event: TypeAlias = (
     Decided
     | Rewarded
-    | Moved
+    | MasksChanged
     | Forgotten
     | Activated
     | Reported

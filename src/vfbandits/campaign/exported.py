@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from vfbandits.campaign.events import Event, Found, Moved, Restored, Retracted, Rewarded
+from vfbandits.campaign.events import Event, Found, MasksChanged, Restored, Retracted, Rewarded
 from vfbandits.campaign.model import Model
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.reward import Observation
@@ -32,7 +32,7 @@ class ExportedModel:
         The bandit, without decisions.
     position, check
         Of which record of its journal, and a digest of that one; empty at position 0.
-    epoch, note
+    epoch, signed_roster
         Of the masks that its contexts were behind, and what the journal kept with them.
     n_retracted
         Rewards that were taken back by then.
@@ -42,14 +42,16 @@ class ExportedModel:
     position: int
     check: str
     epoch: int
-    note: bytes = field(repr=False)
+    signed_roster: bytes = field(repr=False)
     n_retracted: int
 
     @classmethod
     def of(cls, model: Model, *, check: str) -> "ExportedModel":
         """The model as it is now; ``check`` is the digest of the record that it ends with."""
         snapshot = learnt_by(model.bandit)
-        return cls(snapshot, model.position, check, model.epoch, model.note, model.n_retracted)
+        return cls(
+            snapshot, model.position, check, model.epoch, model.signed_roster, model.n_retracted
+        )
 
     def pack(self) -> Snapshot:
         """For a file."""
@@ -57,7 +59,7 @@ class ExportedModel:
             "position": self.position,
             "check": self.check,
             "epoch": self.epoch,
-            "note": base64.b64encode(self.note).decode(),
+            "signed_roster": base64.b64encode(self.signed_roster).decode(),
             "n_retracted": self.n_retracted,
         }
         return Snapshot({**self.snapshot.header, "exported": about}, self.snapshot.held)
@@ -82,15 +84,15 @@ class ExportedModel:
         for state in Bandit.restore(Snapshot(header, arrays)).states.values():
             state.refuse_impossible()
         try:
-            note = base64.b64decode(about.text("note"), validate=True)
+            signed_roster = base64.b64decode(about.text("signed_roster"), validate=True)
         except ValueError as error:
-            raise SnapshotError(f"a model needs base64 at 'note': {error}") from error
+            raise SnapshotError(f"a model needs base64 at 'signed_roster': {error}") from error
         return cls(
             Snapshot(header, arrays),
             about.integer("position"),
             about.text("check"),
             about.integer("epoch"),
-            note,
+            signed_roster,
             about.integer("n_retracted"),
         )
 
@@ -140,7 +142,7 @@ def put_back(
     bandit = Bandit.restore(exported.snapshot)
     epoch, n_retracted = exported.epoch, exported.n_retracted
     for position, event in later:
-        if isinstance(event, Moved):
+        if isinstance(event, MasksChanged):
             if event.epoch != epoch + 1:
                 break
             bandit.move(model.make_move(event.matrix))
@@ -174,7 +176,7 @@ def put_in(exported: ExportedModel, model: Model, *, at: float) -> Restored:
 
     Both must be behind the same masks, for which the caller answers.
     """
-    if (exported.epoch, exported.note) != (model.epoch, model.note):
+    if (exported.epoch, exported.signed_roster) != (model.epoch, model.signed_roster):
         raise ConflictError(
             f"a model of another journal must be behind masks of epoch {model.epoch} and the same "
             f"roster, got epoch {exported.epoch}"

@@ -11,7 +11,7 @@ from vfbandits.campaign.events import (
     Event,
     Forgotten,
     Found,
-    Moved,
+    MasksChanged,
     Reported,
     Retracted,
     Rewarded,
@@ -36,8 +36,8 @@ class History:
     Records behind ``read_to`` may be missing, if that is not infinite: the caller has not kept
     others from writing while it read.
 
-    What only some need, the caller looks up as well: ``moves``, mask changes with their positions
-    up to ``moves_to``, and whether the model that was taught belongs to an arm that was let go.
+    What only some need, the caller looks up as well: ``mask_changes``, with their positions, up to
+    ``mask_changes_to``, and whether the model that was taught belongs to an arm that was dropped.
     """
 
     decided: Decided
@@ -48,8 +48,8 @@ class History:
     status: str = WAITING
     learnt: float | None = None
     came: dict[str, Reported | Rewarded] = field(default_factory=dict)
-    moves: Sequence[tuple[int, Moved]] = field(default=(), repr=False)
-    moves_to: int = 0
+    mask_changes: Sequence[tuple[int, MasksChanged]] = field(default=(), repr=False)
+    mask_changes_to: int = 0
     is_arm_dropped: bool = False
     read_to: float = math.inf
 
@@ -116,9 +116,9 @@ class History:
         came = (one for one in self.came.values() if isinstance(one, Reported))
         return next((one.value for one in came if one.why == LOGGED), None)
 
-    def has_moves_to(self, position: int) -> bool:
-        """Whether ``moves`` has all mask changes behind the decision, up to this position."""
-        return self.moves_to >= position
+    def has_mask_changes_to(self, position: int) -> bool:
+        """Whether ``mask_changes`` has all that follow the decision, up to this position."""
+        return self.mask_changes_to >= position
 
     def add(self, event: Event) -> None:
         """What came next."""

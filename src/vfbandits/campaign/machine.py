@@ -29,7 +29,7 @@ from vfbandits.campaign.events import (
     Forgotten,
     GuardrailRearmed,
     GuardrailTripped,
-    Moved,
+    MasksChanged,
     Offered,
     Recalled,
     Reported,
@@ -226,7 +226,7 @@ class Campaign:
             group=group,
             due=None if wait_s is None else now + wait_s,
             held=not query.activate,
-            note=encode_answer(answer),
+            answer=encode_answer(answer),
             holdback=settings.holdback if group in (POLICY, HOLDBACK) else 0.0,
             offered=self._offered(query, contexts, event_id),
         )
@@ -374,17 +374,17 @@ class Campaign:
 
     def carried(self, past: History) -> Vector | None:
         """The context of a decision behind the masks in force; None without older mask changes."""
-        opened, known_from = past.position, self.model.moves_after
-        if opened < known_from and not past.has_moves_to(known_from):
+        opened, known_from = past.position, self.model.mask_changes_after
+        if opened < known_from and not past.has_mask_changes_to(known_from):
             return None
         x = past.decided.x
-        older = [one for one in past.moves if opened < one[0] <= known_from]
-        for position, moved in (*older, *self.model.moves):
+        older = [one for one in past.mask_changes if opened < one[0] <= known_from]
+        for position, moved in (*older, *self.model.mask_changes):
             if position > opened:
                 x = self._lift(position, moved).vector(x)
         return x
 
-    def _lift(self, position: int, moved: Moved) -> Move:
+    def _lift(self, position: int, moved: MasksChanged) -> Move:
         if position not in self._lifts:
             if len(self._lifts) >= MAX_LIFTS:
                 self._lifts.clear()
@@ -427,7 +427,7 @@ class Campaign:
     def _behind_masks_in_force(self, past: History) -> Observation:
         decided, model = past.decided, self.model
         wanted = range(decided.epoch + 1, model.epoch + 1)
-        between = [moved for _, moved in past.moves if moved.epoch in wanted]
+        between = [moved for _, moved in past.mask_changes if moved.epoch in wanted]
         if [moved.epoch for moved in between] != list(wanted):
             raise ConflictError(
                 f"event {decided.event_id!r} was decided behind masks of epoch {decided.epoch}, "
@@ -505,10 +505,10 @@ class Campaign:
         self._policy_for(settings)
         return None if settings == self.settings else Configured(settings.pack(), now)
 
-    def change_masks(self, matrix: Matrix, *, epoch: int, note: bytes) -> Moved:
+    def change_masks(self, matrix: Matrix, *, epoch: int, signed_roster: bytes) -> MasksChanged:
         """Carry all that was learnt to the masks of a later epoch by R (new dim, dim)."""
         self.model.plan_move(matrix, epoch)
-        return Moved(epoch, matrix, note)
+        return MasksChanged(epoch, matrix, signed_roster)
 
     def expire_arms(self, before: float, *, now: float, most: int) -> ArmsDropped | None:
         """Let models of arms go that were last shown before a time (layout "disjoint")."""

@@ -29,7 +29,7 @@ from vfbandits.campaign.events import (
     Forgotten,
     GuardrailRearmed,
     GuardrailTripped,
-    Moved,
+    MasksChanged,
     Reported,
     Resized,
     Restored,
@@ -75,9 +75,9 @@ class Model:
     comparison, tripped
         The policy's rewards against the holdback's; and why the guardrail shows the baseline, None
         while the policy decides.
-    moves, moves_after
-        The mask changes at positions behind ``moves_after``, each with its position: all that a
-        pending decision may have to be carried by, should it have left memory.
+    mask_changes, mask_changes_after
+        The mask changes at positions after ``mask_changes_after``, each with its position: all that
+        a pending decision that has left memory may need.
     n_retracted
         Rewards that were taken back, whether the journal still has the records or not.
     restores
@@ -87,7 +87,15 @@ class Model:
 
     __slots__ = (
         *("arms_shown", "bandit", "cold", "comparison", "epoch", "file_settings", "make_move"),
-        *("moves", "moves_after", "n_decided", "n_learnt", "n_retracted", "n_settings", "note"),
+        *(
+            "mask_changes",
+            "mask_changes_after",
+            "n_decided",
+            "n_learnt",
+            "n_retracted",
+            "n_settings",
+            "signed_roster",
+        ),
         *("position", "restores", "settings", "tripped"),
     )
 
@@ -96,7 +104,7 @@ class Model:
         bandit: Bandit,
         *,
         epoch: int = 0,
-        note: bytes = b"",
+        signed_roster: bytes = b"",
         make_move: MakeMove = remask,
         file_settings: Mapping[str, object] | None = None,
     ) -> None:
@@ -113,11 +121,11 @@ class Model:
         self.comparison = Comparison()
         self.tripped: GuardrailTripped | None = None
         self.epoch = epoch
-        self.note = note
+        self.signed_roster = signed_roster
         self.position = 0
         self.make_move = make_move
-        self.moves: list[tuple[int, Moved]] = []
-        self.moves_after = 0
+        self.mask_changes: list[tuple[int, MasksChanged]] = []
+        self.mask_changes_after = 0
 
     @property
     def pending(self) -> "OrderedDict[EventId, Pending]":
@@ -145,8 +153,8 @@ class Model:
                 self._decide(position, event)
             case Rewarded():
                 self._learn(event)
-            case Moved():
-                self._move(position, event)
+            case MasksChanged():
+                self._change_masks(position, event)
             case Activated():
                 self._activate(event)
             case Reported():
@@ -292,21 +300,22 @@ class Model:
         else:
             self.tripped, self.comparison = None, Comparison()
 
-    def _move(self, position: int, event: Moved) -> None:
+    def _change_masks(self, position: int, event: MasksChanged) -> None:
         self.bandit.move(self.plan_move(event.matrix, event.epoch))
-        self.epoch, self.note = event.epoch, event.note
+        self.epoch, self.signed_roster = event.epoch, event.signed_roster
         first = self.first_pending
-        self.moves.append((position, Moved(event.epoch, event.matrix)))
-        while self.moves and (first is None or self.moves[0][0] < first):
-            self.moves_after, _ = self.moves.pop(0)
+        self.mask_changes.append((position, MasksChanged(event.epoch, event.matrix)))
+        while self.mask_changes and (first is None or self.mask_changes[0][0] < first):
+            self.mask_changes_after, _ = self.mask_changes.pop(0)
 
     def plan_move(self, matrix: Matrix, epoch: int) -> Move:
         """The move to a later epoch by ``matrix`` (new dim, dim), checked; changes nothing."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch <= self.epoch:
-            raise SettingError(f"a move needs an epoch after {self.epoch}, got {epoch!r}")
+            raise SettingError(f"a mask change needs an epoch after {self.epoch}, got {epoch!r}")
         if matrix.ndim != 2 or matrix.shape[1] != self.bandit.dim or not np.isfinite(matrix).all():
             raise SettingError(
-                f"a move needs a finite matrix of {self.bandit.dim} columns, got {matrix.shape}"
+                f"a mask change needs a finite matrix of {self.bandit.dim} columns, got "
+                f"{matrix.shape}"
             )
         return self.make_move(matrix)
 
@@ -336,13 +345,13 @@ class Model:
         """What a snapshot keeps beside the bandit and its pending decisions."""
         return {
             "epoch": self.epoch,
-            "note": base64.b64encode(self.note).decode(),
+            "signed_roster": base64.b64encode(self.signed_roster).decode(),
             "settings": base64.b64encode(self.settings).decode(),
             "n_settings": self.n_settings,
             "n_learnt": self.n_learnt,
             "arms_shown": list(self.arms_shown.items()),
-            "moves": [(position, moved.epoch) for position, moved in self.moves],
-            "moves_after": self.moves_after,
+            "mask_changes": [(position, change.epoch) for position, change in self.mask_changes],
+            "mask_changes_after": self.mask_changes_after,
             "comparison": self.comparison.pack(),
             "tripped": None if self.tripped is None else asdict(self.tripped),
             # Only where there are any: snapshots from before have none.
@@ -358,8 +367,8 @@ class Model:
             name: part if isinstance(part, list) else part.copy(order="K")
             for name, part in inner.held.items()
         }
-        for position, moved in self.moves:
-            held[f"moves/{position}"] = moved.matrix
+        for position, change in self.mask_changes:
+            held[f"mask_changes/{position}"] = change.matrix
         held["cold"] = self.cold.pack()
         held["comparison"] = self.comparison.pack_waiting()
         return Snapshot({**inner.header, "durable": self.pack()}, held)
@@ -369,15 +378,17 @@ class Model:
         """The model that the snapshot of ``position`` was taken of."""
         kept = snapshot.record.child("durable")
         bandit = Bandit.restore(snapshot)
-        epoch, note = kept.integer("epoch"), _from_base64(kept, "note")
-        model = cls(bandit, epoch=epoch, note=note, make_move=make_move)
+        epoch, signed = kept.integer("epoch"), _from_base64(kept, "signed_roster")
+        model = cls(bandit, epoch=epoch, signed_roster=signed, make_move=make_move)
         model.settings = _from_base64(kept, "settings")
         model.n_settings = kept.integer("n_settings")
         model.n_learnt = kept.integer("n_learnt")
         model.arms_shown.update(map(_shown, kept.items("arms_shown")))
         model.cold.unpack(_stored(snapshot, "cold"))
-        model.moves = [_moved(packed, snapshot) for packed in kept.items("moves")]
-        model.moves_after = kept.integer("moves_after")
+        model.mask_changes = [
+            _mask_change(packed, snapshot) for packed in kept.items("mask_changes")
+        ]
+        model.mask_changes_after = kept.integer("mask_changes_after")
         if kept.has("comparison"):  # older snapshots have none
             waiting = _stored(snapshot, "comparison")
             model.comparison = Comparison.unpack(kept.child("comparison"), waiting)
@@ -415,10 +426,10 @@ def _stored(snapshot: Snapshot, name: str) -> Matrix:
     return snapshot.arrays[name]
 
 
-def _moved(packed: object, snapshot: Snapshot) -> tuple[int, Moved]:
+def _mask_change(packed: object, snapshot: Snapshot) -> tuple[int, MasksChanged]:
     match packed:
         case [int(position), int(epoch)]:
-            return position, Moved(epoch, _stored(snapshot, f"moves/{position}"))
+            return position, MasksChanged(epoch, _stored(snapshot, f"mask_changes/{position}"))
     raise SnapshotError("a mask change in a snapshot needs its position and epoch")
 
 

@@ -52,7 +52,7 @@ class Ranked(NamedTuple):
     bytes_received: int
 
 
-class Heard(NamedTuple):
+class RewardSeen(NamedTuple):
     """A reward came, or the wait for one is over, or a reward was taken back.
 
     ``status`` is one of ``client.schemas.RewardStatus``, or "default" when the default was learnt,
@@ -95,18 +95,18 @@ class Guarded(NamedTuple):
 class Observer(Protocol):
     """Somebody who looks on."""
 
-    def ranked(self, seen: Sequence[Ranked]) -> None:
+    def on_ranked(self, seen: Sequence[Ranked]) -> None:
         """Decisions were made, one at least, together: of one campaign, in one round."""
         ...
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """A reward came, or will not."""
         ...
 
-    def configured(self, seen: Reconfigured) -> None:
+    def on_configured(self, seen: Reconfigured) -> None:
         """Settings were changed."""
         ...
 
-    def guarded(self, seen: Guarded) -> None:
+    def on_guardrail(self, seen: Guarded) -> None:
         """The guardrail tripped, or was re-armed."""
         ...

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.campaign.observer import Ranked, RewardSeen
 
 # A bucket names so many arms; what others are shown for is counted without a name.
 MAX_ARMS = 64
@@ -154,7 +154,7 @@ class Bucket:
             for name in one.missing:
                 self.presence(name).missing += n
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """Count a reward."""
         self.statuses[seen.status] = self.statuses.get(seen.status, 0) + 1
         if seen.status in SETTLED:
@@ -163,7 +163,7 @@ class Bucket:
                 moments = self.rewards[seen.group] = Moments()
             moments.add(seen.value)
 
-    def take_back(self, seen: Heard, residual: float | None) -> None:
+    def take_back(self, seen: RewardSeen, residual: float | None) -> None:
         """Count a settled reward no more that was counted here."""
         self.statuses[seen.status] -= 1
         self.rewards[seen.group].remove(seen.value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfbandits.campaign.history import RETRACTED
-from vfbandits.campaign.observer import Heard, Ranked
+from vfbandits.campaign.observer import Ranked, RewardSeen
 from vfbandits.dashboard.bucket import SETTLED, Bucket
 from vfbandits.dashboard.marks import MAX_MARKS
 from vfbandits.dashboard.replay import Replay
@@ -36,7 +36,8 @@ class Campaign:
     Of the last rewards it is known what was counted where: one that is retracted counts no more.
 
     >>> campaign = Campaign()
-    >>> campaign.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0))
+    >>> seen = RewardSeen("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0)
+    >>> campaign.on_reward(seen)
     >>> campaign.series.at(9.0).statuses
     {'learnt': 1}
     """
@@ -46,11 +47,11 @@ class Campaign:
         self.series = Series()
         self.last: OrderedDict[str, Remembered] = OrderedDict()
         self.estimates: OrderedDict[str, float] = OrderedDict()
-        self.settled: OrderedDict[str, tuple[Heard, float | None]] = OrderedDict()
+        self.settled: OrderedDict[str, tuple[RewardSeen, float | None]] = OrderedDict()
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self.replay = Replay()
 
-    def ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
+    def on_ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
         """Count and remember decisions of one round; gives its bucket, unless it is too old."""
         bucket = self.series.at(seen[0].at)
         if bucket is not None:
@@ -66,11 +67,11 @@ class Campaign:
             estimates.popitem(last=False)
         return bucket
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """Count a reward, and how far it was from its estimate if that is still known."""
         bucket = self.series.at(seen.at)
         if bucket is not None:
-            bucket.heard(seen)
+            bucket.on_reward(seen)
         if seen.status in SETTLED:
             self._settle(seen, bucket)
         elif seen.status == RETRACTED:
@@ -81,7 +82,7 @@ class Campaign:
         if remembered is not None and seen.status not in _NO_NEWS:
             _note(remembered, seen)
 
-    def _settle(self, seen: Heard, bucket: Bucket | None) -> None:
+    def _settle(self, seen: RewardSeen, bucket: Bucket | None) -> None:
         estimate = self.estimates.pop(seen.event_id, None)
         if bucket is None:
             return
@@ -104,7 +105,7 @@ class Campaign:
         return [_told(remembered) for remembered in reversed(self.last.values())]
 
 
-def _note(remembered: Remembered, seen: Heard) -> None:
+def _note(remembered: Remembered, seen: RewardSeen) -> None:
     if seen.status == RETRACTED:
         remembered.status, remembered.reward = RETRACTED, None
     if remembered.status in SETTLED or remembered.status == RETRACTED:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vfbandits.campaign.events import Decided, Event
-from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSeen
 from vfbandits.client.schemas import GuardrailView
 from vfbandits.dashboard import build
 from vfbandits.dashboard.campaign import Campaign
@@ -51,7 +51,7 @@ class Observatory:
         Seconds since 1970.
 
     >>> sky = Observatory("retail", ["ads"], clock=lambda: 100.0)
-    >>> sky.heard(Heard("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
+    >>> sky.on_reward(RewardSeen("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
     >>> sky.view("ads", minutes=5).totals.statuses
     {'learnt': 1}
     """
@@ -86,22 +86,22 @@ class Observatory:
         """Their names."""
         return list(self._campaigns)
 
-    def ranked(self, seen: Sequence[Ranked]) -> None:
+    def on_ranked(self, seen: Sequence[Ranked]) -> None:
         """Decisions were made."""
         campaign = seen[0].campaign
-        bucket = self._campaign(campaign).ranked(seen)
+        bucket = self._campaign(campaign).on_ranked(seen)
         if bucket is not None and bucket.norm is None:
             bucket.norm = self._norm(campaign)
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """A reward came, or will not."""
-        self._campaign(seen.campaign).heard(seen)
+        self._campaign(seen.campaign).on_reward(seen)
 
-    def configured(self, seen: Reconfigured) -> None:
+    def on_configured(self, seen: Reconfigured) -> None:
         """Settings were changed."""
         self._campaign(seen.campaign).marks.append(settings_mark(seen))
 
-    def guarded(self, seen: Guarded) -> None:
+    def on_guardrail(self, seen: Guarded) -> None:
         """The guardrail tripped, or was re-armed."""
         self._campaign(seen.campaign).marks.append(Mark(seen.at, "guardrail", seen.text))
 
@@ -112,19 +112,19 @@ class Observatory:
         """
         for seen in self._campaign(campaign).replay.seen(campaign, events, self._owners()):
             if isinstance(seen, Ranked):
-                self.ranked([seen])
-            elif isinstance(seen, Heard):
-                self.heard(seen)
+                self.on_ranked([seen])
+            elif isinstance(seen, RewardSeen):
+                self.on_reward(seen)
             elif isinstance(seen, Guarded):
-                self.guarded(seen)
+                self.on_guardrail(seen)
             else:
-                self.configured(seen)
+                self.on_configured(seen)
 
     def entered(self, campaign: str, events: Iterable[Decided]) -> None:
         """Take decisions that other processes made; their rewards are heard of here."""
         names = self._owners()
         for event in events:
-            self.ranked([ranked_of(campaign, event, names)])
+            self.on_ranked([ranked_of(campaign, event, names)])
 
     def view(
         self, campaign: str = "", *, minutes: int, lists_decisions: bool = True

@@ -26,11 +26,11 @@ from vfbandits.campaign.events import (
 )
 from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.model import COUNTED
-from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSeen
 from vfbandits.client.schemas import RankResponse
 
 MAX_PENDING: Final = 100_000
-_NOTE = msgspec.json.Decoder(RankResponse)
+_ANSWER = msgspec.json.Decoder(RankResponse)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Replay:
 
     def seen(
         self, campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
-    ) -> Iterator[Ranked | Heard | Reconfigured | Guarded]:
+    ) -> Iterator[Ranked | RewardSeen | Reconfigured | Guarded]:
         """What an observer would have been told.
 
         ``names`` are the participants that there are: of a degraded decision the journal only says
@@ -72,7 +72,7 @@ class Replay:
                     yield heard
             elif isinstance(event, Retracted):
                 name = str(event.event_id)
-                yield Heard(campaign, name, "", "", RETRACTED, event.value, event.at, 0.0)
+                yield RewardSeen(campaign, name, "", "", RETRACTED, event.value, event.at, 0.0)
             elif isinstance(event, Configured):
                 yield Reconfigured(campaign, self._settings, event.settings, event.at)
                 self._settings = event.settings
@@ -87,7 +87,7 @@ class Replay:
         self._latest = seen.at
         return seen
 
-    def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> Heard | None:
+    def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> RewardSeen | None:
         event_id = str(event.event_id)
         # No record says when an event was forgotten; it was not before the record before it.
         at = self._latest = self._latest if isinstance(event, Forgotten) else event.at
@@ -98,7 +98,7 @@ class Replay:
         status, value = _status(event, is_sum=found.is_sum)
         found.is_sum = found.is_sum or status == COUNTED
         waited = at - found.at
-        return Heard(campaign, event_id, found.arm, found.group, status, value, at, waited)
+        return RewardSeen(campaign, event_id, found.arm, found.group, status, value, at, waited)
 
 
 def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[str, float]:
@@ -113,11 +113,11 @@ def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[st
 
 def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
     """A decision as its record tells it."""
-    note = _note(event.note)
+    answer = _decoded(event.answer)
     arm = str(event.arm)
-    choice = note.ranking[0].id if note is not None and note.ranking else arm
-    shown = next((place for place in note.ranking if place.id == arm), None) if note else None
-    is_degraded = note is not None and note.degraded
+    choice = answer.ranking[0].id if answer is not None and answer.ranking else arm
+    shown = next((place for place in answer.ranking if place.id == arm), None) if answer else None
+    is_degraded = answer is not None and answer.degraded
     score = None if shown is None else shown.score
     estimate = math.nan if shown is None or shown.estimate is None else shown.estimate
     return Ranked(
@@ -135,16 +135,16 @@ def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
         probability=math.nan if event.probability is None else event.probability,
         contributors=event.contributors,
         missing=tuple(name for name in names if is_degraded and name not in event.contributors),
-        n_arms=len(note.ranking) if note is not None else 0,
-        model_version=note.model_version if note is not None else 0,
+        n_arms=len(answer.ranking) if answer is not None else 0,
+        model_version=answer.model_version if answer is not None else 0,
         seconds=event.seconds,
         bytes_received=0,
     )
 
 
-def _note(note: bytes) -> RankResponse | None:
+def _decoded(answer: bytes) -> RankResponse | None:
     """The answer that was kept with a decision; None if it is not one of this version."""
     try:
-        return _NOTE.decode(note)
+        return _ANSWER.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

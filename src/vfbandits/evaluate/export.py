@@ -41,7 +41,7 @@ from vfbandits.campaign.events import (
     Activated,
     Decided,
     Event,
-    Moved,
+    MasksChanged,
     Reported,
     Retracted,
     Rewarded,
@@ -137,7 +137,7 @@ def _index(reader: JournalReader) -> _Index:
                 index.activations[decided[event.event_id]] = event
             case Reported() if event.event_id in decided:
                 index.reports.setdefault(decided[event.event_id], []).append(event)
-            case Moved():
+            case MasksChanged():
                 index.moves.append((position, event.matrix))
     return index
 
@@ -344,9 +344,9 @@ def _arms_of(event: Decided) -> list[str] | None:
     """Ids of the arms on offer, in their order where it is known; None without an answer."""
     if event.offered is not None:
         return [_text(arm) for arm in event.offered.arms]
-    if not event.note:
+    if not event.answer:
         return None
-    return [_text(arm.id) for arm in decode_answer(event.note).ranking]
+    return [_text(arm.id) for arm in decode_answer(event.answer).ranking]
 
 
 def _numbered(prefix: str, rows: Sequence[Vector | None], width: int) -> "dict[str, pl.Series]":

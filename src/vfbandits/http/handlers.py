@@ -253,7 +253,7 @@ def event_of(past: History) -> schemas.EventResponse:
         due=past.due,
         reward=past.learnt,
         rewards=reports,
-        answer=_answer(decided.note) if decided.note else None,
+        answer=_answer(decided.answer) if decided.answer else None,
     )
 
 

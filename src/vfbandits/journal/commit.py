@@ -22,7 +22,7 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 MAX_TURNS = 8
-ENOUGH = 16
+BATCH_SIZE = 16
 
 
 class Appendable(Protocol[T_contra]):
@@ -127,7 +127,7 @@ class GroupCommit(Generic[T]):
     def _gather(self, loop: asyncio.AbstractEventLoop, n_before: int, turns: int) -> None:
         """Wait while every turn of the loop brings more events, a few turns at most."""
         n_events = len(self._events)
-        if n_before < n_events < ENOUGH and turns:
+        if n_before < n_events < BATCH_SIZE and turns:
             loop.call_soon(self._gather, loop, n_events, turns - 1)
         else:
             self._commit(loop)

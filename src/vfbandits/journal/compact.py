@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from vfbandits.campaign.events import COMPACTION, Administered, Decided, Moved
+from vfbandits.campaign.events import COMPACTION, Administered, Decided, MasksChanged
 from vfbandits.campaign.model import Model
 from vfbandits.core.decision import EventId
 from vfbandits.errors import JournalError
@@ -70,7 +70,7 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
         event_id = event_id_of(event)
         if isinstance(event, Decided) and at in cold:
             wanted.add(event.event_id)
-        if isinstance(event, Moved):
+        if isinstance(event, MasksChanged):
             moved.append(at)
         elif isinstance(event, KEPT):
             changes.append(at)

@@ -28,7 +28,7 @@ from vfbandits.campaign.events import (
     Event,
     Forgotten,
     Found,
-    Moved,
+    MasksChanged,
     Restored,
     Retracted,
     Rewarded,
@@ -102,7 +102,7 @@ class _Found:
     """
 
     decisions: list[Found] = field(default_factory=list)
-    moves: list[tuple[int, Moved]] = field(default_factory=list)
+    mask_changes: list[tuple[int, MasksChanged]] = field(default_factory=list)
     dropped: list[tuple[int, ArmsDropped]] = field(default_factory=list)
     orphans: list[tuple[int, EventId]] = field(default_factory=list)
     restored: list[int] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _Found:
             past = History.found(records)
             if past is None:
                 raise RuntimeError("a decision begins with its record")
-            past.moves = self.moves
+            past.mask_changes = self.mask_changes
             past.is_arm_dropped = any(
                 at > past.learnt_at and past.decided.model in event.arms and model.holds(at)
                 for at, event in self.dropped
@@ -187,8 +187,8 @@ def _survey(journal: Journal, user: str) -> _Found:
     found = _Found()
     by_name: dict[EventId, Found] = {}  # a name may be used again: the latest of it
     for position, event in chain(journal.remains(), journal.read(journal.compacted_to)):
-        if isinstance(event, Moved):
-            found.moves.append((position, event))
+        if isinstance(event, MasksChanged):
+            found.mask_changes.append((position, event))
         elif isinstance(event, ArmsDropped):
             found.dropped.append((position, event))
         elif isinstance(event, Restored):

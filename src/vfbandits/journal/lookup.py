@@ -18,7 +18,7 @@ from vfbandits.campaign.events import (
     GuardrailRearmed,
     GuardrailTripped,
     LossAccepted,
-    Moved,
+    MasksChanged,
     Resized,
     Restored,
     SetAside,
@@ -27,7 +27,16 @@ from vfbandits.core.decision import EventId
 
 _NUMBER = struct.Struct("<q")
 _OF_NO_DECISION = (
-    *(Moved, ArmsDropped, Configured, LossAccepted, SetAside, Resized, Administered, Restored),
+    *(
+        MasksChanged,
+        ArmsDropped,
+        Configured,
+        LossAccepted,
+        SetAside,
+        Resized,
+        Administered,
+        Restored,
+    ),
     *(GuardrailTripped, GuardrailRearmed),
 )
 

@@ -15,7 +15,7 @@ from vfbandits.campaign.events import (
     Administered,
     Erased,
     Event,
-    Moved,
+    MasksChanged,
     Restored,
     Retracted,
     SetAside,
@@ -189,7 +189,7 @@ def _proposed(
             if (learnt_at := reward_of(place, known[one.event_id])) is not None
         }
         return put_back(exported, model, later, rewards=rewards, at=now)
-    if model.note and not same_masks:
+    if model.signed_roster and not same_masks:
         raise ConflictError(
             "the model was exported from another journal, and nothing tells whether that was "
             "behind the same masks: wanted --same-masks, if it was; nothing was changed"
@@ -211,7 +211,7 @@ def _is_own(journal: Journal, exported: ExportedModel, model: Model) -> bool:
 def _behind(journal: JournalReader, position: int) -> Iterator[tuple[int, Event]]:
     after = max(position, journal.compacted_to)
     for at, event in chain(journal.remains(position), journal.read(after)):
-        if isinstance(event, Moved | Retracted):
+        if isinstance(event, MasksChanged | Retracted):
             yield at, event
 
 

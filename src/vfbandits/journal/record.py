@@ -37,7 +37,7 @@ from vfbandits.campaign.events import (
     GuardrailRearmed,
     GuardrailTripped,
     LossAccepted,
-    Moved,
+    MasksChanged,
     Offered,
     Recalled,
     Reported,
@@ -316,7 +316,7 @@ LOSS_ACCEPTED: Final = 9
 _FORMS: Final[dict[type, _Form]] = {
     Decided: _Form(1, Decided, {"x": _VECTOR, "offered": _OFFERED}, later=2),
     Rewarded: _Form(2, Rewarded, {"recalled": _RECALLED}),
-    Moved: _Form(3, Moved, {"matrix": _MATRIX}),
+    MasksChanged: _Form(3, MasksChanged, {"matrix": _MATRIX}),
     Forgotten: _Form(4, Forgotten, later=1),
     Activated: _Form(5, Activated),
     Reported: _Form(6, Reported),

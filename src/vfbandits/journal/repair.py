@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vfbandits.campaign.events import Decided, Event, Moved, SetAside
+from vfbandits.campaign.events import Decided, Event, MasksChanged, SetAside
 from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.errors import JournalError, JournalLossError, RecordError
 from vfbandits.journal.base import Journal, JournalReader
@@ -147,8 +147,8 @@ def _unfit(journal: Journal, lost: set[int], make_move: MakeMove) -> Iterator[Fa
 
 def _refuse_lost_move(position: int, event: Event, model: Model, lost: set[int]) -> None:
     """Without a change of masks nothing behind it means what it meant."""
-    wanted = model.epoch + 1 if isinstance(event, Moved) else model.epoch
-    if isinstance(event, Moved | Decided) and event.epoch != wanted:
+    wanted = model.epoch + 1 if isinstance(event, MasksChanged) else model.epoch
+    if isinstance(event, MasksChanged | Decided) and event.epoch != wanted:
         raise JournalError(
             f"record {position} of the journal is of mask epoch {event.epoch}, wanted {wanted}: "
             f"one of the damaged records ({min(lost)} is the first) is a mask change, and without "

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
 
-from vfbandits.campaign.events import Decided, Moved
+from vfbandits.campaign.events import Decided, MasksChanged
 from vfbandits.campaign.model import Model
 from vfbandits.core.decision import EventId
 from vfbandits.journal.audit import KEPT
@@ -58,7 +58,7 @@ def old_records(
             break
         if isinstance(event, Decided) and position in waited.cold:
             wanted.add(event.event_id)
-        if isinstance(event, Moved):
+        if isinstance(event, MasksChanged):
             is_needed = waited.first is not None and position > waited.first
         else:
             is_needed = isinstance(event, KEPT) or event_id_of(event) in wanted

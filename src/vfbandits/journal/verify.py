@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from vfbandits.campaign.events import Erased, Event, Forgotten, Moved, Resized, SetAside
+from vfbandits.campaign.events import Erased, Event, Forgotten, MasksChanged, Resized, SetAside
 from vfbandits.campaign.model import MakeMove, Model, remask
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
@@ -164,7 +164,7 @@ class _Check:
 
 def time_of(event: Event) -> float | None:
     """When an event happened, in seconds since 1970; None if it does not say."""
-    return None if isinstance(event, Moved | Forgotten | Resized | Erased) else event.at
+    return None if isinstance(event, MasksChanged | Forgotten | Resized | Erased) else event.at
 
 
 def difference(one: Snapshot, other: Snapshot) -> str | None:

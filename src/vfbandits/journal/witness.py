@@ -124,8 +124,8 @@ class Witness:
         data = os.pread(self._descriptor, MAX_NOTE_BYTES, 0)
         return unpack(data, name=str(self.path)) if data else Head(0)
 
-    def note(self, head: Head) -> None:
-        """Note that the journal is acknowledged up to ``head``."""
+    def ack(self, head: Head) -> None:
+        """Acknowledge the journal up to ``head``."""
         os.pwrite(self._descriptor, pack(head), 0)
 
     def sync(self) -> None:

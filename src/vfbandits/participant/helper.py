@@ -6,10 +6,10 @@ from vfbandits.participant.epoch_files import EpochFiles
 from vfbandits.participant.link import ActiveLink
 from vfbandits.participant.share_helper import HelpingServer
 from vfbandits.protocol.helper import IndependentHelper
-from vfbandits.protocol.instructions import Note, Reply
+from vfbandits.protocol.instructions import LogLine, Reply
 from vfbandits.protocol.messages import Help, Message
 from vfbandits.settings.services import Backoff
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 from vfbandits.transport.channel import Dialer
 
 ANSWERED, REFUSED = "answered", "refused"
@@ -74,8 +74,8 @@ class HelperService:
                 replies.append(reply)
             elif isinstance(todo, Reply):
                 replies.append(todo.message)
-            elif isinstance(todo, Note):
-                note(self._log, todo.event, todo.facts)
+            elif isinstance(todo, LogLine):
+                log_line(self._log, todo.event, todo.facts)
             else:
                 self._epochs.carry_out(todo)
         return replies

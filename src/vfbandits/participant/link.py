@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from vfbandits.errors import LinkError, VFBanditsError
 from vfbandits.protocol.messages import Hello, Message
 from vfbandits.settings.services import Backoff
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 from vfbandits.transport.channel import Dialer
 
 # Sentences for strangers: the log has the reasons, which may name hosts and files.
@@ -87,7 +87,7 @@ class ActiveLink:
     def _note_failure(self, error: VFBanditsError) -> None:
         event = "link_lost" if isinstance(error, LinkError) else "link_refused"
         self.problem = DISCONNECTED if event == "link_lost" else REFUSED
-        note(self._log, event, {"reason": str(error)})
+        log_line(self._log, event, {"reason": str(error)})
 
     async def _serve_one(self, waits: "Waits") -> None:
         link = await self._idly(self._dialer.dial(timeout_s=self._backoff.dial_s))

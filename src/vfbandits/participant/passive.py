@@ -32,7 +32,7 @@ from vfbandits.protocol.instructions import (
     Facts,
     Fetch,
     Keep,
-    Note,
+    LogLine,
     PassiveInstruction,
     Reply,
     Resend,
@@ -42,7 +42,7 @@ from vfbandits.protocol.instructions import (
 from vfbandits.protocol.messages import Answer, Ask, Declined, Help, Message
 from vfbandits.protocol.passive import PassiveParticipant
 from vfbandits.settings.services import Backoff
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 from vfbandits.transport.channel import Dialer
 from vfbandits.transport.rpc.codec import decode_to_active, encode
 
@@ -147,10 +147,10 @@ class PassiveService:
         try:
             n_users = await asyncio.to_thread(self._index.build, names)
         except FeatureError as error:
-            note(self._log, "features_failed", {"reason": str(error)})
+            log_line(self._log, "features_failed", {"reason": str(error)})
             return
         seconds = round(time.perf_counter() - started, 3)
-        note(self._log, "users_indexed", {"users": n_users, "seconds": seconds})
+        log_line(self._log, "users_indexed", {"users": n_users, "seconds": seconds})
 
     def stop(self) -> None:
         """Finish the ask that is being answered, then end."""
@@ -179,8 +179,8 @@ class PassiveService:
             replies.append(self._again(todo))
         elif isinstance(todo, (StoreShare, StoreSecrets, DropShares)):
             self._epochs.carry_out(todo)
-        elif isinstance(todo, Note):
-            note(self._log, todo.event, todo.facts)
+        elif isinstance(todo, LogLine):
+            log_line(self._log, todo.event, todo.facts)
 
     async def _fetch(self, ask: Ask) -> list[PassiveInstruction]:
         try:
@@ -188,11 +188,11 @@ class PassiveService:
         except FeatureError as error:
             self._store_failed = True
             self._gate.note_failure()
-            note(self._log, "features_failed", {"round": ask.round, "reason": str(error)})
+            log_line(self._log, "features_failed", {"round": ask.round, "reason": str(error)})
             return self._role.no_features(ask, "the feature store failed")
         except AccessRecordError as error:
             self._gate.note_failure()
-            note(self._log, "access_record_failed", {"round": ask.round, "reason": str(error)})
+            log_line(self._log, "access_record_failed", {"round": ask.round, "reason": str(error)})
             return self._role.over_limits(ask, "the access record cannot be written")
 
     async def _fetch_or_fail(self, ask: Ask) -> list[PassiveInstruction]:
@@ -217,7 +217,7 @@ class PassiveService:
         if n_declined:
             limit = admission.declined[0]
             facts: Facts = {"round": ask.round, "users": n_declined, "limit": limit}
-            note(self._log, "access_declined", facts)
+            log_line(self._log, "access_declined", facts)
         if lookup is None or n_declined == n_users:
             self._gate.note(ask, admission.refused(), ())
             # Not which limit: a list of users may be one of consent.

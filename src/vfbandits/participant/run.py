@@ -302,7 +302,7 @@ def _open_outbox(
     path, noted = place.state / OUTBOX, lock.noted()
     if not path.is_file() and (held or noted):
         raise ConfigError(missing_outbox(path))
-    return Outbox(path, noted=noted, on_reserve=lock.note, reserve=reserve)
+    return Outbox(path, noted=noted, on_reserve=lock.ack, reserve=reserve)
 
 
 def missing_outbox(path: Path) -> str:

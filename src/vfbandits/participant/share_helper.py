@@ -41,7 +41,7 @@ from vfbandits.protocol.receipts import (
     Standing,
     refuse_other_deal,
 )
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 
 FILE = "helper.db"
 IN_LOG = "help_refused in the log of server B has the reason"
@@ -84,7 +84,7 @@ async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped
         return Helped(message.number, await server.answer(message.data))
     except (SharesError, WireError, JournalError) as error:
         cause = f": {error.__cause__}" if isinstance(error.__cause__, VFBanditsError) else ""
-        note(log, "help_refused", {"reason": f"{error}{cause}"})
+        log_line(log, "help_refused", {"reason": f"{error}{cause}"})
         # Errors of the log name files, which are no business of server A's.
         if isinstance(error, JournalError):
             return Helped(message.number, problem=f"server B cannot use its log: {IN_LOG}")

@@ -41,9 +41,9 @@ class StateLock:
             )
         return head.position
 
-    def note(self, round_number: int) -> None:
+    def ack(self, round_number: int) -> None:
         """Note that rounds are reserved up to this one, on the disk."""
-        self._lock.note(Head(round_number))
+        self._lock.ack(Head(round_number))
 
     def release(self) -> None:
         """Let the next process in; safe to call twice."""

@@ -38,7 +38,7 @@ from vfbandits.protocol.instructions import (
     ChangeFailed,
     Close,
     Facts,
-    Note,
+    LogLine,
     Send,
 )
 from vfbandits.protocol.messages import (
@@ -190,8 +190,8 @@ class ActiveParticipant:
             envelope, skipped = self._admit(sender, hello, now)
         except (HandshakeError, LinkError) as error:
             code = "handshake" if isinstance(error, HandshakeError) else "busy"
-            note = Note("handshake_refused", {"participant": sender, "reason": str(error)})
-            return [*done, Send(sender, Refused(code, str(error))), Close(sender), note]
+            line = LogLine("handshake_refused", {"participant": sender, "reason": str(error)})
+            return [*done, Send(sender, Refused(code, str(error))), Close(sender), line]
         circuit = Circuit(self.patience.failures_to_open)
         self.seats[sender] = Seat(
             sender, circuit, pinged_at=now, protocol=protocol, noise=hello.noise
@@ -199,9 +199,9 @@ class ActiveParticipant:
         facts: Facts = {"participant": sender, "epoch": self.epoch, "protocol": protocol}
         if hello.noise is not None:
             facts = {**facts, "noise": str(hello.noise)}
-        note = Note("participant_joined", facts)
+        line = LogLine("participant_joined", facts)
         welcome = Send(sender, Welcome(self.epoch, envelope, protocol))
-        return [*done, welcome, note, *skipped, *self._rounds.ask_again(sender)]
+        return [*done, welcome, line, *skipped, *self._rounds.ask_again(sender)]
 
     def _admit(
         self, sender: str, hello: Hello, now: float
@@ -258,14 +258,14 @@ class ActiveParticipant:
             )
         self._slot_steps[sender] = left - count, now
         self._next_round += count
-        return [Note("slots_skipped", {"participant": sender, "slots": count})]
+        return [LogLine("slots_skipped", {"participant": sender, "slots": count})]
 
     def leave(self, name: str, now: float) -> list[ActiveInstruction]:
         """The stream of a participant has ended, at the time ``now``."""
         del now
         if self.seats.pop(name, None) is None:
             return []
-        left = Note("participant_left", {"participant": name})
+        left = LogLine("participant_left", {"participant": name})
         done = [left, *self._rounds.lose(name)]
         if self.change is not None and self.change.needs(name):
             done += self._give_up(self.change, f"{name!r} left")
@@ -332,7 +332,7 @@ class ActiveParticipant:
         raise WireError(f"wanted an answer of {sender!r}, got {type(message).__name__}")
 
     def _hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
-        note = Note(
+        line = LogLine(
             "answer_declined",
             {
                 "participant": seat.name,
@@ -343,10 +343,10 @@ class ActiveParticipant:
         )
         change = self.change
         if change is None or message.round != change.gathering.round:
-            return [note, *self._rounds.hear_declined(seat, message, now)]
+            return [line, *self._rounds.hear_declined(seat, message, now)]
         if not change.waits_for(seat.name):
-            return [note]
-        return [note, *self._give_up(change, f"{seat.name!r} declined: {message.reason}")]
+            return [line]
+        return [line, *self._give_up(change, f"{seat.name!r} declined: {message.reason}")]
 
     def tick(self, now: float) -> list[ActiveInstruction]:
         """Time has passed: deadlines end rounds, pings look for those that were left alone."""
@@ -374,7 +374,7 @@ class ActiveParticipant:
                 "a mask change needs every participant and helper that stays; disconnected: "
                 f"{', '.join(away)}"
             )
-        done: list[ActiveInstruction] = [Note("mask_change_started", {"epoch": change.epoch})]
+        done: list[ActiveInstruction] = [LogLine("mask_change_started", {"epoch": change.epoch})]
         if change.is_ready:  # nobody stays that could have a part in it
             done.append(change.changed())
         number = change.start(self._next_round, deadline=now + self.patience.change_s)
@@ -385,7 +385,7 @@ class ActiveParticipant:
     def _hear_part(self, change: Change, sender: str, answer: Answer) -> list[ActiveInstruction]:
         if not change.waits_for(sender):
             return [
-                Note("mask_change_part_refused", {"participant": sender, "epoch": change.epoch})
+                LogLine("mask_change_part_refused", {"participant": sender, "epoch": change.epoch})
             ]
         try:
             change.gathering.take(sender, answer)
@@ -402,7 +402,7 @@ class ActiveParticipant:
         return [
             *done,
             failed,
-            Note("mask_change_failed", {"epoch": change.epoch, "reason": reason}),
+            LogLine("mask_change_failed", {"epoch": change.epoch, "reason": reason}),
         ]
 
     def finish_change(self) -> list[ActiveInstruction]:
@@ -424,4 +424,4 @@ class ActiveParticipant:
             del self.seats[name]
             gone = Refused("roster", f"{name!r} is no longer in the roster")
             done += [Send(name, gone), Close(name)]
-        return [*done, Note("mask_change_completed", {"epoch": change.epoch})]
+        return [*done, LogLine("mask_change_completed", {"epoch": change.epoch})]

@@ -11,7 +11,7 @@ from vfbandits.core.remask import remask_part
 from vfbandits.core.secure_sum import RowsOfOne
 from vfbandits.errors import ArmError, MaskError, SecureSumError, SharesError, WireError
 from vfbandits.protocol.held_share import Membership
-from vfbandits.protocol.instructions import Fetch, Keep, Note, PassiveInstruction, Reply
+from vfbandits.protocol.instructions import Fetch, Keep, LogLine, PassiveInstruction, Reply
 from vfbandits.protocol.messages import (
     Answer,
     Ask,
@@ -127,7 +127,7 @@ class Answers:
         except (ArmError, SharesError, WireError) as error:
             # That a row of this user is a long one is for its owner alone.
             reason = "the rows cannot be shared under the terms"
-            refused = Note("rows_refused", {"round": ask.round, "reason": str(error)})
+            refused = LogLine("rows_refused", {"round": ask.round, "reason": str(error)})
             return [refused, Reply(Declined(ask.round, ask.attempt, "features", reason))]
 
     def part(

@@ -12,7 +12,7 @@ from vfbandits.core.shares.dealer import ParticipantSecrets
 from vfbandits.errors import EnvelopeError, HandshakeError, IdentityError
 from vfbandits.protocol.dealt import DealOpener, PartySecrets, problem_with_parts
 from vfbandits.protocol.envelope import open_share
-from vfbandits.protocol.instructions import DropShares, Note, StoreShare
+from vfbandits.protocol.instructions import DropShares, LogLine, StoreShare
 from vfbandits.protocol.messages import Abort, Declined, Prepare
 from vfbandits.protocol.roster import PASSIVE, PSEUDONYMS, Member, Roster
 from vfbandits.protocol.rows import is_number
@@ -191,14 +191,14 @@ class HeldEpochs:
         self._next_change = message.round + 1
         return StoreShare(message.epoch, held.share, held.signed_roster)
 
-    def enter(self, epoch: int) -> list[DropShares | Note]:
+    def enter(self, epoch: int) -> list[DropShares | LogLine]:
         """An epoch is in force: the others are not needed any more."""
         self._held = {epoch: self._held[epoch]}
-        return [DropShares(keep=epoch), Note("epoch_entered", {"epoch": epoch})]
+        return [DropShares(keep=epoch), LogLine("epoch_entered", {"epoch": epoch})]
 
-    def abort(self, message: Abort, *, epoch: int) -> list[DropShares | Note]:
+    def abort(self, message: Abort, *, epoch: int) -> list[DropShares | LogLine]:
         """A change was given up, and ``epoch`` stays in force."""
         if message.epoch == epoch or message.epoch not in self._held:
             return []
         del self._held[message.epoch]
-        return [DropShares(keep=epoch), Note("mask_change_aborted", {"epoch": message.epoch})]
+        return [DropShares(keep=epoch), LogLine("mask_change_aborted", {"epoch": message.epoch})]

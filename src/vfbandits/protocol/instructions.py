@@ -76,8 +76,8 @@ class ChangeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Something for the log and the counters."""
+class LogLine:
+    """A line for the log, and one more in the counter of its event."""
 
     event: str
     facts: Facts = field(default_factory=dict)
@@ -145,8 +145,8 @@ class DropShares:
     keep: int
 
 
-ActiveInstruction: TypeAlias = Send | Close | Gathered | Helped | Changed | ChangeFailed | Note
-HelperInstruction: TypeAlias = Reply | Help | StoreShare | StoreSecrets | DropShares | Note
+ActiveInstruction: TypeAlias = Send | Close | Gathered | Helped | Changed | ChangeFailed | LogLine
+HelperInstruction: TypeAlias = Reply | Help | StoreShare | StoreSecrets | DropShares | LogLine
 PassiveInstruction: TypeAlias = (
-    Reply | Fetch | Keep | Resend | Help | StoreShare | StoreSecrets | DropShares | Note
+    Reply | Fetch | Keep | Resend | Help | StoreShare | StoreSecrets | DropShares | LogLine
 )

@@ -14,7 +14,7 @@ from vfbandits.core.mask import MaskShare
 from vfbandits.core.shares.messages import Place
 from vfbandits.errors import SecureSumError, WireError
 from vfbandits.protocol.gathering import Gathering, Wanted
-from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, Note, Send
+from vfbandits.protocol.instructions import ActiveInstruction, Facts, Gathered, LogLine, Send
 from vfbandits.protocol.messages import Answer, Ask, Declined
 from vfbandits.protocol.pseudonyms import Pseudonyms
 from vfbandits.protocol.roster import Roster
@@ -189,7 +189,7 @@ class Rounds:
         """An answer, to an open round or not."""
         opened = self._open.get(answer.round)
         if opened is None:
-            return [Note("answer_discarded", _facts(seat, answer))]
+            return [LogLine("answer_discarded", _facts(seat, answer))]
         gathering = opened.gathering
         own = opened.own
         if own is None and seat.name in gathering.asked:
@@ -197,7 +197,7 @@ class Rounds:
         try:
             gathering.take(seat.name, answer)
         except WireError as error:
-            refused = Note("answer_refused", {**_facts(seat, answer), "reason": str(error)})
+            refused = LogLine("answer_refused", {**_facts(seat, answer), "reason": str(error)})
             return [refused, *self._fail(opened, seat, answer.attempt)]
         if own is not None and self._adds:
             gathering.add_up(own)
@@ -205,10 +205,10 @@ class Rounds:
         done: list[ActiveInstruction] = []
         if seat.name not in self.in_use and not opened.ask.trial:
             self.in_use.add(seat.name)
-            done.append(Note("share_in_use", {"participant": seat.name, "epoch": self.epoch}))
+            done.append(LogLine("share_in_use", {"participant": seat.name, "epoch": self.epoch}))
         if answer.missing:
             facts = {**_facts(seat, answer), "rows": answer.missing}
-            done.append(Note("features_missing", facts))
+            done.append(LogLine("features_missing", facts))
         return done + self._settle(opened)
 
     def hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
@@ -251,7 +251,7 @@ class Rounds:
                 continue
             for name in gathering.waiting_for:
                 facts: Facts = {"participant": name, "round": gathering.round}
-                done.append(Note("answer_missing", facts))
+                done.append(LogLine("answer_missing", facts))
                 gathering.failed.add(name)
                 if name in self._seats:
                     done += self._seats[name].strike()
@@ -277,9 +277,9 @@ class Rounds:
         gathering = opened.gathering
         gathering.next_attempt()
         opened.ask = opened.ask._replace(attempt=gathering.attempt)
-        note = Note("round_retried", {"round": gathering.round, "attempt": gathering.attempt})
+        line = LogLine("round_retried", {"round": gathering.round, "attempt": gathering.attempt})
         asked = [name for name in gathering.asked if name in self._seats]
-        return [note, *(Send(name, self._named(name, opened.ask)) for name in asked)]
+        return [line, *(Send(name, self._named(name, opened.ask)) for name in asked)]
 
     def _settle(self, opened: OpenRound) -> list[ActiveInstruction]:
         """Finish the round if nobody is left to wait for."""
@@ -326,8 +326,8 @@ def _sum(gathering: Gathering) -> tuple[Matrix | None, list[ActiveInstruction]]:
     facts: Facts = {"round": gathering.round}
     if not gathering.is_complete:
         missing = ", ".join(sorted(gathering.failed))
-        return None, [Note("secure_sum_incomplete", {**facts, "missing": missing})]
+        return None, [LogLine("secure_sum_incomplete", {**facts, "missing": missing})]
     try:
         return gathering.total(), []
     except (SecureSumError, WireError) as error:
-        return None, [Note("secure_sum_refused", {**facts, "reason": str(error)})]
+        return None, [LogLine("secure_sum_refused", {**facts, "reason": str(error)})]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vfbandits.core.noise import VectorNoise
 from vfbandits.protocol.circuit import Circuit
-from vfbandits.protocol.instructions import ActiveInstruction, Note, Send
+from vfbandits.protocol.instructions import ActiveInstruction, LogLine, Send
 from vfbandits.protocol.messages import Ping
 from vfbandits.protocol.version import SPOKEN
 
@@ -28,7 +28,7 @@ class Seat:
     def strike(self) -> list[ActiveInstruction]:
         """It failed to answer."""
         if self.circuit.fail():
-            return [Note("circuit_opened", {"participant": self.name})]
+            return [LogLine("circuit_opened", {"participant": self.name})]
         return []
 
     def ping(self, now: float, *, every_s: float) -> list[ActiveInstruction]:
@@ -46,4 +46,4 @@ class Seat:
             return []
         self.is_pinged = False
         self.circuit.succeed()
-        return [Note("circuit_closed", {"participant": self.name})]
+        return [LogLine("circuit_closed", {"participant": self.name})]

@@ -52,7 +52,7 @@ from vfbandits.protocol.instructions import (
     ChangeFailed,
     Close,
     Gathered,
-    Note,
+    LogLine,
     Send,
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Help, Helped, Message, Refused
@@ -68,7 +68,7 @@ from vfbandits.serving.shares import Epochs, ServerA, SharedRounds
 from vfbandits.serving.trials import Trials
 from vfbandits.settings.model import ModelSettings
 from vfbandits.telemetry.gauges import SharesGauges
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 
@@ -201,12 +201,12 @@ class ActiveService:
             if not isinstance(hello, Hello):
                 raise WireError(f"wanted a hello, got {type(hello).__name__}")
         except TimeoutError:
-            note(self._log, "handshake_refused", {"peer": peer.name, "reason": "no hello came"})
+            log_line(self._log, "handshake_refused", {"peer": peer.name, "reason": "no hello came"})
             await link.close()
             return
         except (IdentityError, WireError, LinkError) as error:
             await _refuse(link, error)
-            note(self._log, "identity_refused", {"peer": peer.name, "reason": str(error)})
+            log_line(self._log, "identity_refused", {"peer": peer.name, "reason": str(error)})
             return
         await self._serve_peer(link, hello)
 
@@ -221,7 +221,7 @@ class ActiveService:
             self._carry_out(self.role.join(name, hello, time.monotonic()))
             await link.listen(partial(self._hear, name, self._tallies[name]))
         except WireError as error:
-            note(self._log, "message_refused", {"peer": name, "reason": str(error)})
+            log_line(self._log, "message_refused", {"peer": name, "reason": str(error)})
         except LinkError as error:
             self._log.info("link_ended", peer=name, reason=str(error))
         finally:
@@ -257,8 +257,8 @@ class ActiveService:
                 (self.shared or self.rounds).deliver(todo)
             elif isinstance(todo, Helped):
                 self.helper.deliver(todo)
-            elif isinstance(todo, Note):
-                self._note(todo)
+            elif isinstance(todo, LogLine):
+                self._write_line(todo)
             elif isinstance(todo, Close):
                 link = self._links.get(todo.to)
                 if link is not None:
@@ -283,7 +283,9 @@ class ActiveService:
         try:
             self._changes.store_round(self._rounds_kept)
         except OSError as error:
-            note(self._log, "round_save_failed", {"reason": error.strerror or "the disk failed"})
+            log_line(
+                self._log, "round_save_failed", {"reason": error.strerror or "the disk failed"}
+            )
 
     def _send(self, todo: Send) -> None:
         link = self._links.get(todo.to)
@@ -302,7 +304,7 @@ class ActiveService:
         link = None if rules is None else self._links.get(rules.helper)
         return link is not None and link.post(message)
 
-    def _note(self, todo: Note) -> None:
+    def _write_line(self, todo: LogLine) -> None:
         self.counts[todo.event] += 1
         peer = todo.facts.get("participant")
         if isinstance(peer, str):
@@ -311,7 +313,7 @@ class ActiveService:
             self._note_helper(peer, todo.event)
         if todo.event == "share_in_use":
             self._changes.store_seats(self.role)
-        note(self._log, todo.event, todo.facts)
+        log_line(self._log, todo.event, todo.facts)
 
     def _note_helper(self, peer: str, event: str) -> None:
         rules = self.role.roster.terms.shares
@@ -537,8 +539,8 @@ class ActiveService:
         try:
             # The first leads: should the process die before the others have it, they get it there.
             for leader in self.leaders.values():
-                await leader.durable.move(
-                    changed.remask.R, epoch=changed.epoch, note=signed, asked=asked
+                await leader.durable.change_masks(
+                    changed.remask.R, epoch=changed.epoch, signed_roster=signed, asked=asked
                 )
             self._trials.clear()
             self._carry_out(self.role.finish_change())
@@ -556,8 +558,8 @@ class ActiveService:
         """
         async with shared.between_decisions():
             for leader in self.leaders.values():
-                await leader.durable.move(
-                    changed.remask.R, epoch=changed.epoch, note=signed, asked=asked
+                await leader.durable.change_masks(
+                    changed.remask.R, epoch=changed.epoch, signed_roster=signed, asked=asked
                 )
             self._carry_out(self.role.finish_change())
             self._changes.put_in_force(self.role)

@@ -413,7 +413,7 @@ def build_active(
         make = partial(settings.model.build, roster)
         (default, *_) = settings.campaigns
         durable = DurableBandit.open(
-            journal, make, epoch=FIRST_EPOCH, note=first, file_settings=default.described
+            journal, make, epoch=FIRST_EPOCH, signed_roster=first, file_settings=default.described
         )
         _tell_of_loss(log, DEFAULT, durable)
         role, changes = _role_of(settings, identity, durable, journals)
@@ -444,7 +444,7 @@ def _role_of(
 ) -> tuple[ActiveParticipant, Changes]:
     """The role, with its mask share, and what changes masks."""
     authority = authority_key(identity)
-    state, signed, epoch = settings.state, durable.note, durable.epoch
+    state, signed, epoch = settings.state, durable.signed_roster, durable.epoch
     roster = open_roster(signed, authority)
     own_member(settings, roster)
     shares = ShareFiles(state / "shares")
@@ -520,7 +520,7 @@ async def open_campaigns(
                     journal,
                     make,
                     epoch=first.epoch,
-                    note=first.note,
+                    signed_roster=first.signed_roster,
                     file_settings=plan.described,
                 )
                 await catch_up(durable, first)
@@ -640,8 +640,8 @@ async def _open_replicas(base: _Base, address: str) -> Replicas:
     settings, supervisor = base.settings, base.supervisor
     authority = authority_key(Identity.load(settings.identity, settings.name))
 
-    def read_roster(note: bytes) -> Roster:
-        return open_roster(note, authority)
+    def read_roster(signed: bytes) -> Roster:
+        return open_roster(signed, authority)
 
     async with AsyncExitStack() as stack:
         opened = {}
@@ -650,7 +650,7 @@ async def _open_replicas(base: _Base, address: str) -> Replicas:
             opened[plan.name] = tail, journal, plan.settings
             stack.push_async_callback(journal.close)
             stack.push_async_callback(tail.stop)
-        roster = read_roster(opened[DEFAULT][0].model.note)
+        roster = read_roster(opened[DEFAULT][0].model.signed_roster)
         if roster.active.name != settings.name:
             raise ConfigError(
                 f"wanted the active participant {roster.active.name!r}, "
@@ -666,7 +666,7 @@ async def _open_replicas(base: _Base, address: str) -> Replicas:
         stack.pop_all()
     answer_s = settings.patience.deadline_s + LEADER_SLACK_S
     leader = LeaderLink(client, answer_s=answer_s, supervisor=supervisor)
-    sources = Sources(leader.gather, lambda note: Shape.of(read_roster(note)))
+    sources = Sources(leader.gather, lambda signed: Shape.of(read_roster(signed)))
     replicas = [
         Replica(name, tail, journal, sources, rules)
         for name, (tail, journal, rules) in opened.items()

@@ -137,13 +137,17 @@ async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
     """
     if model.epoch == leader.epoch:
         return
-    between = [one for one in await leader.moves() if model.epoch < one.epoch <= leader.epoch]
+    between = [
+        one for one in await leader.mask_changes() if model.epoch < one.epoch <= leader.epoch
+    ]
     wanted = [*range(model.epoch + 1, leader.epoch + 1)]
     # A change that is left out would turn all that was learnt to noise.
-    if not between or [moved.epoch for moved in between] != wanted:
+    if not between or [changed.epoch for changed in between] != wanted:
         raise JournalError(
             f"a campaign's journal is at mask epoch {model.epoch}, wanted {leader.epoch}: the "
             "default campaign's journal no longer has the changes between them"
         )
-    for moved in between:
-        await model.move(moved.matrix, epoch=moved.epoch, note=moved.note)
+    for changed in between:
+        await model.change_masks(
+            changed.matrix, epoch=changed.epoch, signed_roster=changed.signed_roster
+        )

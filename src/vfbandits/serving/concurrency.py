@@ -272,17 +272,17 @@ async def both(
 
 
 def portions(
-    items: Sequence[T], sizes: Sequence[int], *, most: int, at_once: int
+    items: Sequence[T], sizes: Sequence[int], *, most: int, max_items: int
 ) -> Iterator[list[T]]:
-    """Items in their order, ``at_once`` of them together unless their sizes add up to too much.
+    """Items in their order, ``max_items`` of them together unless their sizes add up to too much.
 
-    >>> list(portions("abcdef", [1, 1, 1, 9, 1, 1], most=5, at_once=2))
+    >>> list(portions("abcdef", [1, 1, 1, 9, 1, 1], most=5, max_items=2))
     [['a', 'b'], ['c'], ['d'], ['e', 'f']]
     """
     portion: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):
-        if portion and (total + size > most or len(portion) == at_once):
+        if portion and (total + size > most or len(portion) == max_items):
             yield portion
             portion, total = [], 0
         portion.append(item)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from vfbandits.campaign.carry import carried
-from vfbandits.campaign.events import Activated, Configured, Decided, Moved, Reported
+from vfbandits.campaign.events import Activated, Configured, Decided, MasksChanged, Reported
 from vfbandits.errors import JournalError, VFBanditsError, WireError
 from vfbandits.journal.inbox.base import KEPT_S, Inbox, Waiting, unpack_change
 from vfbandits.serving.leader import Leader
@@ -54,7 +54,7 @@ class Consumer:
         self._opened_at = clock()
         self._one_at_a_time = asyncio.Lock()
         self._n_begun = self._n_done = 0
-        self._moves: list[Moved] = []
+        self._mask_changes: list[MasksChanged] = []
         self._spanned = (0, -1)
         self._told = ""
         self._supervisor = Supervisor() if supervisor is None else supervisor
@@ -200,9 +200,9 @@ class Consumer:
         missed = min((one.epoch for one in decided), default=model.epoch)
         first, last = self._spanned
         if missed < model.epoch and not first <= missed <= model.epoch == last:
-            epoch, recent = model.epoch, list(model.recent_moves)
+            epoch, recent = model.epoch, list(model.recent_mask_changes)
             is_enough = bool(recent) and recent[0].epoch <= missed + 1
-            self._moves = recent if is_enough else await model.moves()
+            self._mask_changes = recent if is_enough else await model.mask_changes()
             self._spanned = (recent[0].epoch - 1 if is_enough else 0, epoch)
 
     async def _apply(self, waiting: Waiting) -> list[VFBanditsError | None]:
@@ -232,7 +232,7 @@ class Consumer:
         model = self._campaign.durable
         if event.epoch < model.epoch != self._spanned[1]:
             raise JournalError("the masks have changed meanwhile; again, with the new ones")
-        return carried(event, self._moves, epoch=model.epoch, layout=model.bandit.layout)
+        return carried(event, self._mask_changes, epoch=model.epoch, layout=model.bandit.layout)
 
     async def _prune(self) -> None:
         if self._clock() - self._pruned_at >= PRUNE_EVERY_S:

@@ -27,7 +27,7 @@ from vfbandits.campaign.events import (
     Event,
     Forgotten,
     Found,
-    Moved,
+    MasksChanged,
     Retracted,
     Rewarded,
 )
@@ -56,18 +56,18 @@ from vfbandits.journal.repair import readable_end
 from vfbandits.journal.retain import Waited, old_records
 from vfbandits.serving.concurrency import Batcher, KeyedLock
 
-MOVES_KEPT = 4
+MASK_CHANGES_KEPT = 4
 # An event that does not fit is refused with one of these, and has changed nothing.
 HARMLESS = (ArmError, ContextError, RewardError, SettingError, UnknownDecisionError)
 _TEXT = {str}
 
 
-class OlderMoves(NamedTuple):
+class OlderMaskChanges(NamedTuple):
     """Mask changes that were read from the journal: all of those behind ``after`` up to ``to``."""
 
     after: int
     to: int
-    moves: list[tuple[int, Moved]]
+    mask_changes: list[tuple[int, MasksChanged]]
 
 
 class DurableBandit:
@@ -121,13 +121,13 @@ class DurableBandit:
         self._snapshot_position = recovery.start or 0
         self._replayed = (model.n_decided, model.n_learnt)
         self._one_snapshot = asyncio.Lock()
-        self.recent_moves: deque[Moved] = deque(maxlen=MOVES_KEPT)
+        self.recent_mask_changes: deque[MasksChanged] = deque(maxlen=MASK_CHANGES_KEPT)
         self.n_recalled = 0
         self.n_retired = 0
         self._n_retracted = 0
         self.locks: KeyedLock = KeyedLock()
         self._one_read = asyncio.Lock()
-        self._older_moves = OlderMoves(0, 0, [])
+        self._older_mask_changes = OlderMaskChanges(0, 0, [])
 
     @classmethod
     def open(  # noqa: PLR0913  (settings, by name)
@@ -137,7 +137,7 @@ class DurableBandit:
         *,
         make_move: MakeMove = remask,
         epoch: int = 0,
-        note: bytes = b"",
+        signed_roster: bytes = b"",
         file_settings: Mapping[str, object] | None = None,
         log_probabilities: bool = True,
         clock: Callable[[], float] = time.time,
@@ -153,7 +153,7 @@ class DurableBandit:
             other settings must be those that the log was created with.
         make_move
             Makes the move of a matrix, now and whenever the log is replayed.
-        epoch, note
+        epoch, signed_roster
             What a new log begins with; ``move`` changes them.
         file_settings
             What a new log notes of the file that it is begun by (``Model.file_settings``).
@@ -168,7 +168,7 @@ class DurableBandit:
             return Model(
                 make_bandit(),
                 epoch=epoch,
-                note=note,
+                signed_roster=signed_roster,
                 make_move=make_move,
                 file_settings=file_settings,
             )
@@ -210,9 +210,9 @@ class DurableBandit:
         return self.model.epoch
 
     @property
-    def note(self) -> bytes:
+    def signed_roster(self) -> bytes:
         """What the last ``move`` left for the caller."""
-        return self.model.note
+        return self.model.signed_roster
 
     @property
     def broken_by(self) -> str | None:
@@ -258,12 +258,12 @@ class DurableBandit:
         except Exception as error:
             # An error that is not harmless may leave the model changed and the log not, and a mask
             # change that fails half-way has changed something, whatever the error is.
-            if isinstance(event, Moved) or not isinstance(error, HARMLESS):
+            if isinstance(event, MasksChanged) or not isinstance(error, HARMLESS):
                 self.has_failed = self._commit.broken_by is None
                 self._commit.fail(f"the model failed with {type(error).__name__}")
             raise
-        if isinstance(event, Moved):
-            self.recent_moves.append(event)
+        if isinstance(event, MasksChanged):
+            self.recent_mask_changes.append(event)
         elif isinstance(event, Retracted):
             self._n_retracted += 1
         elif isinstance(event, Rewarded) and event.recalled is not None:
@@ -395,7 +395,7 @@ class DurableBandit:
                 past = await self.past(event_id)
                 epoch = self.epoch
                 if past is not None and past.learnt is not None:
-                    past.moves = await self._moves_behind(0)
+                    past.mask_changes = await self._mask_changes_behind(0)
                     past.is_arm_dropped = await self._is_arm_dropped(past)
                 if epoch == self.epoch:  # the masks may change while the journal is read
                     break
@@ -405,12 +405,12 @@ class DurableBandit:
                 await self.log(verdict.event)
         return verdict
 
-    async def move(
+    async def change_masks(
         self,
         matrix: ArrayLike,
         *,
         epoch: int,
-        note: bytes = b"",
+        signed_roster: bytes = b"",
         asked: Administered | None = None,
     ) -> None:
         """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
@@ -421,20 +421,20 @@ class DurableBandit:
         here as when the journal is replayed: the same function of the same bytes.
         """
         self._check_healthy()
-        if not isinstance(note, bytes):
-            raise SettingError(f"note must be bytes, got {type(note).__name__}")
+        if not isinstance(signed_roster, bytes):
+            raise SettingError(f"signed_roster must be bytes, got {type(signed_roster).__name__}")
         remasking = np.array(matrix, dtype=np.float64, order="C")
-        moved = self.campaign.change_masks(remasking, epoch=epoch, note=note)
-        await self.log(moved, *(() if asked is None else (asked,)))
+        changed = self.campaign.change_masks(remasking, epoch=epoch, signed_roster=signed_roster)
+        await self.log(changed, *(() if asked is None else (asked,)))
 
     # --- the journal ------------------------------------------------------------------------------
 
     async def past(self, event_id: EventId) -> History | None:
         """All that the journal has of a decision, with what ``Campaign`` needs to learn from it."""
         past = History.found((await self.find_placed([event_id]))[event_id])
-        if past is not None and past.is_open and past.position < self.model.moves_after:
-            older = await self._read_older_moves(past.position)
-            past.moves, past.moves_to = older.moves, older.to
+        if past is not None and past.is_open and past.position < self.model.mask_changes_after:
+            older = await self._read_older_mask_changes(past.position)
+            past.mask_changes, past.mask_changes_to = older.mask_changes, older.to
         return past
 
     async def find(self, event_id: EventId) -> list[Event]:
@@ -479,30 +479,32 @@ class DurableBandit:
         except RecordError as error:
             return error
 
-    async def moves(self) -> list[Moved]:
+    async def mask_changes(self) -> list[MasksChanged]:
         """The mask changes that the log still has, in order."""
-        return [moved for _, moved in await self._moves_behind(0)]
+        return [moved for _, moved in await self._mask_changes_behind(0)]
 
-    async def _moves_behind(self, position: int) -> list[tuple[int, Moved]]:
+    async def _mask_changes_behind(self, position: int) -> list[tuple[int, MasksChanged]]:
         """The mask changes behind a position, durable ones, each with its own."""
 
-        def read() -> list[tuple[int, Moved]]:
+        def read() -> list[tuple[int, MasksChanged]]:
             journal = self._journal
             after = max(journal.compacted_to, position)
             events = chain(journal.remains(position), journal.read(after))
-            return [(at, event) for at, event in events if isinstance(event, Moved)]
+            return [(at, event) for at, event in events if isinstance(event, MasksChanged)]
 
         await self._commit.flush()
         return await asyncio.to_thread(read)
 
-    async def _read_older_moves(self, after: int) -> OlderMoves:
+    async def _read_older_mask_changes(self, after: int) -> OlderMaskChanges:
         """Mask changes behind a position that the model no longer has, and perhaps later ones."""
         async with self._one_read:
-            older = self._older_moves
-            if not older.after <= after or older.to < self.model.moves_after:
+            older = self._older_mask_changes
+            if not older.after <= after or older.to < self.model.mask_changes_after:
                 to = self._commit.position
-                self._older_moves = OlderMoves(after, to, await self._moves_behind(after))
-            return self._older_moves
+                self._older_mask_changes = OlderMaskChanges(
+                    after, to, await self._mask_changes_behind(after)
+                )
+            return self._older_mask_changes
 
     async def _is_arm_dropped(self, past: History) -> bool:
         """Whether the model of an arm was let go since, and has taken the reward with it."""

@@ -200,7 +200,7 @@ class Leader(Served):
             raise
         self._tell_soon([one for one in ranked if isinstance(one, Ranking)], started)
         return [
-            Answered(one.event.note, one.contexts.bytes_received, one.answer)
+            Answered(one.event.answer, one.contexts.bytes_received, one.answer)
             if isinstance(one, Ranking)
             else one
             for one in ranked
@@ -399,7 +399,7 @@ class Leader(Served):
 
     def _tell_guarded(self, seen: Guarded) -> None:
         for observer in self.observers:
-            observer.guarded(seen)
+            observer.on_guardrail(seen)
 
     # --- looking and changing ---------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class Leader(Served):
             await self.durable.log(event, asked)
             seen = Reconfigured(self.name, before.pack(), event.settings, event.at)
             for observer in self.observers:
-                observer.configured(seen)
+                observer.on_configured(seen)
         return self.settings
 
     async def note_file(self, described: Mapping[str, object], *, by: str) -> None:

@@ -99,7 +99,7 @@ class Replica(Served):
         self.tail = tail
         self.journal = journal
         self._sources = sources
-        self._shape_note: bytes | None = None
+        self._shape_roster: bytes | None = None
         tail.begin_with(settings)
 
     @property
@@ -148,7 +148,7 @@ class Replica(Served):
             if stands is one.event:
                 ours.append(one)
                 size = one.contexts.bytes_received
-                results[one.answer.event_id] = Answered(one.event.note, size)
+                results[one.answer.event_id] = Answered(one.event.answer, size)
             elif isinstance(stands, Decided):  # another replica was quicker
                 results[one.answer.event_id] = answer_in(stands)
             else:
@@ -230,9 +230,9 @@ class Replica(Served):
         )
 
     def _shape(self) -> Shape:
-        if self._shape_note is not self.model.note:
-            self._last_shape = self._sources.shape_of(self.model.note)
-            self._shape_note = self.model.note
+        if self._shape_roster is not self.model.signed_roster:
+            self._last_shape = self._sources.shape_of(self.model.signed_roster)
+            self._shape_roster = self.model.signed_roster
         return self._last_shape
 
     # --- rewards ----------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Replicas(ByName[Replica]):
     @property
     def roster(self) -> Roster:
         """In force as far as the log was read."""
-        return self._read_roster(next(iter(self)).model.note)
+        return self._read_roster(next(iter(self)).model.signed_roster)
 
     def problems(self) -> list[str]:
         """Why no traffic should come: without its journal a replica cannot even take a reward."""

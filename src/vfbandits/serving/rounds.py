@@ -108,7 +108,7 @@ class Rounds:
         Where one cannot be had its error stands in its place.
         """
         sizes = [*map(self.n_rows, queries)]
-        some = portions(queries, sizes, most=self.max_rows, at_once=len(queries))
+        some = portions(queries, sizes, most=self.max_rows, max_items=len(queries))
         gathered = await asyncio.gather(*(self._gather_batch(one, campaign) for one in some))
         return [*chain.from_iterable(gathered)]
 

@@ -17,16 +17,15 @@ from vfbandits.campaign.events import Decided, Event
 from vfbandits.campaign.history import History
 from vfbandits.campaign.machine import Campaign, Ranking, Verdict
 from vfbandits.campaign.model import Model
-from vfbandits.campaign.observer import Heard, Observer
+from vfbandits.campaign.observer import Observer, RewardSeen
 from vfbandits.campaign.query import Query
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.core.pending import Pending
 from vfbandits.errors import ArmError, ConflictError, ErasedEventError, UnknownEventError
-from vfbandits.journal.commit import ENOUGH
+from vfbandits.journal.commit import BATCH_SIZE
 from vfbandits.serving.concurrency import SingleFlight, portions
 from vfbandits.serving.event_ids import EventIds
 
-BATCH_SIZE = ENOUGH  # decisions that are worth a commit of their own
 Named: TypeAlias = tuple[str, Query]
 
 
@@ -178,7 +177,7 @@ class Served(ABC):
         started = time.perf_counter()
         named = [(name, one) for name, one in queries.items() if one.arms]
         sizes = [self._size_of(one) for _, one in named]
-        batches = [*portions(named, sizes, most=self._max_batch, at_once=BATCH_SIZE)]
+        batches = [*portions(named, sizes, most=self._max_batch, max_items=BATCH_SIZE)]
         if len(batches) == 1:
             ranked = await self._rank_batch(named, started)
         else:
@@ -216,7 +215,7 @@ class Served(ABC):
     def _tell_of(self, ranked: Sequence[Ranking], seconds: float) -> None:
         seen = [one.seen(self.name, seconds) for one in ranked]
         for observer in self.observers:
-            observer.ranked(seen)
+            observer.on_ranked(seen)
 
     # --- rewards ----------------------------------------------------------------------------------
 
@@ -239,7 +238,7 @@ class Served(ABC):
 
     def _tell_end(self, event_id: str, pending: Pending, status: str, value: float) -> None:
         now = self._clock()
-        seen = Heard(
+        seen = RewardSeen(
             self.name,
             event_id,
             str(pending.arm),
@@ -250,7 +249,7 @@ class Served(ABC):
             now - pending.at,
         )
         for observer in self.observers:
-            observer.heard(seen)
+            observer.on_reward(seen)
 
     @abstractmethod
     async def rearm_guardrail(self, *, by: str) -> None:
@@ -276,8 +275,8 @@ def found(past: History | None, event_id: str) -> History:
 
 def answer_in(decided: Decided) -> Result:
     """The answer that was kept with a decision."""
-    if decided.note:
-        return Answered(decided.note)
+    if decided.answer:
+        return Answered(decided.answer)
     return ConflictError(f"event {decided.event_id!r} was decided through another interface")
 
 

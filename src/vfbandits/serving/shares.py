@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from vfbandits.campaign.machine import Ranking
-from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSeen
 from vfbandits.campaign.query import Contexts, Query
 from vfbandits.core.arrays import Matrix, PlainBlock
 from vfbandits.core.decision import ArmId
@@ -55,7 +55,7 @@ from vfbandits.serving.deal_stock import StockLeft
 from vfbandits.serving.rounds import Rounds, arm_features_of, missing_of
 from vfbandits.serving.share_server import Successor
 from vfbandits.telemetry.gauges import SharesGauges
-from vfbandits.telemetry.log import Logger, note
+from vfbandits.telemetry.log import Logger, log_line
 
 MAX_ASKS: Final = 3
 RETRY_S: Final = 1.0
@@ -484,7 +484,7 @@ class SharedRounds:
             self._own = following.own
             self._role.resume_at(self._server.next_round)
             self._epochs.finish()
-            note(self._log, "shares_handed_over", {"epoch": self._role.epoch})
+            log_line(self._log, "shares_handed_over", {"epoch": self._role.epoch})
 
         self._next = None
         self._server.move_on(replace(following.successor, on_done=on_done))
@@ -563,10 +563,10 @@ class SharedRounds:
         if isinstance(error, StillAwayError):
             return  # else each decision would put off the next attempt
         if isinstance(error, BusyError):
-            note(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
+            log_line(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
             return
         if self._away is None or self._away.reason != str(error):
-            note(self._log, "shares_away", {"reason": str(error)})
+            log_line(self._log, "shares_away", {"reason": str(error)})
         now = time.monotonic()
         self._away = Away(str(error), Cause.of(error), now + RETRY_S)
         self._alone = self._alone or Alone(now, self.n_alone)
@@ -577,7 +577,7 @@ class SharedRounds:
         if alone is not None:
             seconds = round(time.monotonic() - alone.at, 3)
             decisions = self.n_alone - alone.n_alone
-            note(self._log, "shares_back", {"seconds": seconds, "decisions_alone": decisions})
+            log_line(self._log, "shares_back", {"seconds": seconds, "decisions_alone": decisions})
 
     async def _look_again(self) -> None:
         """See whether decisions could be made again, though nobody asks for one."""
@@ -635,17 +635,17 @@ class SharedRounds:
 
     # --- an observer of the campaign --------------------------------------------------------------
 
-    def ranked(self, seen: Sequence[Ranked]) -> None:
+    def on_ranked(self, seen: Sequence[Ranked]) -> None:
         """Nothing to do."""
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """A reward is in the journal."""
         self._wake.set()
 
-    def configured(self, seen: Reconfigured) -> None:
+    def on_configured(self, seen: Reconfigured) -> None:
         """Nothing to do."""
 
-    def guarded(self, seen: Guarded) -> None:
+    def on_guardrail(self, seen: Guarded) -> None:
         """Nothing to do."""
 
 

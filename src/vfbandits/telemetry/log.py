@@ -114,8 +114,8 @@ def logger_for(name: str, role: str) -> Logger:
     return bound
 
 
-def note(log: Logger, event: str, facts: Facts) -> None:
-    """Log what a role noted, at the level that its name deserves."""
+def log_line(log: Logger, event: str, facts: Facts) -> None:
+    """Write a line of a role, at the level that its name deserves."""
     named = {("peer" if key == "participant" else key): value for key, value in facts.items()}
     if event in WARNINGS:
         log.warning(event, **named)

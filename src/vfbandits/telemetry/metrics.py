@@ -20,7 +20,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from vfbandits.campaign.history import RETRACTED
-from vfbandits.campaign.observer import Guarded, Heard, Ranked, Reconfigured
+from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSeen
 from vfbandits.telemetry.counters import Bound, CampaignCounters, Counters
 from vfbandits.telemetry.gauges import Gauges, Readings
 
@@ -67,7 +67,7 @@ class Metrics:
         self._requests: dict[tuple[str, str, int], Counter] = {}
         self._counters = counters
 
-    def ranked(self, seen: Sequence[Ranked]) -> None:
+    def on_ranked(self, seen: Sequence[Ranked]) -> None:
         """Decisions were made; what is true of one of them is true of all, but for their groups."""
         first, count = seen[0], len(seen)
         campaign = self._campaigns[first.campaign]
@@ -81,7 +81,7 @@ class Metrics:
                 self._missing[other].inc(count)
         campaign.seconds.observe(first.seconds, times=count)
 
-    def heard(self, seen: Heard) -> None:
+    def on_reward(self, seen: RewardSeen) -> None:
         """A reward came, or will not, or was taken back."""
         campaign = self._campaigns[seen.campaign]
         campaign.rewards[seen.status].inc()
@@ -93,11 +93,11 @@ class Metrics:
             # A clock that was set back would make it negative.
             campaign.waits.observe(max(seen.waited_s, 0.0))
 
-    def configured(self, seen: Reconfigured) -> None:
+    def on_configured(self, seen: Reconfigured) -> None:
         """Settings were changed."""
         self._campaigns[seen.campaign].changes.inc()
 
-    def guarded(self, seen: Guarded) -> None:
+    def on_guardrail(self, seen: Guarded) -> None:
         """The guardrail tripped, or was re-armed."""
         if seen.is_tripped:
             self._campaigns[seen.campaign].trips.inc()

@@ -234,7 +234,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
                 raise
             self._last += len(events)
             if self._witness is not None:
-                self._witness.note(Head(self._last, self._check))
+                self._witness.ack(Head(self._last, self._check))
             self._has_failed = False
 
     def _sealed(self, events: Sequence[Event]) -> Iterator[Batch]:
@@ -302,7 +302,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
         if self._witness is not None:
             record = self._rows.record_at(self._last)
             check = check_of(record) if isinstance(record, bytes) else b""
-            self._witness.note(Head(self._last, check))
+            self._witness.ack(Head(self._last, check))
 
 
 def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:

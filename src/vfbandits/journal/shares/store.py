@@ -184,7 +184,7 @@ class ShareStore(Generic[C]):
                 digest = change.write(self._db, self.blobs, position) or digest
             self._db.execute("UPDATE about SET position = ?, digest = ?", (position, digest))
         self._position, self._digest = position, digest
-        self._witness.note(Head(position, digest[:CHECK_BYTES]))
+        self._witness.ack(Head(position, digest[:CHECK_BYTES]))
         self._has_failed = False
         return position
 

@@ -45,7 +45,7 @@ def fill_sqlite(path: Path, source: JournalContents, *, key: JournalKey | None) 
         source.on_begin()
         check = _copy(db, path, source, key)
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        witness.note(Head(source.last_position, check))
+        witness.ack(Head(source.last_position, check))
         witness.sync()
 
 

@@ -61,7 +61,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
 
     ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
     long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
-    fsyncs each time.  ``names_at_once`` is how many names of events wait in memory
+    fsyncs each time.  ``names_in_memory`` is how many names of events wait in memory
     (``names.py``).  A log that has lost acknowledged records is refused and left as it is,
     unless ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
 
@@ -82,7 +82,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
         *,
         key: JournalKey | None = None,
         checkpoint_pages: int = CHECKPOINT_PAGES,
-        names_at_once: int = NAMES_PER_BATCH,
+        names_in_memory: int = NAMES_PER_BATCH,
         accept_loss: str | None = None,
     ) -> None:
         self._path = Path(path)
@@ -111,8 +111,8 @@ class SqliteJournal(RowsReader[SqliteRows]):
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
             self._snapshots.clear_parts()
             self._last = self._recover()
-            at_once = whole(names_at_once, "names_at_once")
-            self._waiting = waiting_in(self._db, at_once=at_once)
+            in_memory = whole(names_in_memory, "names_in_memory")
+            self._waiting = waiting_in(self._db, in_memory=in_memory)
             if loss is not None and accept_loss is not None:
                 self._accept(loss, accept_loss)
             self._closing = stack.pop_all()
@@ -143,7 +143,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 names = self._rows.codec.names.of_events(events)
                 sealed = self._rows.codec.seal(records, after=self._last)
                 self._insert(names, sealed)
-                self._witness.note(Head(self._last, check_of(sealed[-1])))
+                self._witness.ack(Head(self._last, check_of(sealed[-1])))
                 self._has_failed = False
             return self._last
 
@@ -350,7 +350,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
     def _note_end(self) -> None:
         record = self._rows.record_at(self._last)
         check = check_of(record) if isinstance(record, bytes) else b""
-        self._witness.note(Head(self._last, check))
+        self._witness.ack(Head(self._last, check))
 
     def _accept(self, loss: Loss, who: str) -> None:
         """Record that the log goes on without what is lost; until then the witness stays."""

@@ -41,9 +41,9 @@ class WaitingNames:
     A look at ``positions`` must come before the look into the table: what leaves here is there.
     """
 
-    def __init__(self, waiting: Iterable[_Named] = (), *, at_once: int) -> None:
-        self._at_once = at_once
-        self._fewest = min(FEWEST, at_once // 8)
+    def __init__(self, waiting: Iterable[_Named] = (), *, in_memory: int) -> None:
+        self._in_memory = in_memory
+        self._fewest = min(FEWEST, in_memory // 8)
         self._going: dict[int, list[int]] = {}
         self._sorted: list[_Named] = []
         self._n_gone = self._n_going = self._n_since = 0
@@ -65,12 +65,12 @@ class WaitingNames:
     @property
     def is_due(self) -> bool:
         """Whether some should go into the table with it."""
-        has_many = self._n_new >= self._at_once or bool(self._sorted)
+        has_many = self._n_new >= self._in_memory or bool(self._sorted)
         return has_many and self._n_since >= self._fewest
 
     def write(self, db: sqlite3.Connection) -> None:
         """Put as many into the table as keeps pace with the new ones."""
-        if not self._sorted and self._n_new >= self._at_once:
+        if not self._sorted and self._n_new >= self._in_memory:
             self._going, self._new = self._new, {}
             self._n_new = self._n_gone = 0
             self._sorted = sorted((n, p) for n, places in self._going.items() for p in places)
@@ -98,13 +98,13 @@ class WaitingNames:
         self._n_new += 1
 
 
-def waiting_in(db: sqlite3.Connection, *, at_once: int) -> WaitingNames:
+def waiting_in(db: sqlite3.Connection, *, in_memory: int) -> WaitingNames:
     """Those of a log that was just opened."""
     sql = (
         "SELECT name, position FROM event "
         "WHERE position > (SELECT indexed_to FROM log) AND name IS NOT NULL"
     )
-    return WaitingNames(db.execute(sql), at_once=at_once)
+    return WaitingNames(db.execute(sql), in_memory=in_memory)
 
 
 def as_json(numbers: Iterable[int]) -> str:

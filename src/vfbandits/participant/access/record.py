@@ -31,7 +31,7 @@ HEAD_FILE: Final = "head"
 KEY_BYTES: Final = 32
 SYNC_S: Final = 0.5
 OVERDUE_S: Final = 10.0  # entries that are not synced for so long
-SALTS_AT_ONCE: Final = 256
+SALT_BATCH_SIZE: Final = 256
 MIN_FREE_BYTES: Final = 1 << 20
 MAX_FILE_BYTES: Final = 16 << 20
 _CHECK_BYTES: Final = 4
@@ -117,7 +117,7 @@ class AccessRecord:
         """Make entries durable up to ``unsynced``, and note it; for a thread of its own."""
         with self._lock:
             os.fdatasync(self._descriptor)
-            self._witness.note(to)
+            self._witness.ack(to)
         self.synced_at = self._clock()
         self._synced = to.position
         self._waiting_since = None if self.chain.count == to.position else self.synced_at
@@ -160,7 +160,7 @@ class AccessRecord:
 
     def _draw_salts(self, count: int) -> None:
         """Random bytes for ``count`` entries and some more."""
-        drawn = os.urandom(SALT_BYTES * (count + SALTS_AT_ONCE))
+        drawn = os.urandom(SALT_BYTES * (count + SALT_BATCH_SIZE))
         self._salts = [drawn[k : k + SALT_BYTES] for k in range(0, len(drawn), SALT_BYTES)]
 
     def _write(self, lines: bytes) -> None:

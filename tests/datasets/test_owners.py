@@ -97,6 +97,16 @@ def test_a_file_that_is_not_the_known_one_is_refused(tmp_path):
         load_owned("letter", folder=tmp_path)
 
 
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    path = tmp_path / LETTER.path
+    path.parent.mkdir()
+    packed = bytearray(gzip.compress(b"A,1,2\n" * 1_000))
+    packed[12] ^= 255  # in the deflated data, behind the header
+    path.write_bytes(packed)
+    with pytest.raises(DatasetError, match="wanted a gzipped data file"):
+        load_owned("letter", folder=tmp_path)
+
+
 def test_a_file_that_was_not_gzipped_is_read_as_it_is(tmp_path, shared_data):
     path = tmp_path / LETTER.path
     path.parent.mkdir()

@@ -164,6 +164,10 @@ def test_the_record_is_looked_at_verified_exported_and_erased_by_commands(tmp_pa
     assert f"{before['entries']} entries" in vfb("export", "--out", str(out))
     assert first not in out.read_text()
     assert out.read_text().startswith("at,user,round,purpose,outcome,rows,campaign\n")
+    assert out.stat().st_mode & 0o777 == 0o600
+    kept = out.read_bytes()
+    assert "wanted no file at" in vfb("export", "--out", str(out), code=2)
+    assert out.read_bytes() == kept
     assert "1 entries erased" in vfb("forget", "--user", second)
     after = json.loads(vfb("verify", "--json", "--head", before["head"]))
     assert (after["erased"], after["has_head"], after["is_whole"]) == (1, True, True)

@@ -11,6 +11,7 @@ from vfbandits.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import IO
 
     from rich.table import Table
 
@@ -38,7 +39,7 @@ def verify(
     *,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HEX", help="A head that was noted before: it must be in the chain."),
+        typer.Option(metavar="HEX", help="A head recorded earlier, which must be in the chain."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,8 +75,8 @@ def verify(
 def report(config: Config, *, user: User = None, as_json: AsJson = False) -> None:
     """Show for each day and campaign how much was answered, and what was declined.
 
-    A campaign is what the active participant says that rows are for.  The noise on vectors is
-    shown with all its terms so far and the unit of ε.
+    Campaigns are as the active participant names them.  The noise on vectors is shown with all its
+    terms so far and the unit of ε.
     """
     from vfbandits.core.noise import describe_noise
     from vfbandits.participant.access.chain import entries_in
@@ -100,38 +101,51 @@ def export(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The CSV file to write.")],
     user: User = None,
 ) -> None:
-    """Write all entries to a CSV file; users are named by their keyed hashes."""
+    """Write all entries to a CSV file for its owner; users are named by their keyed hashes."""
     import csv
     from datetime import UTC, datetime
+    from io import TextIOWrapper
 
     import msgspec
 
+    from vfbandits.errors import ConfigError
+    from vfbandits.files import write_whole
     from vfbandits.participant.access.chain import Content, entries_in
 
     folder = _folder(config)
     wanted = None if user is None else _names(config, [user])
     count = 0
-    with out.open("x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+
+    def write(file: "IO[bytes]") -> None:
+        nonlocal count
+        text = TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
         writer.writerow(["at", *(field for field in Content.__struct_fields__ if field != "at")])
         for one in entries_in(folder):
             if wanted is None or one.user in wanted:
                 at = datetime.fromtimestamp(one.at, UTC).isoformat()
                 writer.writerow([at, *msgspec.structs.astuple(one)[1:]])
                 count += 1
+        text.detach()  # the caller syncs and closes the file
+
+    if out.exists():
+        raise ConfigError(f"wanted no file at {out} yet, got one: move it away first")
+    write_whole(out, write, mode=0o600)
     Output(as_json=False).say(f"{count} entries in {out}")
 
 
 def forget(
     config: Config,
     *,
-    user: Annotated[list[str], typer.Option("--user", metavar="ID", help="Whom to forget.")],
+    user: Annotated[
+        list[str], typer.Option("--user", metavar="ID", help="User to erase. Can be repeated.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Erase what the record holds about users; the chain still verifies.
 
     Salt and content of each entry are overwritten, and so are rows that are kept for changed_after.
-    Entries of a time when the user was unknown are found by its pseudonym.
+    Entries from before the user was known are found by its pseudonym.
     The participant may be running.
     """
     from vfbandits.participant.access.chain import forget as forget_users

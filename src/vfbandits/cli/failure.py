@@ -13,7 +13,7 @@ from vfbandits.errors import VFBanditsError
 P = ParamSpec("P")
 
 
-INTERRUPTED = 130  # as shells count it: 128 and the number of SIGINT
+INTERRUPTED = 130  # as in shells: 128 plus the number of SIGINT
 
 
 def stop(line: str) -> NoReturn:
@@ -24,7 +24,7 @@ def stop(line: str) -> NoReturn:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that a command that is ended by others cleans up too."""
+    """Treat SIGTERM as Ctrl-C, so that a terminated command cleans up too."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -37,7 +37,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
-    """``command`` without tracebacks for errors that say all there is to say."""
+    """``command``, with errors of the library and the system as one line, without a traceback."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -53,6 +53,12 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             if what is None:
                 raise
             _say(what)
+            raise typer.Exit(2) from error
+        except BrokenPipeError:  # the reader of our output is gone, as with "| head"
+            raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+            _say(f"{error.filename}: {reason}" if error.filename else reason)
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
             stop("stopped")

@@ -1,7 +1,8 @@
-"""Where the data sets lie, and that they are the ones we know."""
+"""Finds the data sets, and verifies their digests."""
 
 import gzip
 import hashlib
+import zlib
 from pathlib import Path
 
 from vfbandits.errors import DatasetError
@@ -27,7 +28,7 @@ def read_checked(path: Path, *, sha256: str, origin: str) -> str:
             f"wanted {path} or, not gzipped, {plain.name}, got no such file; its text has "
             f"sha256 {sha256} and comes from {origin}"
         ) from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"wanted a gzipped data file, got {path}: {error}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:

@@ -43,7 +43,7 @@ class RankerWorld:
 
     def __init__(self, folder, *, policy=None, bandit=None, **settings):
         self.path = folder / "log.db"
-        self.drawer = InboxRecords()
+        self.inbox_records = InboxRecords()
         self.source = PlainSource()
         self.clock = Clock()
         self.watcher = Watcher()
@@ -79,7 +79,7 @@ class RankerWorld:
         self.leader.log = self.errors
         self.consumer = Consumer(
             self.leader,
-            MemoryInbox(self.drawer, clock=self.clock),
+            MemoryInbox(self.inbox_records, clock=self.clock),
             is_in_use=lambda: self.n_gathered > 0,
             clock=self.clock,
         )
@@ -98,7 +98,9 @@ class RankerWorld:
     @asynccontextmanager
     async def ranking(self):
         tail = Tail(SqliteReader(self.path))
-        log = ReplicaJournal(MemoryInbox(self.drawer, clock=self.clock), SqliteReader(self.path))
+        log = ReplicaJournal(
+            MemoryInbox(self.inbox_records, clock=self.clock), SqliteReader(self.path)
+        )
         ranker = Replica(
             "default",
             tail,

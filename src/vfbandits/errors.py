@@ -11,14 +11,14 @@
     ├── SecureSumError      a value does not fit the ring, or a pad would be used twice
     ├── SharesError         a value does not fit secret shares, or a slot would be used twice
     │   ├── RollbackError      a server of secret shares runs on an older copy of its disk
-    │   └── StockError         no dealt window is left, or it is not whole
+    │   └── StockError         no dealt window is left, or the next one is damaged
     ├── UnknownDecisionError  a reward names a decision that is not open
     │   └── UnknownEventError  there is no event of this id, or it is no longer kept
     │       └── ErasedEventError  the event was erased with its user
-    ├── ConflictError       what is asked for contradicts what was said before
+    ├── ConflictError       a request contradicts an earlier one
     ├── RewardError         a reward is not a number, or contradicts an earlier one
     ├── NumericalError      the state is no longer finite
-    ├── DatasetError        a data file is not what it should be
+    ├── DatasetError        a data file is missing, damaged, or of another form
     ├── SnapshotError       a file is not a snapshot of this version, or is damaged
     ├── JournalError        the journal cannot be written, or is damaged
     │   ├── RecordError        one record is damaged or missing; those around it can be read
@@ -26,7 +26,7 @@
     ├── ConfigError         a configuration file is not what a service needs
     ├── AccessRecordError   the record of what was answered is damaged or cannot be written
     ├── FeatureError        a feature store or a transformer does not give what was declared
-    ├── IdentityError       a certificate, key or signature is not who it should be
+    ├── IdentityError       a certificate, key or signature belongs to somebody else
     ├── EnvelopeError       a sealed mask share is not for this reader, epoch or shape
     ├── WireError           bytes or a message that the protocol does not allow
     ├── HandshakeError      two participants do not agree on the terms of their federation
@@ -45,7 +45,7 @@ class SettingError(VFBanditsError, ValueError):
 
 
 class NotBlindError(VFBanditsError, ValueError):
-    """The setting treats coordinates one by one, so masked and plain runs would part."""
+    """The setting treats coordinates one by one, so masked and plain runs would differ."""
 
 
 class ContextError(VFBanditsError, ValueError):
@@ -89,7 +89,7 @@ class ErasedEventError(UnknownEventError):
 
 
 class ConflictError(VFBanditsError, ValueError):
-    """What is asked for contradicts what was said before."""
+    """A request contradicts an earlier one."""
 
 
 class RewardError(VFBanditsError, ValueError):
@@ -101,7 +101,7 @@ class NumericalError(VFBanditsError, ArithmeticError):
 
 
 class DatasetError(VFBanditsError, ValueError):
-    """A data file is missing, damaged, or not what it should be."""
+    """A data file is missing, damaged, or of another form than expected."""
 
 
 class SnapshotError(VFBanditsError, ValueError):
@@ -137,7 +137,7 @@ class FeatureError(VFBanditsError, ValueError):
 
 
 class IdentityError(VFBanditsError, ValueError):
-    """A certificate, key or signature is not whose it should be, or has expired."""
+    """A certificate, key or signature belongs to somebody else, or has expired."""
 
 
 class EnvelopeError(VFBanditsError, ValueError):

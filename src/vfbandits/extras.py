@@ -1,4 +1,4 @@
-"""Parts that are installed apart: what to say when one is not there."""
+"""Optional extras: the error for a missing one names the command that installs it."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ MODULES: Final = {
 def require(
     package: str, *, extra: str, to: str, error: type[VFBanditsError] = FeatureError
 ) -> None:
-    """Refuse, with the way out, if ``package`` is not installed.
+    """Refuse if ``package`` is not installed, with the command that installs it.
 
     >>> require("numpy", extra="none", to="counting")
     """
@@ -42,7 +42,7 @@ def require_extras(*extras: str, to: str) -> None:
     """
     missing = [extra for extra in extras if not all(map(_is_installed, MODULES[extra]))]
     if missing:
-        raise FeatureError(f"{to} needs what is not installed: {_command(missing)}")
+        raise FeatureError(f"{to} needs extras that are not installed: {_command(missing)}")
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:

@@ -30,18 +30,17 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int
 def put_in_place(temporary: Path, target: Path) -> None:
     """Give a file that is on the disk its whole name, in place of an older file.
 
-    A device, a pipe or a socket is not replaced: for root, ``/dev/stdout`` would be a file from
-    then on.
+    A device, a pipe or a socket is refused: as root this would replace ``/dev/stdout`` by a file.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(target.stat().st_mode):
-            raise OSError(errno.EEXIST, "it is there, and is not a regular file", str(target))
+            raise OSError(errno.EEXIST, "it exists and is not a regular file", str(target))
     temporary.replace(target)
     sync_folder(target.parent)
 
 
 def write_in_pieces(file: IO[bytes], data: bytes) -> None:
-    """Write ``data``, a piece to the disk before the next: what others write need not wait long."""
+    """Write ``data`` and sync it piece by piece, so that other writers do not wait long."""
     with memoryview(data) as view:
         for start in range(0, len(data), BYTES_PER_BATCH):
             file.write(view[start : start + BYTES_PER_BATCH])

@@ -1,4 +1,4 @@
-"""The frame of an HTML page that needs nothing else: style and images are inside."""
+"""The frame of a self-contained HTML page: style and images are embedded."""
 
 import base64
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def table(rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
 
 
 def png_address(data: bytes) -> str:
-    """The address of an image that stands in the page itself.
+    """The data URL of an image that is embedded in the page.
 
     >>> png_address(b"abc")
     'data:image/png;base64,YWJj'

@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar on a terminal or in a notebook, else a line at times."""
+"""Progress of long work on stderr: a bar on a terminal or in a notebook, else lines."""
 
 import os
 import sys
@@ -11,18 +11,18 @@ EVERY_S = 5.0
 
 
 class Tell(Protocol):
-    """Says how much is done; ``total`` and ``note``, once said, stay."""
+    """Reports how much is done; ``total`` and ``note`` keep their last value."""
 
     def __call__(self, done: float, *, total: float | None = None, note: str = "") -> None:
-        """Tell it."""
+        """Report it."""
         ...
 
 
 @contextmanager
 def progress(what: str, *, total: float | None = None) -> Iterator[Tell]:
-    """Gives a function to tell how many of ``total`` are done.
+    """Yield a function that reports how many of ``total`` are done.
 
-    ``what`` is their name, in the plural; without one the share is shown and not the count.
+    ``what`` is their name, in the plural; without one the fraction is shown and not the count.
     """
     if not _shows_bars():
         yield Lines(what, total=total, stream=sys.stderr)
@@ -43,7 +43,7 @@ def _shows_bars() -> bool:
 
 
 class Lines:
-    """A line every ``every_s`` at most, and none of what is over sooner.
+    """Prints a line every ``every_s`` at most, and none for work that ends sooner.
 
     >>> times = iter([0.0, 2.0, 6.0, 7.0, 12.0])
     >>> tell = Lines("rounds", total=3000, stream=sys.stdout, clock=times.__next__)
@@ -68,7 +68,7 @@ class Lines:
         self._every_s = every_s
         self._clock = clock
         self._last = clock()
-        self._first: tuple[float, float] | None = None  # when it was first told, and how much
+        self._first: tuple[float, float] | None = None  # time and value of the first report
         self._note = ""
 
     def __call__(self, done: float, *, total: float | None = None, note: str = "") -> None:
@@ -94,7 +94,7 @@ class Lines:
 
 
 def count(what: str, done: float, total: float | None) -> str:
-    """So many of so many.
+    """The count, with the total if that is known.
 
     >>> count("rounds", 1200, 5000), count("rows", 7, None), count("", 1, 2)
     ('1,200 of 5,000 rounds', '7 rows', '')
@@ -105,7 +105,7 @@ def count(what: str, done: float, total: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that people would take.
+    """Seconds in the units that a person would use.
 
     >>> duration(7.2), duration(200.0), duration(7300.0)
     ('7 s', '3 min 20 s', '2 h 1 min')

@@ -60,11 +60,14 @@ def test_json_has_the_same_facts(source):
     [
         (["--key", "user", "--columns", "age"], "each key of 'user' once, got 1 row with"),
         (["--key", "user,arm"], "--hash or --hash-rest, got none of them"),
-        (["--key", ",", "--columns", "age"], "by a key column at least, got none"),
+        (["--key", ",", "--columns", "age"], "at least one key column, got none"),
         (["--key", "user,arm", "--columns", "age,height"], "got none called height"),
         (["--key", "user,arm", "--columns", "city"], "must hold finite numbers, got 3 rows"),
         (["--key", "user,arm", "--columns", "age", "--one-hot", "age"], "must be named once"),
-        (["--key", "user,arm", "--columns", "age", "--out", "/no/such/x"], "a file to write to"),
+        (
+            ["--key", "user,arm", "--columns", "age", "--out", "/no/such/x"],
+            "cannot write the scaling",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_one_line_and_no_file(source, flags, says):

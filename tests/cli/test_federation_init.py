@@ -334,7 +334,7 @@ def test_layouts_on_secret_shares_are_terms_with_those_whose_rows_may_be_read(ca
         ([*SHARED, "--arm-bound", "2"], "--arm-bound goes with --layout outer"),
         (
             [*SHARED, "--release", "statistics", "--policy", "linucb", "--beta", "0.3"],
-            "--beta is a term with --release arm",
+            "--beta goes with --release arm, got statistics",
         ),
         (["--protection", "shares", "--helper", "bank", "--bound", "64"], "must be at most 16"),
         (

@@ -36,7 +36,7 @@ def test_verify_tells_what_is_there_while_the_writer_is_at_work(place):
     done = vfb_journal(place, "verify")
     journal.close()
     assert done.exit_code == 0, done.output
-    assert "20 decided, 2 forgotten, 1 moved, 14 rewarded" in done.stdout
+    assert "20 decided, 2 forgotten, 1 masks changed, 14 rewarded" in done.stdout
     assert "replayed from position 0; snapshots that match: 0, 18" in done.stdout
     assert done.stdout.endswith("4 pending decisions\nno problems\n")
 
@@ -121,7 +121,7 @@ def test_a_log_of_chosen_contexts_only_says_why_it_cannot_be_judged(tmp_path):
     assert "0 of 22 rows have the contexts of all arms" in done.stdout
     assert 'log_contexts = "all" in the campaign keeps them' in done.stdout
     assert vfb_journal(place, "export", "--out", path, "--contexts").exit_code == 0
-    assert 'when the campaign gets log_contexts = "all"' in vfb_evaluate(path).stderr
+    assert 'once the campaign has log_contexts = "all"' in vfb_evaluate(path).stderr
 
 
 def test_compact_is_refused_while_the_writer_has_it_open_and_works_afterwards(place):
@@ -152,7 +152,7 @@ def test_an_encrypted_log_needs_its_key_from_a_file_or_the_environment(place, tm
     assert vfb_journal(place, "export", "--out", out, "--key-file", path).exit_code == 0
     for words, message in (
         ((), "is encrypted: wanted its key, got none"),
-        (("--key-env", "THE_KEY"), "wanted the key that it was made with, got a different key"),
+        (("--key-env", "THE_KEY"), "wanted the key that it was created with, got a different key"),
         (("--key-env", "THE_KEY", "--key-file", path), "got both"),
     ):
         for command in ("verify", "compact"):

@@ -119,5 +119,5 @@ def test_words_for_secret_shares_are_dealt_and_dealt_on(tmp_path):
 def test_flags_of_secret_shares_are_refused_for_masks(folder, flag, value):
     done = deal(folder, **{flag: value})
     assert done.exit_code == 2
-    assert f"--{flag} goes with protection 'shares', this roster has 'mask'" in done.stderr
+    assert f"--{flag} goes with protection 'shares', got a roster with 'mask'" in done.stderr
     assert not (folder / "out").exists()

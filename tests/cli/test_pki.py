@@ -99,8 +99,8 @@ def test_a_scaling_gives_its_digest_and_its_width(tmp_path):
     assert "--width must be 2, the number of features of --scaling, got 3" in fails(
         *words, "--scaling", file, "--width", 3
     )
-    assert "a scaling must be a file" in fails(*words, "--scaling", tmp_path / "none")
-    assert "cannot have width 0" in fails(*words, "--scaling", scaling.digest)
+    assert "cannot read the scaling" in fails(*words, "--scaling", tmp_path / "none")
+    assert "must have a width from 1, got 0" in fails(*words, "--scaling", scaling.digest)
     assert not (tmp_path / "c").exists()
 
 
@@ -199,7 +199,7 @@ def test_an_approval_without_an_answer_changes_nothing(tmp_path, ca):
 def test_flags_of_one_member_are_refused_for_several(tmp_path, ca):
     requests = ask_three(tmp_path)
     said = fails("approve", *requests, "--dir", ca, "--dns", "ap.example")
-    assert "--dns and --ip are of one member, got 3 requests" in said
+    assert "--dns and --ip go with a single request, got 3 requests" in said
     said = fails("approve", *requests, "--dir", ca, "--out", tmp_path / "x.crt")
     assert "--out must be a folder for 3 requests" in said
     assert "each request must be named once" in fails(

@@ -83,7 +83,7 @@ def test_list_names_the_figures():
     [
         (["fig9"], "a figure must be one of all, "),
         (["all", "--processes", "0"], "processes must be a whole number from 1, got 0"),
-        (["all", "--figures", "absent"], "figures must lie in a folder, got absent"),
+        (["all", "--figures", "absent"], "figures must be in a folder, got absent"),
     ],
 )
 def test_a_bad_word_gives_one_line_on_stderr(tmp_path, words, message):

@@ -176,7 +176,7 @@ def test_flags_make_any_set_of_policies_and_feature_subsets(tmp_path):
     [
         (["--rounds", "0"], "rounds must be a whole number from 1, got 0"),
         (["--widths", "2,x"], "--widths must be integers such as 20,30,50, got '2,x'"),
-        (["--widths", "2,3"], "widths says it all already, got dim as well"),
+        (["--widths", "2,3"], "widths replaces dim and participants, got widths and dim"),
         (["--partial", "1.5"], "features must be 'all', 'active', a ratio between 0 and 1"),
         (["--partial", "p9"], "features must name some of p1, p2, p3, p4, p5, got p9"),
         (["--partial", "0.2", "--partial", "0.2"], "got 'partial LinUCB 0.2' twice"),

@@ -102,7 +102,7 @@ def test_a_floor_is_in_the_request_only_if_it_was_tried(logs):
 
 def test_a_ridge_is_tried_and_said_to_be_the_models(logs):
     done = run(logs / "disjoint.parquet", "--policy", "lingreedy", "--epsilon", "0", "--ridge", "3")
-    assert "ridge and discount are the model's" in done.stdout
+    assert "ridge and discount belong to the model" in done.stdout
 
 
 @pytest.mark.parametrize("plot", ["png", "svg", "none"])

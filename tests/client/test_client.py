@@ -233,7 +233,7 @@ def test_what_is_not_finite_is_refused_here(world, value):
 
 def test_text_that_utf8_cannot_hold_is_refused_here(world):
     client, contract = world
-    with pytest.raises(WireError, match=r"UTF-8 can hold it, got '\\ud800' at character 1"):
+    with pytest.raises(WireError, match=r"valid Unicode for UTF-8, got '\\ud800' at character 1"):
         client.rank("a\ud800", ["tea"])
     assert contract.seen == []
 

@@ -202,5 +202,5 @@ FORGERIES = {
 def test_numbers_that_no_rewards_could_leave_are_refused(what, root):
     state, _, _ = taught(3, 20, 1.0, 1.0, 7, root=root)
     FORGERIES[what](state)
-    with pytest.raises(SnapshotError, match=f"has {what}.*, got another"):
+    with pytest.raises(SnapshotError, match=f"has {what}.*, got a model without it"):
         state.refuse_impossible()

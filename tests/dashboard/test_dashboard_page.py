@@ -453,7 +453,7 @@ def test_a_server_that_wants_a_key_is_given_one_and_it_stays_in_the_tab(browser)
         expect(page.locator("main")).to_be_hidden()
         box.fill("wrong")
         page.keyboard.press("Enter")
-        expect(page.locator("#gate-text")).to_have_text("The server does not take this key.")
+        expect(page.locator("#gate-text")).to_have_text("The server refuses this key.")
         box.fill("sesame")
         page.get_by_role("button", name="Show").click()
         expect(page.locator("#decisions tr")).to_have_count(200)
@@ -568,7 +568,7 @@ def test_the_page_says_what_is_released_on_secret_shares_and_what_is_left(shared
     bank = page.locator("#participants tr", has_text="bank")
     expect(bank).to_contain_text("secret-shared")
     page.locator("#decisions tr").first.locator("button").click()
-    expect(page.locator("#why-body")).to_contain_text("Nobody knows the score of this decision")
+    expect(page.locator("#why-body")).to_contain_text("The score of this decision is secret-shared")
     page.locator("#why-close").click()
 
 
@@ -577,7 +577,7 @@ def test_the_page_warns_before_dealt_words_end_and_says_why_the_helper_is_left_o
     replace = msgspec.structs.replace
     facts["shares"] = replace(SHARES, windows=15, decisions=240, lasts_s=300.0, is_ending=True)
     expect(page.locator("#ending")).to_contain_text(
-        "Dealt words end soon: 240 decisions in 15 windows, about 5 min at the present pace."
+        "Dealt words run out soon: 240 decisions in 15 windows, about 5 min at the present pace."
     )
     expect(page.locator("#ending")).to_contain_text("vfb masks deal")
     away = "the helper is not connected"

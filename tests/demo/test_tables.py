@@ -151,7 +151,7 @@ def mistakes(folder):
         "exclude": ([good], Question(exclude=("income",)), "--exclude must name a column of one"),
         "same": ([log], Question(arm="clicked", reward="clicked"), "must be different columns"),
         "twice": ([good, good], Question(), "different names, got 'good' twice"),
-        "reserved": ([str(folder / "organiser.csv")], Question(), "'organiser' is a name of its"),
+        "reserved": ([str(folder / "organiser.csv")], Question(), "'organiser' is a reserved name"),
         "name": ([f"a b={good}"], Question(), "letters, digits"),
         "duplicates": ([write(folder / "d.csv", user=["a", "a"], x=[1, 2])], Question(),
                        "d.csv must have each key of 'user' once, got 1 row"),

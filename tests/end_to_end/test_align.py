@@ -93,7 +93,7 @@ def test_one_that_does_not_come_is_named(tmp_path):
     federation = LiveWorld(tmp_path, widths=WIDTHS, n_users=3).federation()
     place = Place.load(federation.config("shop"), users=None)
     ports = []
-    with pytest.raises(LinkError, match=r"within 0\.1 s, got no end with bank, news"):
+    with pytest.raises(LinkError, match=r"within 0\.1 s, got no result with bank, news"):
         asyncio.run(align_as_active(place, wait_s=0.1, on_ready=ports.append, on_step=print))
     assert len(ports) == 1
 

@@ -170,10 +170,10 @@ def test_a_packed_log_that_is_damaged_or_a_bomb_is_one_error(tmp_path, monkeypat
         ({"_label_probability": None, "p": []}, r"a probability in \(0, 1\], got None"),
         ({"_label_Action": None, "_labelIndex": None, "a": []}, "by _label_Action or a, got none"),
         ({"c": {"FromUrl": []}}, "actions in c._multi, got none"),
-        ({"c": {"_multi": ["tea"]}}, "objects in c._multi, got something else"),
+        ({"c": {"_multi": ["tea"]}}, "objects in c._multi, got 'tea'"),
         ({"c": {"_multi": [{"_tag": "a"}, {"_tag": "a"}]}}, "got one twice"),
         ({"_outcomes": []}, "an event of one slot, got one of several"),
-        ({"Timestamp": "yesterday"}, "a Timestamp of ISO 8601, got other text"),
+        ({"Timestamp": "yesterday"}, "a Timestamp of ISO 8601, got 'yesterday'"),
         ({"pdrop": 1.0}, r"a pdrop in \[0, 1\), got 1.0"),
         ({"_label_cost": None, "o": [{"v": 10**400}]}, "a reward within ±1e[+]100, got 1000"),
         ({"_label_cost": 1e101}, "a reward within ±1e[+]100, got -1e[+]101"),
@@ -193,7 +193,10 @@ def test_files_that_cannot_be_read_or_written_are_one_line(tmp_path):
     for words, says in (
         ((tmp_path / "none.json", "--out", tmp_path / "x.parquet"), "must be a log to read"),
         ((log, "--out", tmp_path / "no" / "x.parquet"), "cannot be written"),
-        ((log, "--out", tmp_path / "x.parquet", "--scaling", tmp_path / "no"), "a file to read"),
+        (
+            (log, "--out", tmp_path / "x.parquet", "--scaling", tmp_path / "no"),
+            "cannot read the scaling",
+        ),
         ((log, "--out", tmp_path / "x.parquet", "--format", "csv"), "dsjson"),
     ):
         done = vfb("journal", "import", *words)

@@ -86,7 +86,9 @@ def test_items_that_are_not_numbered_are_refused(tmp_path, cell):
 
 
 def test_an_empty_category_is_refused_and_not_taken_for_one_more(tmp_path):
-    with pytest.raises(ContextError, match="'user_feature_0' must not be empty, got row 1 so"):
+    with pytest.raises(
+        ContextError, match="'user_feature_0' must not be empty, got an empty cell in row 1"
+    ):
         load_obd(write(tmp_path, rows=ROWS.replace("0.5,aa,p,q", "0.5,,p,q")))
 
 

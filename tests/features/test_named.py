@@ -85,7 +85,7 @@ SCALING = Scaling(
         ({"x" * 300: 1}, "is not a feature; features are age, city, page"),
         ({"age": "31"}, "'age' must be a number, got text"),
         ({"age": 2 * 10**100}, "'age' must be within ±1e"),
-        ({"city": 1.5}, "'city' must be text or a whole number, got another number"),
+        ({"city": 1.5}, "'city' must be text or a whole number, got a float"),
         ({"page": True}, "'page' must be text or a whole number, got true or false"),
     ],
 )

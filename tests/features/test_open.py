@@ -151,16 +151,16 @@ def test_other_columns_than_the_scalings_are_refused(folder):
         (FILE + 'columns = ["a"]\ntimeout_s = 0', "timeout_s must be a number above 0, got 0"),
         (FILE + 'columns = ["a"]\nclip_norm = -1', "clip_norm must be a number above 0, got -1"),
         (FILE + 'columns = ["a"]\ntimeout_s = inf', "timeout_s must be a finite number, got inf"),
-        (FILE + 'columns = ["a"]\nurl = "x"', "kind file are found by path, got path and url"),
-        ('kind = "sql"\nkey = ["u"]\ncolumns = ["a"]\nurl = "x"', "by url and table, got url"),
-        ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]', "by url and prefix, got nothing"),
+        (FILE + 'columns = ["a"]\nurl = "x"', "kind file need path, got path and url"),
+        ('kind = "sql"\nkey = ["u"]\ncolumns = ["a"]\nurl = "x"', "need url and table, got url"),
+        ('kind = "redis"\nkey = ["u"]\ncolumns = ["a"]', "need url and prefix, got none"),
         (
             'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = ""',
             "prefix must be text, not empty, got empty text",
         ),
         (
             'kind = "redis"\nkey = ["u"]\ncolumns = ["a"]\nprefix = "p"\nurl = "x"\nurl_env = "X"',
-            "by url or by url_env, got both",
+            "need url or url_env, got both",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_scalings_of_requests_that_are_not_the_rosters_are_refused(folder, terms
     ("text", "says"),
     [
         (REQUEST + 'key = ["user"]', "so key must be left out, got 1 columns"),
-        (REQUEST + 'path = "x.csv"', "kind request are found by nothing, got path"),
+        (REQUEST + 'path = "x.csv"', "kind request need no place, got path"),
         ('kind = "request"', "features need columns or a scaling, got neither"),
     ],
 )

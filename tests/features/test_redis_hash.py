@@ -141,7 +141,7 @@ def test_a_number_that_is_none_is_refused_by_column_and_count(server, cells, ope
     message, _ = refused(open_store(server), [("u1",), ("bad",)])
     assert message == (
         "column 'b' of the Redis store must hold finite numbers, "
-        "got 1 of 2 rows of this lookup without"
+        "got 1 of 2 rows of this lookup that do not"
     )
 
 

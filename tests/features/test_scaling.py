@@ -154,13 +154,13 @@ def changed(path, **values):
     [
         ({"version": 2}, "version 1, got 'vfbandits scaling' of version 2"),
         ({"format": "snapshot"}, "must be a vfbandits scaling"),
-        ({"method": "minmax"}, "digest of what it says"),
+        ({"method": "minmax"}, "digest of its content"),
         ({"method": "robust"}, "one of standard, unit, minmax, none, got 'robust'"),
-        ({"salt": "00"}, "digest of what it says"),
-        ({"digest": "0" * 64}, "digest of what it says"),
+        ({"salt": "00"}, "digest of its content"),
+        ({"digest": "0" * 64}, "digest of its content"),
         ({"digest": None}, "digest must be text, got nothing"),
         ({"numbers": 3}, "numbers must be a list of tables, got 3"),
-        ({"numbers": []}, "digest of what it says"),
+        ({"numbers": []}, "digest of its content"),
         ({"numbers": [{"name": "a", "centre": 0.0, "spread": 0.0}]}, "above 0"),
         ({"numbers": [{"name": "a", "centre": 0.0, "spread": float("nan")}]}, "a finite number"),
         ({"numbers": [{"name": "a", "centre": 10**400, "spread": 1.0}]}, "a finite number"),
@@ -192,9 +192,9 @@ def test_a_file_that_is_no_scaling_is_refused(tmp_path, content):
 
 
 def test_a_file_that_cannot_be_read_or_written_is_refused(saved, tmp_path):
-    with pytest.raises(FeatureError, match="must be a file to read"):
+    with pytest.raises(FeatureError, match="cannot read the scaling"):
         Scaling.load(tmp_path / "no.json")
-    with pytest.raises(FeatureError, match="needs a file to write to"):
+    with pytest.raises(FeatureError, match="cannot write the scaling"):
         saved[0].save(tmp_path / "no" / "scaling.json")
 
 

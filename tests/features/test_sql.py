@@ -104,7 +104,7 @@ def test_a_killed_server_is_one_error_and_a_restarted_one_answers_again(postgres
     try:
         for _ in range(3):
             message, seconds = refused(store)
-            assert "must be there to read within 10 s, got OperationalError" in message
+            assert "must be readable within 10 s, got OperationalError" in message
             assert postgres.password not in message
             assert seconds < 20.0
         with pytest.raises(FeatureError, match="got OperationalError"):
@@ -209,7 +209,7 @@ def test_numbers_that_are_not_finite_are_refused_by_column_and_count(
     message, _ = refused(store, [("u1",), ("u2",), ("u3",)])
     assert message == (
         f"column 'b' of table {name!r} must hold finite numbers, "
-        "got 2 of 3 rows of this lookup without"
+        "got 2 of 3 rows of this lookup that do not"
     )
     assert_array_equal(store.rows([("u3",)]).values, [[1.0, 2.0]])
 

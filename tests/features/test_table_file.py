@@ -160,7 +160,7 @@ def test_a_column_named_twice_is_refused(write):
 
 
 def test_a_table_without_a_key_is_refused(write):
-    assert "by a key column at least, got none" in refused(write(GOOD), key=())
+    assert "at least one key column, got none" in refused(write(GOOD), key=())
 
 
 def test_keys_that_come_twice_are_counted(write):

@@ -129,7 +129,7 @@ def rank(layout, body):
             "outer",
             {},
             [{"id": "a", "features": {}}, {"id": "b", "features": [1, 2, 3]}],
-            "come all by name, or all as numbers, got both",
+            "must come all by name or all as numbers, got both",
         ),
         (
             "outer",
@@ -137,7 +137,7 @@ def rank(layout, body):
             [{"id": "a", "features": {"kind": "a"}}, "b"],
             "all arms must have the same number of features",
         ),
-        ("per_arm", {"age": 1}, [{"id": "a", "features": [1.0]}], "got numbers of 'a'"),
+        ("per_arm", {"age": 1}, [{"id": "a", "features": [1.0]}], "got numbers for 'a'"),
         (
             "per_arm",
             {"age": 1},

@@ -199,7 +199,7 @@ def error(response):
     [
         ('{"actions": []}', "length >= 1"),
         ('{"contextFeatures": []}', "missing required field `actions`"),
-        ('{"actions": [{"id": "a"}, {"id": "a"}]}', "each action comes once"),
+        ('{"actions": [{"id": "a"}, {"id": "a"}]}', "each action must come once"),
         ('{"actions": [{"id": "a"}], "excludedActions": ["a"]}', "not excluded, got none"),
         ('{"actions": [{"id": "a"}], "actions": [{"id": "b"}]}', "`actions` more than once"),
         ('{"actions": [{"id": "a"}], "contextFeatures": %s}' % ("[" * 9_000 + "]" * 9_000),

@@ -382,7 +382,7 @@ def test_a_trainer_with_another_state_folder_does_not_lead(world):
     assert world.processes["t3"].wait(timeout=60.0) == 2
     del world.processes["t3"]
     assert re.search(
-        r"share of mask epoch \d+, which all trainers have in common",
+        r"share of mask epoch \d+, which all trainers share",
         world.log_path("t3").read_text(),
     )
 

@@ -44,7 +44,7 @@ def test_a_change_that_a_ranker_was_asked_for_names_who_asked_the_ranker(tmp_pat
         async with world.leading() as leader, world.ranking() as ranker:
             await ranker.configure({"mode": "frozen"}, by="boss")
             await soon(lambda: leader.settings.mode == "frozen")
-            with closing(MemoryInbox(world.drawer)) as inbox:  # from before it named anybody
+            with closing(MemoryInbox(world.inbox_records)) as inbox:  # from before it named anybody
                 inbox.put([Configured(b'{"mode": "learn"}', 1.0)])
             await soon(lambda: world.refused)
 

@@ -144,7 +144,7 @@ def test_a_log_that_is_not_whole_is_not_compacted(tmp_path):
     place = InMemory(tmp_path)
     Run(place).visit(10, "save", 10, "save")
     harm(place, 4)
-    with pytest.raises(JournalError, match=r"must be whole to be compacted, got 1 .*record 4"):
+    with pytest.raises(JournalError, match=r"must verify to be compacted, got 1 .*record 4"):
         compacted(place)
     assert place.disk.compacted_to == 0
 
@@ -155,7 +155,7 @@ def test_without_its_snapshots_a_compacted_log_is_refused_and_not_begun_anew(tmp
     assert compacted(place) is not None
     for file in tmp_path.glob("*.snapshot-*"):
         file.unlink()
-    with pytest.raises(JournalError, match="wanted a whole snapshot"):
+    with pytest.raises(JournalError, match="wanted an undamaged snapshot"):
         reopened(place)
 
 

@@ -300,7 +300,7 @@ def test_an_inbox_with_events_that_wait_is_not_left_behind(tmp_path):
     source, to = place_in(tmp_path / "from", "OnPostgres"), place_in(tmp_path / "to", "OnSqlite")
     source.open().close()
     with closing(full_inbox(source)) as inbox:
-        with pytest.raises(JournalError, match=r"a file has no inbox.* got 2 events that wait"):
+        with pytest.raises(JournalError, match=r"a file has no inbox.* got 2 waiting events"):
             copied(source, to, inbox=inbox)
         assert not to.path.exists()
         inbox.take([one.id for one in inbox.waiting(9)])

@@ -307,7 +307,10 @@ def test_rankers_and_leader_answer_erased_events_alike_and_count_none_twice(tmp_
 
     world = RankerWorld(tmp_path)
     asyncio.run(before(world))
-    with closing(MemoryInbox(world.drawer)) as inbox, closing(SqliteJournal(world.path)) as journal:
+    with (
+        closing(MemoryInbox(world.inbox_records)) as inbox,
+        closing(SqliteJournal(world.path)) as journal,
+    ):
         inbox.put([decided("waiting", ANN, np.ones(5))])
         inbox.put([Reported("e4", 0.5, "late", QUEUED, 5.0)])  # of a decision in the journal
         assert erase(journal, inbox=inbox).decisions == 4
@@ -486,7 +489,7 @@ def test_under_forgetting_unlearning_is_refused_with_the_reason():
     disk = MemoryDisk()
     asyncio.run(main(MemoryJournal(disk)))
     with closing(MemoryJournal(disk)) as journal:
-        with pytest.raises(SettingError, match=r"only without forgetting, got discount 0\.99"):
+        with pytest.raises(SettingError, match=r"the discount must be 1, got 0\.99"):
             erase(journal, unlearn=True)
         assert journal.last_position == 2
         assert erase(journal).decisions == 1
@@ -541,7 +544,10 @@ def test_a_journal_with_problems_is_refused(tmp_path):
     played(place)
     (first, record), *_ = place.records()
     place.put_record(first, flip(record))
-    with closing(place.open()) as journal, pytest.raises(JournalError, match="must be whole"):
+    with (
+        closing(place.open()) as journal,
+        pytest.raises(JournalError, match="must verify to erase"),
+    ):
         erase(journal)
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from inboxes import INBOXES, DrawerOnPostgres, make_drawer
+from inboxes import INBOXES, InboxOnPostgres, make_place
 from journals import KEY, flip, postgres_url, query
 
 from vfbandits.campaign.events import Activated, Configured, Decided, Reported
@@ -18,13 +18,13 @@ from vfbandits.journal.record import encode
 
 
 @pytest.fixture(params=INBOXES)
-def drawer(request):
-    return make_drawer(request.param)
+def place(request):
+    return make_place(request.param)
 
 
 @pytest.fixture
-def inbox(drawer):
-    inbox = drawer.open()
+def inbox(place):
+    inbox = place.open()
     yield inbox
     inbox.close()
 
@@ -41,11 +41,11 @@ def same(events, others):
     return [encode(event) for event in events] == [encode(event) for event in others]
 
 
-def test_what_was_put_waits_in_order_until_it_is_taken(inbox, drawer):
+def test_what_was_put_waits_in_order_until_it_is_taken(inbox, place):
     events = [decided("a"), decided("b"), reward("a", 1.0), Activated("b", 9.0, 3.0)]
     assert inbox.put(events[:2]) == events[:2]
     assert inbox.put(events[2:]) == events[2:]
-    other = drawer.open()
+    other = place.open()
     waiting = other.waiting(10)
     assert same([one.event for one in waiting], events)
     assert [one.id for one in other.waiting(2)] == [one.id for one in waiting[:2]]
@@ -55,8 +55,8 @@ def test_what_was_put_waits_in_order_until_it_is_taken(inbox, drawer):
     other.close()
 
 
-def test_under_one_key_the_first_event_stands_whoever_comes_later(inbox, drawer):
-    other = drawer.open()
+def test_the_first_event_under_a_key_is_kept(inbox, place):
+    other = place.open()
     first, late = decided("a", 1.0), decided("a", 7.0)
     assert inbox.put([first])[0] is first
     assert same(other.put([late, reward("a", 1.0)]), [first, reward("a", 1.0)])
@@ -130,10 +130,10 @@ def test_what_was_set_aside_goes_when_it_is_old_and_nothing_else_does(inbox):
     assert [one.event.event_id for one in inbox.waiting(10)] == ["f"]
 
 
-def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, drawer):
+def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, place):
     inbox.put([reward("a", 1.0, "r", 1.0)])
-    (record,) = drawer.records()
-    drawer.put_record(flip(record))
+    (record,) = place.records()
+    place.put_record(flip(record))
     inbox.set_aside([one.id for one in inbox.waiting(10)])
     assert inbox.retire(before=9.0, most=10) == 0  # nobody can tell
     inbox.put([reward("b", 1.0, "r", 5.0)])
@@ -142,10 +142,10 @@ def test_what_was_set_aside_and_cannot_be_read_is_as_old_as_the_next(inbox, draw
     assert [one.event.event_id for one in inbox.waiting(10)] == ["b"]
 
 
-def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, drawer):
+def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, place):
     inbox.put([decided("a")])
-    (record,) = drawer.records()
-    drawer.put_record(flip(record))
+    (record,) = place.records()
+    place.put_record(flip(record))
     inbox.put([decided("b")])
     broken, whole = inbox.waiting(10)
     assert broken.event is None
@@ -153,8 +153,8 @@ def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, drawer
     assert same([whole.event], [decided("b")])
 
 
-def test_a_closed_inbox_says_so(drawer):
-    inbox = drawer.open()
+def test_a_closed_inbox_says_so(place):
+    inbox = place.open()
     inbox.close()
     inbox.close()
     with pytest.raises(JournalError, match="closed"):
@@ -163,18 +163,18 @@ def test_a_closed_inbox_says_so(drawer):
 
 @pytest.mark.parametrize("name", [name for name in INBOXES if name.endswith("Sealed")])
 def test_an_encrypted_inbox_shows_no_id_and_no_record_fits_another_key(name):
-    drawer = make_drawer(name)
-    inbox = drawer.open()
+    place = make_place(name)
+    inbox = place.open()
     inbox.put([decided("event-a"), decided("event-b")])
-    assert all(b"event" not in record and b"ann" not in record for record in drawer.records())
-    drawer.put_key_of(0, 1)
+    assert all(b"event" not in record and b"ann" not in record for record in place.records())
+    place.put_key_of(0, 1)
     assert all("got one that does not decrypt" in one.reason for one in inbox.waiting(10))
     inbox.close()
 
 
 def test_many_processes_with_the_same_keys_agree_and_none_waits_for_ever():
-    drawer = DrawerOnPostgres()
-    inboxes = [drawer.open() for _ in range(4)]
+    place = InboxOnPostgres()
+    inboxes = [place.open() for _ in range(4)]
     together = threading.Barrier(4)
 
     def work(number):
@@ -189,17 +189,17 @@ def test_many_processes_with_the_same_keys_agree_and_none_waits_for_ever():
         return answers
 
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(work, range(4)))
-    standing = {one.event.event_id: one.event.x[0] for one in inboxes[0].waiting(100)}
-    for answers in told:
-        assert answers.items() <= standing.items()
+        found = list(pool.map(work, range(4)))
+    kept = {one.event.event_id: one.event.x[0] for one in inboxes[0].waiting(100)}
+    for answers in found:
+        assert answers.items() <= kept.items()
     for inbox in inboxes:
         inbox.close()
 
 
-def test_it_connects_anew_when_its_connection_is_gone():
-    drawer = DrawerOnPostgres()
-    inbox = drawer.open()
+def test_it_reconnects_after_it_lost_its_connection():
+    place = InboxOnPostgres()
+    inbox = place.open()
     inbox.put([decided("a")])
     query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -213,8 +213,7 @@ def test_it_connects_anew_when_its_connection_is_gone():
 
 
 def test_the_key_and_the_name_must_be_those_of_the_log():
-    drawer = DrawerOnPostgres(KEY)
-    place = drawer.place
+    place = InboxOnPostgres(KEY).on_postgres
     with pytest.raises(JournalError, match="wanted its key, got none"):
         PostgresInbox(place.url, name=place.name)
     with pytest.raises(JournalError, match="got a different key"):
@@ -227,5 +226,5 @@ def test_an_inbox_needs_a_database(tmp_path, monkeypatch):
     with pytest.raises(JournalError, match="in a database only"):
         open_inbox(str(tmp_path / "journal.db"))
     monkeypatch.setenv("VFB_TEST_URL", postgres_url())
-    drawer = DrawerOnPostgres()
-    open_inbox("env:VFB_TEST_URL", name=drawer.place.name).close()
+    place = InboxOnPostgres()
+    open_inbox("env:VFB_TEST_URL", name=place.on_postgres.name).close()

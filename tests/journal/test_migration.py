@@ -232,7 +232,7 @@ def test_a_journal_that_is_not_there_is_not_made(tmp_path):
 
 def test_a_database_without_a_journal_is_refused(tmp_path):
     query("CREATE SCHEMA IF NOT EXISTS migrated_empty")
-    with pytest.raises(JournalError, match="got a database without one of this program"):
+    with pytest.raises(JournalError, match="got a database without tables of vfbandits"):
         migrate(f"{postgres_url()}?options=-csearch_path%3Dmigrated_empty")
 
 

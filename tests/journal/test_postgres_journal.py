@@ -104,7 +104,7 @@ def test_should_another_write_all_the_same_the_first_is_refused_in_its_transacti
     journal.append(EVENTS)
     query(f"UPDATE vfb_journal SET {deed} WHERE id = %s", place.id)  # noqa: S608
     with pytest.raises(
-        JournalError, match="this process is not it any more: another one took over"
+        JournalError, match="which is no longer this process: another one took over"
     ):
         journal.append(decided(range(count)))
     assert len(place.records()) == 5

@@ -115,7 +115,7 @@ def test_if_the_covering_snapshots_are_lost_later_that_is_said(place):
     journal.close()
     place.put_snapshot(saved, flip(place.get_snapshot(saved)))
     journal = place.open()
-    with pytest.raises(JournalError, match=f"record 7 .* snapshot of position {saved} stands for"):
+    with pytest.raises(JournalError, match=f"record 7 .* snapshot of position {saved} replaces it"):
         DurableBandit.open(journal, maker())
     journal.close()
 

@@ -23,7 +23,7 @@ from vfbandits.errors import JournalError, JournalLossError
 from vfbandits.journal.base import Damage
 from vfbandits.journal.compact import compact
 from vfbandits.journal.sqlite.journal import SqliteJournal
-from vfbandits.journal.witness import Head, Witness, noted_in, pack, unpack
+from vfbandits.journal.witness import Head, Witness, pack, read_ack, unpack
 
 WRITER = """
 import sys, time
@@ -102,7 +102,7 @@ def test_a_killed_writer_without_damage_and_an_older_witness_are_no_loss(tmp_pat
     path = tmp_path / "log.db"
     killed(path)
     lock = tmp_path / "log.db.lock"
-    assert noted_in(lock).position == 40
+    assert read_ack(lock).position == 40
     kept = lock.read_bytes()
     for position in (39, 1, 0):  # a power cut: the witness was not synced
         lock.write_bytes(pack(Head(position)))
@@ -143,7 +143,9 @@ def test_an_older_copy_that_was_written_on_is_noticed(tmp_path):
     journal.append(4 * EVENTS[:1])
     journal.close()
     lock.write_bytes(witness)
-    with pytest.raises(JournalLossError, match="record 5 is another one than was acknowledged"):
+    with pytest.raises(
+        JournalLossError, match="record 5 differs from the record that was acknowledged"
+    ):
         place.open()
     journal = place.open(accept_loss="ops")
     assert journal.last_position == 7
@@ -170,31 +172,31 @@ def test_a_loss_stays_on_record_when_the_log_is_compacted(tmp_path):
 
 
 @given(position=st.integers(0, 2**64 - 1), check=st.binary(min_size=4, max_size=4))
-def test_a_note_comes_back_and_a_flipped_bit_in_it_is_noticed(position, check):
-    note = pack(Head(position, check))
-    assert unpack(note) == Head(position, check if any(check) else b"")
-    for place in range(8 * len(note)):
-        harmed = bytearray(note)
+def test_an_ack_comes_back_and_a_flipped_bit_in_it_is_noticed(position, check):
+    ack = pack(Head(position, check))
+    assert unpack(ack) == Head(position, check if any(check) else b"")
+    for place in range(8 * len(ack)):
+        harmed = bytearray(ack)
         harmed[place // 8] ^= 1 << place % 8
         assert unpack(bytes(harmed)) is None
 
 
-def note_of_version(version, body):
-    note = b"VFBW" + bytes([version]) + body
-    return note + struct.pack("<I", zlib.crc32(note))
+def ack_of_version(version, body):
+    ack = b"VFBW" + bytes([version]) + body
+    return ack + struct.pack("<I", zlib.crc32(ack))
 
 
-def note_without_version(head):
+def ack_without_version(head):
     body = struct.pack("<Q4s", head.position, head.check)
     return body + struct.pack("<I", zlib.crc32(body))
 
 
 @pytest.mark.parametrize("position", [0, 7, int.from_bytes(b"VFBW", "little")])
-def test_a_note_without_a_version_is_of_version_1(tmp_path, position):
+def test_an_ack_without_a_version_is_of_version_1(tmp_path, position):
     head = Head(position, b"abcd")
     path = tmp_path / "journal.db.lock"
-    path.write_bytes(note_without_version(head))
-    assert noted_in(path) == head
+    path.write_bytes(ack_without_version(head))
+    assert read_ack(path) == head
     witness = Witness(path)
     assert witness.head == head
     witness.ack(Head(8, b"efgh"))
@@ -203,24 +205,24 @@ def test_a_note_without_a_version_is_of_version_1(tmp_path, position):
     assert path.read_bytes()[:5] == b"VFBW\x01"
 
 
-def test_a_journal_goes_on_with_a_note_without_a_version(tmp_path):
+def test_a_journal_goes_on_with_an_ack_without_a_version(tmp_path):
     journal = SqliteJournal(tmp_path / "log.db")
     journal.append(EVENTS)
     journal.close()
     path = tmp_path / "log.db.lock"
-    path.write_bytes(note_without_version(noted_in(path)))
+    path.write_bytes(ack_without_version(read_ack(path)))
     journal = SqliteJournal(tmp_path / "log.db")
-    assert (journal.last_position, noted_in(path).position) == (5, 5)
+    assert (journal.last_position, read_ack(path).position) == (5, 5)
     journal.close()
 
 
 @pytest.mark.parametrize("size", [1, 12, 41])
-def test_a_note_of_a_newer_version_is_refused_with_both_versions(tmp_path, size):
+def test_an_ack_of_a_newer_version_is_refused_with_both_versions(tmp_path, size):
     path = tmp_path / "log.db.lock"
-    path.write_bytes(note_of_version(2, bytes(size)))
+    path.write_bytes(ack_of_version(2, bytes(size)))
     wanted = f"^{re.escape(str(path))} must have version 1, got 2: it was written by"
     with pytest.raises(JournalError, match=wanted):
-        noted_in(path)
+        read_ack(path)
     for _ in range(2):  # nothing is left locked
         with pytest.raises(JournalError, match=wanted):
             SqliteJournal(tmp_path / "log.db")
@@ -246,7 +248,7 @@ def test_an_older_backup_of_the_database_is_refused_by_the_witness(place, tmp_pa
     journal = place.open(witness=witness)
     journal.append(EVENTS)
     journal.close()
-    assert noted_in(witness).position == 5
+    assert read_ack(witness).position == 5
     restored(place, 3)
     for _ in range(2):
         with pytest.raises(JournalLossError, match="acknowledged up to 5, got an end at 3"):
@@ -267,7 +269,7 @@ def test_another_machine_need_not_accept_the_same_loss_again(place, tmp_path):
         journal = place.open(witness=witness)
         journal.append(EVENTS)
         journal.close()
-    assert [noted_in(here).position, noted_in(there).position] == [5, 10]
+    assert [read_ack(here).position, read_ack(there).position] == [5, 10]
     restored(place, 3)
     place.open(witness=there, accept_loss="ops").close()
     journal = place.open(witness=here)
@@ -284,7 +286,9 @@ def test_an_older_backup_that_another_machine_wrote_on_is_refused(place, tmp_pat
     journal = place.open(witness=there)  # it has seen nothing yet
     journal.append([*EVENTS[3:], *EVENTS[3:]])
     journal.close()
-    with pytest.raises(JournalLossError, match="record 5 is another one than was acknowledged"):
+    with pytest.raises(
+        JournalLossError, match="record 5 differs from the record that was acknowledged"
+    ):
         place.open(witness=here)
 
 
@@ -305,13 +309,13 @@ def test_a_witness_that_lags_behind_or_is_damaged_is_no_loss(place, tmp_path):
         assert journal.append(EVENTS) == start + 5
     journal.append(30 * EVENTS)  # more than go into one statement
     journal.close()
-    assert noted_in(witness).position == 350
-    for note in (pack(Head(3)), b"garbage", b""):
-        witness.write_bytes(note)
+    assert read_ack(witness).position == 350
+    for ack in (pack(Head(3)), b"garbage", b""):
+        witness.write_bytes(ack)
         journal = place.open(witness=witness)
         assert (journal.damage, journal.last_position) == (Damage(), 350)
         journal.close()
-        assert noted_in(witness).position == 350
+        assert read_ack(witness).position == 350
     place.open(witness=witness).close()
 
 
@@ -322,5 +326,5 @@ def test_a_witness_may_be_closed_twice(tmp_path):
     witness.sync()
     witness.close()
     witness.close()
-    assert noted_in(tmp_path / "a.head") == Head(3, b"abcd")
-    assert noted_in(tmp_path / "none") is None
+    assert read_ack(tmp_path / "a.head") == Head(3, b"abcd")
+    assert read_ack(tmp_path / "none") is None

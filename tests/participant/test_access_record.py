@@ -99,7 +99,7 @@ def test_a_line_that_is_changed_dropped_moved_or_doubled_is_found(tmp_path, plac
         assert (
             verify(tmp_path).problems == []
         )  # the note beside it, or a head noted elsewhere, knows
-        with pytest.raises(AccessRecordError, match="notes 10 entries"):
+        with pytest.raises(AccessRecordError, match="records 10 entries"):
             AccessRecord(tmp_path)
     else:
         assert len(verify(tmp_path).problems) == 1

@@ -137,7 +137,7 @@ def test_other_terms_a_lost_state_and_another_protection_are_refused(tmp_path):
     moved = tmp_path / "moved"
     moved.write_bytes(whole)
     assert world.deal(1, state=moved).first == 1
-    with pytest.raises(StockError, match="is of epoch 1, got 2"):
+    with pytest.raises(StockError, match="wanted the state of epoch 2, got that of epoch 1"):
         world.deal(1, state=moved, epoch=2)
 
 
@@ -151,7 +151,7 @@ def test_a_full_disk_is_one_error_and_the_next_run_goes_on(tmp_path, monkeypatch
         return write(path, *args, **options)
 
     monkeypatch.setattr(dealing, "write_whole", fail)
-    with pytest.raises(StockError, match=r"No space left.*the 2 windows before are whole"):
+    with pytest.raises(StockError, match=r"No space left.*The 2 windows before are complete"):
         world.deal(5)
     monkeypatch.setattr(dealing, "write_whole", write)
     assert world.deal(1).first == 2
@@ -161,7 +161,7 @@ def test_two_dealers_do_not_share_a_state(tmp_path):
     world = DealtFolder(tmp_path, windows=1)
 
     def deal_meanwhile(_):
-        with pytest.raises(StockError, match="another process deals"):
+        with pytest.raises(StockError, match="in use by another dealer"):
             world.deal(1)
 
     assert world.deal(1, on_step=deal_meanwhile).next_window == 2

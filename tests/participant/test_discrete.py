@@ -131,9 +131,9 @@ def test_on_loopback_they_are_served_and_the_log_says_so(files):
     ("accept", "words"),
     [
         ('["discrete: f1, f7"]', "must name columns of .* f0, f1, f2, got f7"),
-        ('["flags: f1"]', "knows discrete; got 'flags' with 1 columns"),
-        ('["discrete"]', "knows discrete; got 'discrete'"),
-        ('["discrete: f1,"]', "knows discrete"),
+        ('["flags: f1"]', r"findings \(discrete\) with columns, .* got 'flags' with 1 columns"),
+        ('["discrete"]', "got 'discrete' with 0 columns"),
+        ('["discrete: f1,"]', "got 'discrete' with 1 columns and one without a name"),
     ],
 )
 def test_a_finding_or_a_column_that_there_is_not_cannot_be_accepted(files, accept, words):

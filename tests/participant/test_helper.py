@@ -75,7 +75,7 @@ def test_a_disk_that_fails_is_told_and_nothing_is_answered_from_then_on(files):
         server._commit.fail("no space left on the device")  # noqa: SLF001
         assert service.problems() == [DISCONNECTED, BROKEN]
         (reply,) = await service._answer(Help(2, b"no message"))  # noqa: SLF001
-        assert reply.problem == f"server B cannot use its log: {IN_LOG}"
+        assert reply.problem == f"server B cannot use its journal: {IN_LOG}"
         assert service.counts == {"answered": 0, "refused": 2}
         await server.close()
 

@@ -87,12 +87,12 @@ def test_the_key_that_the_roster_names_is_found_among_others(tmp_path, roster):
 
 
 def test_without_that_key_nothing_is_dealt(tmp_path, roster):
-    with pytest.raises(IdentityError, match="has no signing key"):
+    with pytest.raises(IdentityError, match="got no signing key"):
         deal(tmp_path, roster, key_dir=tmp_path / "shop")
-    with pytest.raises(IdentityError, match=f"names as generator {'ab' * 32}"):
+    with pytest.raises(IdentityError, match=f"generator .{'ab' * 32}. in"):
         deal(tmp_path, replace(roster, generator_key="ab" * 32))
     blockwise = replace(roster, terms=Terms(), generator_key="")
-    with pytest.raises(IdentityError, match="nobody, since its masks are not dense"):
+    with pytest.raises(IdentityError, match="none, since its masks are not dense"):
         deal(tmp_path, blockwise)
     with pytest.raises(MaskError, match="deals dense masks"):
         deal(tmp_path, replace(roster, terms=Terms()))

@@ -241,5 +241,5 @@ def test_an_old_copy_is_noticed(path):
     outbox.close()
     assert noted == [1 + RESERVE]
     Outbox(path, noted=noted[-1]).close()
-    with pytest.raises(ConfigError, match=f"must know of all rounds up to {2 + RESERVE}"):
+    with pytest.raises(ConfigError, match=f"must have all rounds up to {2 + RESERVE}"):
         Outbox(path, noted=noted[-1] + 1)

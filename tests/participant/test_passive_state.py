@@ -149,6 +149,6 @@ def test_a_start_that_failed_leaves_no_lock(tmp_path):
 def test_a_damaged_lock_is_refused(tmp_path):
     (tmp_path / "passive.lock").write_bytes(b"damaged")
     lock = StateLock(tmp_path)
-    with pytest.raises(ConfigError, match=r"passive\.lock must note a round"):
+    with pytest.raises(ConfigError, match=r"passive\.lock must hold a round"):
         lock.noted()
     lock.release()

@@ -85,7 +85,7 @@ def test_the_authority_is_checked(tmp_path, ca):
 def test_the_private_key_is_checked(tmp_path, ca):
     folder, other = join(tmp_path, ca, BANK), join(tmp_path, ca, SHOP)
     (problem,) = problems(folder, key=other / "shop.key")
-    assert ", but is not" in problem
+    assert ", got a different key" in problem
     (folder / "bank.key").chmod(0o644)
     (problem,) = problems(folder, key=folder / "bank.key")
     assert f"chmod 600 {folder / 'bank.key'}" in problem

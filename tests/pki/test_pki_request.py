@@ -62,7 +62,7 @@ def test_a_request_cannot_bring_somebody_else_s_key(tmp_path):
     bank = Request.from_bytes(create_request(tmp_path / "bank", **BANK).read_bytes())
     mallory = Keys.generate("passive")
     forged = Request.sign(bank.claim, bank.csr, mallory.tls)
-    with pytest.raises(IdentityError, match="must be signed by the key that it brings"):
+    with pytest.raises(IdentityError, match="must be signed by its own key, got a wrong signature"):
         Request.from_bytes(forged.to_bytes())
 
 

@@ -167,7 +167,7 @@ def test_one_that_is_added_again_must_put_its_old_share_away():
         federation.active.roster, federation.active.share, epoch=3
     )
     federation.start("bank")
-    assert "take these away first" in federation.noted("hung_up")[-1]["reason"]
+    assert "delete these first" in federation.noted("hung_up")[-1]["reason"]
 
 
 # --- changes that cannot be

@@ -258,7 +258,7 @@ def test_a_change_starts_from_the_epoch_that_everybody_has_entered(mode):
     federation.begin_change()
     federation.run()
     assert federation.failures[0].reason == (
-        "'bank' declined: epoch: wanted the end of the change to 2 first"
+        "'bank' declined: epoch: wanted the change to 2 to end first, got a change to 3"
     )
     assert federation.disks["bank"].held == before
     assert bank.epoch == 1

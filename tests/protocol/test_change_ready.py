@@ -48,7 +48,7 @@ def test_one_that_comes_back_too_early_waits_a_moment_and_keeps_its_new_share(mo
     federation.hang_up("post")
     back = federation.start if restarts else federation.dial
     back("post")
-    assert "masks change to epoch 2" in federation.noted("hung_up")[-1]["reason"]
+    assert "mask change to epoch 2" in federation.noted("hung_up")[-1]["reason"]
     assert set(federation.disks["post"].held) == {1, 2}
     federation.finish_change()
     back("post")

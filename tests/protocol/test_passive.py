@@ -169,7 +169,7 @@ def test_an_epoch_without_a_share_is_refused_with_the_way_out(message):
     before = fingerprint(bank)
     wanted = (
         r"epoch: the active participant is at 7, 'bank' has shares of \[1\]; "
-        "if it was removed and added again, take these away first"
+        "if it was removed and added again, delete these first"
     )
     with pytest.raises(HandshakeError, match=wanted):
         bank.hear(message)
@@ -238,12 +238,12 @@ def test_an_ask_is_answered_with_masked_rows_in_its_order(mode):
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ({"users": ()}, "needs arms for each user, got 2 times arms"),
+        ({"users": ()}, "needs arms for each user, got 2 lists of arms for 0 users"),
         ({"users": (), "arms": ()}, "needs arms for each user"),
         ({"arms": ()}, "needs arms for each user"),
         ({"arms": ((), ())}, "needs arms for each user"),
-        ({"arms": (("a",),)}, "needs arms for each user, got 1 times arms"),
-        ({"users": ("ann",)}, "needs arms for each user, got 2 times arms"),
+        ({"arms": (("a",),)}, "needs arms for each user, got 1 lists of arms for 2 users"),
+        ({"users": ("ann",)}, "needs arms for each user, got 2 lists of arms for 1 users"),
         ({"round": 1 << 63}, "numbers below 2^63"),
         ({"round": -1}, "numbers below 2^63"),
         ({"attempt": 1 << 64}, "numbers below 2^63"),
@@ -266,7 +266,7 @@ def test_an_ask_that_cannot_be_answered_is_declined_and_changes_nothing(mode, ot
 @pytest.mark.parametrize("layout", ["outer", "disjoint"])
 def test_layouts_without_rows_for_arms_take_no_arms(layout):
     bank, _, _ = bank_of(("blockwise", "plain"), layout=layout)
-    problem = f"layout '{layout}' needs users and no arms, got 2 users"
+    problem = f"layout '{layout}' needs users and no arms, got 2 users and 2 lists of arms"
     assert declined(bank.hear(ASK)).reason == problem
     assert bank.hear(ASK._replace(arms=())) == [Fetch(ASK._replace(arms=()))]
 

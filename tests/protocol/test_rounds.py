@@ -261,7 +261,13 @@ def test_declining_what_was_not_asked_changes_nothing(declined):
 @pytest.mark.parametrize(
     ("users", "arms", "own", "error", "message"),
     [
-        ((), (), np.zeros((0, 3)), WireError, "needs arms for each user, got 0 times arms"),
+        (
+            (),
+            (),
+            np.zeros((0, 3)),
+            WireError,
+            "needs arms for each user, got 0 lists of arms",
+        ),
         (("ann",), (), np.zeros((1, 3)), WireError, "needs arms for each user, got 0"),
         (("ann",), ((),), np.zeros((0, 3)), WireError, "needs arms for each user"),
         (("ann", "bob"), (("a", "b"),), np.zeros((2, 3)), WireError, "for each user, got 1"),
@@ -289,7 +295,7 @@ def test_a_round_that_no_message_could_answer_is_refused_before_anybody_is_blame
 
 def test_layouts_without_rows_for_arms_need_users_only():
     federation = federation_of(("dense", "plain"), layout="outer")
-    with pytest.raises(WireError, match="needs users and no arms, got 0 users"):
+    with pytest.raises(WireError, match="needs users and no arms, got 0 users and 0 lists of arms"):
         federation.active.ask((), (), PlainBlock(np.zeros((0, 3))), 0.0)
 
 

@@ -86,7 +86,7 @@ def test_figures_are_found_by_name_with_or_without_their_number(toy):
 def test_a_folder_without_figures_is_refused(tmp_path):
     with pytest.raises(SettingError, match="must hold figures"):
         find_figures(tmp_path)
-    with pytest.raises(SettingError, match="must lie in a folder"):
+    with pytest.raises(SettingError, match="must be in a folder"):
         find_figures(tmp_path / "absent")
 
 

@@ -53,7 +53,7 @@ def test_only_the_state_that_began_a_window_takes_it_again(world):
     stock.take(1, owner=OWNER)
     again = world.stock()  # after a restart
     assert again.take(1, owner=OWNER).window == 1
-    with pytest.raises(RollbackError, match=r"window 1 of .* is in use"):
+    with pytest.raises(RollbackError, match=r"that uses window 1, got one that asks for window 0"):
         again.take(0, owner=OWNER)
     with pytest.raises(RollbackError, match="an older copy or another one"):
         again.take(1, owner="bb")
@@ -98,7 +98,7 @@ def test_a_cursor_of_another_deal_or_a_damaged_one_is_refused(world):
     with pytest.raises(StockError, match="each deal needs a cursor of its own"):
         world.stock()
     cursor.write_text("{")
-    with pytest.raises(StockError, match="something damaged"):
+    with pytest.raises(StockError, match="got a damaged file"):
         world.stock()
 
 

@@ -29,9 +29,11 @@ def test_after_a_failed_commit_everything_is_refused_until_it_is_opened_again():
             bandit.snapshot(),
             bandit.change_masks(np.eye(2), epoch=1),
         ):
-            with pytest.raises(JournalError, match=r"until it is opened again: .* full at 3"):
+            with pytest.raises(
+                JournalError, match=r"until the journal is opened again: .* full at 3"
+            ):
                 await use
-        with pytest.raises(JournalError, match="until it is opened again"):
+        with pytest.raises(JournalError, match="until the journal is opened again"):
             bandit.bandit.decide(np.eye(2))
         await bandit.close()
         disk.capacity = None
@@ -107,7 +109,9 @@ def test_a_quick_journal_is_written_without_a_thread_and_its_bug_ends_everything
         assert bandit.commits == (1, 1)
         with pytest.raises(JournalError, match="not acknowledged: ZeroDivisionError"):
             await bandit.decide(np.eye(2))
-        with pytest.raises(JournalError, match="nothing is taken until it is opened again"):
+        with pytest.raises(
+            JournalError, match="writes are refused until the journal is opened again"
+        ):
             await bandit.decide(np.eye(2))
         assert {*threads} == {threading.main_thread()}
         await bandit.close()

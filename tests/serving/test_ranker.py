@@ -199,7 +199,7 @@ def test_a_reward_of_an_event_that_nobody_knows_is_refused(tmp_path):
                 await ranker.reward("nobody", 1.0)
             with pytest.raises(UnknownEventError):
                 await ranker.activate("nobody")
-            assert MemoryInbox(world.drawer).waiting(10) == []
+            assert MemoryInbox(world.inbox_records).waiting(10) == []
 
     run(main())
 
@@ -259,10 +259,10 @@ def test_what_a_killed_leader_had_logged_but_not_marked_is_not_counted_twice(tmp
             await ranker.configure({"default_reward": None}, by="ops")
             await world.level(ranker)
         before = len(logged(world))
-        for slip in world.drawer.slips.values():
-            slip.taken_at = None
+        for queued in world.inbox_records.by_key.values():
+            queued.taken_at = None
         async with world.leading() as leader:
-            await soon(lambda: not MemoryInbox(world.drawer).waiting(10))
+            await soon(lambda: not MemoryInbox(world.inbox_records).waiting(10))
             assert leader.config_version == 1
         assert len(logged(world)) == before
         assert world.refused == []
@@ -408,7 +408,7 @@ def test_decisions_of_several_older_epochs_are_carried_however_late_they_come(tm
 
     async def main():
         world = RankerWorld(tmp_path)
-        inbox = MemoryInbox(world.drawer, clock=world.clock)
+        inbox = MemoryInbox(world.inbox_records, clock=world.clock)
         async with world.leading(consuming=False) as leader:
             await leader.durable.change_masks(rotations[0], epoch=2)
         async with world.leading() as leader:
@@ -450,7 +450,7 @@ def test_what_cannot_be_taken_is_set_aside_and_the_rest_goes_on(tmp_path):
     async def main():
         world = RankerWorld(tmp_path)
         async with world.leading() as leader:
-            inbox = MemoryInbox(world.drawer, clock=world.clock)
+            inbox = MemoryInbox(world.inbox_records, clock=world.clock)
             await leader.rank(asked("a"))
             inbox.put([
                 Reported("nobody", 1.0, "", "queued", 1_000.0),
@@ -460,7 +460,7 @@ def test_what_cannot_be_taken_is_set_aside_and_the_rest_goes_on(tmp_path):
             await soon(lambda: not inbox.waiting(10))
             assert (await leader.history("a")).learnt == 1.0
         assert len(world.refused) == 2
-        assert sum(slip.is_aside for slip in world.drawer.slips.values()) == 2
+        assert sum(queued.is_aside for queued in world.inbox_records.by_key.values()) == 2
 
     run(main())
 
@@ -493,12 +493,12 @@ def test_what_was_set_aside_is_kept_no_longer_than_records_of_the_journal(tmp_pa
         world = RankerWorld(tmp_path)
         async with world.leading() as leader:
             leader.retain_s = 3_600.0
-            inbox = MemoryInbox(world.drawer, clock=world.clock)
+            inbox = MemoryInbox(world.inbox_records, clock=world.clock)
             inbox.put([Reported("nobody", 1.0, "", "queued", world.clock.now)])
             await soon(lambda: world.refused)
-            assert len(world.drawer.slips) == 1
+            assert len(world.inbox_records.by_key) == 1
             world.clock.now += 7_300.0
-            await soon(lambda: not world.drawer.slips)
+            await soon(lambda: not world.inbox_records.by_key)
         assert world.failed == []
 
     run(main())
@@ -755,7 +755,7 @@ def test_a_decision_that_cannot_be_taken_is_set_aside_and_its_neighbours_are_ent
     async def main():
         world = RankerWorld(tmp_path)
         async with world.leading() as leader:
-            inbox = MemoryInbox(world.drawer, clock=world.clock)
+            inbox = MemoryInbox(world.inbox_records, clock=world.clock)
             await leader.rank(asked("own"))
             inbox.put([
                 Decided("a", "tea", 0, np.ones(5), epoch=1),
@@ -818,7 +818,7 @@ def test_a_tail_notices_records_that_are_missing_and_goes_no_further(tmp_path, l
             tail.start()
             await soon(lambda: tail.failing is not None)
             first, following = min(left_out), max(left_out) + 1
-            missing = f"record {first} of the log is missing, the next is {following}"
+            missing = f"wanted record {first} of the journal, got {following}"
             assert (tail.failing, tail.model.position < first) == (missing, True)
             reader.left_out = frozenset()
             await soon(lambda: tail.failing is None and tail.model.n_decided == 5)

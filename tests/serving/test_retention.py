@@ -384,7 +384,7 @@ def _no_room(self, positions, *, covered_by):
     raise JournalError("there is no room")
 
 
-def test_records_go_only_if_a_snapshot_stands_for_them(place):
+def test_records_are_dropped_only_if_a_snapshot_covers_them(place):
     world = RetainWorld(place)
 
     async def main():
@@ -398,7 +398,7 @@ def test_records_go_only_if_a_snapshot_stands_for_them(place):
     with closing(place.open()) as journal:
         newest = journal.snapshot_positions()[0]
         for positions, covered_by in (([newest + 1], newest), ([1], newest + 1), ([1], 2)):
-            with pytest.raises(JournalError, match="a snapshot stands for them"):
+            with pytest.raises(JournalError, match="or later covers them"):
                 journal.retire(positions, covered_by=covered_by)
         assert journal.compacted_to == 0
 

@@ -301,7 +301,7 @@ def test_a_reward_that_went_with_its_arms_model_cannot_be_taken_back():
             await bandit.reward(decision, 1.0)
             if name == "a":
                 await bandit.log(ArmsDropped(("tea",), 1.0))
-        with pytest.raises(ConflictError, match="'tea' that was let go since"):
+        with pytest.raises(ConflictError, match="'tea' that was dropped since"):
             await bandit.retract("a", by="ops")
         assert (await bandit.retract("b", by="ops")).value == 1.0
         await bandit.close()

@@ -328,7 +328,7 @@ def test_files_have_their_owner_s_mode_and_with_a_key_no_reference(world):
     run(_close_both(active, helper))
     with pytest.raises(JournalError, match="opens with its key, got none"):
         world.helper()
-    with pytest.raises(JournalError, match="another key"):
+    with pytest.raises(JournalError, match="got a different key"):
         world.active(None, key=JournalKey.generate())
 
     async def again():

@@ -310,7 +310,9 @@ def test_the_helper_away_the_servers_hand_over_when_it_is_back(tmp_path, helper)
         reply = await federation.change(federation.deal())
         assert reply.epoch == 2
         assert federation.active.shared._server.is_moving  # noqa: SLF001
-        with pytest.raises(HandshakeError, match="have not come to epoch 2 yet"):
+        with pytest.raises(
+            HandshakeError, match="wanted the servers in epoch 2, got an unfinished hand-over"
+        ):
             await federation.change({})
         # A is killed here: its journal is in epoch 2, and its state in epoch 1.
         await federation.stop_active()
@@ -445,7 +447,7 @@ def test_a_helper_that_cannot_go_over_yet_is_not_called_away_after_the_hand_over
         secrets.unlink()
         shared._server._ask = ask  # noqa: SLF001  (the network)
         async with asyncio.timeout(30):
-            while "server B cannot go over to epoch 2" not in shared.away:  # noqa: ASYNC110
+            while "server B cannot hand over to epoch 2" not in shared.away:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert str(tmp_path) not in shared.away  # where its files are is the helper's business
         secrets.write_bytes(kept)

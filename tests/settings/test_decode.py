@@ -153,7 +153,7 @@ WRONG = [
     (f"{HTTP}hosts = ['']", "http.hosts[0] must be text, not empty, got empty text"),
     (
         f"{HTTP}trusted_proxies = ['::/0']",
-        "http.trusted_proxies must be smaller than all, got ::/0",
+        "http.trusted_proxies must not be all addresses, got ::/0",
     ),
     (f"journal = false\n{HTTP}", "[http] answers from the journal, so journal must be true"),
     ("[model]\npolicy = 'ucb'", "model.policy must be one of inverse_gap, lingreedy, lints, "),
@@ -176,7 +176,7 @@ WRONG = [
         "campaigns must have names of letters, digits, '-', '_' or '.', got '.",
     ),
     ("[campaigns.'']", "campaigns must have names of letters, digits, '-', '_' or '.', got ''"),
-    (f"{FILE}url = 'x'", "features: features of kind file are found by path, got path and url"),
+    (f"{FILE}url = 'x'", "features: features of kind file need path, got path and url"),
 ]
 
 

@@ -144,7 +144,7 @@ def test_progress_is_told_on_stderr_and_not_if_not_wanted(capfd, monkeypatch):
         ({"arms": {"tea": [1.0]}}, "got arms in layout 'disjoint'"),
         ({"layout": "outer", "arms": {"tea": [1.0]}}, "features of milk, tea, wine, got tea"),
         ({"policies": ["linucp"]}, "got 'linucp'"),
-        ({"label": [*range(400)]}, "classes that come again, got 400 in 400 rows"),
+        ({"label": [*range(400)]}, "classes that repeat, got 400 in 400 rows"),
         ({"label": ["tea"] * 400}, "two classes at least, got 1"),
         ({"label": ["tea", "milk"]}, "a class for each of 400 rows, got 2"),
         ({"scaling": "robust"}, "got 'robust'"),

@@ -203,7 +203,7 @@ BAD_DOCUMENTS = [
     ("widths = 5", "widths must be a list or a table, got 5"),
     ('widths = [5, "x"]', r"widths\[1\] must be a whole number, got text"),
     ("widths = [5]", "an active and a passive participant, got 1"),
-    ("widths = [5, 5]\ndim = 10", "widths says it all already, got dim as well"),
+    ("widths = [5, 5]\ndim = 10", "widths replaces dim and participants, got widths and dim"),
     ("dim = 3", "dim must give each of 5 participants a feature, got 3"),
     ("contestant = 3", "contestant must be a list of tables, not empty, got 3"),
     ("contestant = []", "contestant must be a list of tables, not empty, got an empty list"),

@@ -1,4 +1,4 @@
-"""The files with which a federation begins: a signed roster, and a commented TOML per member."""
+"""The files of a new federation: a signed roster, and a commented TOML file per member."""
 
 import secrets
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,14 @@ def make_roster(
         raise ConfigError("an intercept goes with layouts outer and disjoint, got per_arm")
     members.sort(key=lambda member: ROLES.index(member.role))
     session = secrets.token_hex(16)
-    return Roster(federation, number, terms, tuple(members), generator_key, session)
+    return Roster(
+        federation,
+        number,
+        terms=terms,
+        members=tuple(members),
+        generator_key=generator_key,
+        session=session,
+    )
 
 
 def find_approved(authority: Authority, files: Sequence[Path] = ()) -> list[Approved]:
@@ -80,7 +87,7 @@ def _recorded(approved: Approved, authority: Authority, path: Path) -> Approved:
 
 
 def with_member(roster: Roster, member: Member, *, accept_leak: bool = False) -> Roster:
-    """The next roster, with one passive participant more.
+    """The next roster, with one more passive participant.
 
     ``accept_leak`` names it among those whose rows can be read from what secret shares release.
     """
@@ -103,7 +110,7 @@ def with_member(roster: Roster, member: Member, *, accept_leak: bool = False) ->
 
 
 def without_member(roster: Roster, name: str) -> Roster:
-    """The next roster, with one passive participant less."""
+    """The next roster, without one passive participant."""
     member = roster.find(name)
     if member is None or member.role != PASSIVE:
         names = ", ".join(m.name for m in roster.passive)

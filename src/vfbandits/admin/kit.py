@@ -1,8 +1,8 @@
-"""A member's kit: the organiser's answer to a request, as one file, and how its owner takes it in.
+"""A member's kit: the organiser's answer to a request, as one file, which its owner unpacks.
 
 A kit has the signed roster, a commented configuration and two certificates.  None is secret: the
-keys were made by the owner, and are where the owner takes the kit in.  The configuration is not
-signed, so the owner's is written again, from the roster; only the address is taken over.
+keys were made by their owner, where the kit is unpacked.  The configuration is not signed, so it is
+generated again from the roster; only the address is copied from the kit.
 """
 
 import io
@@ -46,7 +46,7 @@ from vfbandits.settings.template import (
 
 ROSTER = "roster.signed"
 IDENTITY = "identity"
-# What zipfile raises for an archive that is damaged, encrypted or made to harm.
+# What zipfile raises for an archive that is damaged, encrypted or malicious.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
     *(NotImplementedError, RuntimeError, ValueError, struct.error),
@@ -55,7 +55,7 @@ _DAY = (1980, 1, 1, 0, 0, 0)  # the same files make the same bytes
 
 
 def kit_path(out: Path, name: str) -> Path:
-    """Where the kit of ``name`` lies."""
+    """The path of the kit of ``name``."""
     return out / f"{name}.zip"
 
 
@@ -63,8 +63,8 @@ def kit_path(out: Path, name: str) -> Path:
 class Kit:
     """What an organiser sends to one member, checked: the authority signed roster and certificate.
 
-    ``fingerprint`` is the digest of the authority's key, which its owner must have read out: all
-    else follows from it.
+    ``fingerprint`` is the digest of the authority's key, which its owner must have read out:
+    everything else is verified with that key.
     """
 
     subject: Subject
@@ -111,8 +111,8 @@ class Kit:
         certificate = _certificate(self.files[f"{IDENTITY}/{name}.crt"], folder)
         if keys.tls.public_key() != certificate.public_key():
             raise IdentityError(
-                f"the kit must be for the keys in {identity}, it is for others: take it in where "
-                "vfb pki request was run"
+                f"the kit must be for the keys in {identity}, got one for other keys: run this "
+                "command where vfb pki request was run"
             )
         member = self._own_entry(keys)
         config, table = self._config(member), folder / FEATURES_FILE
@@ -153,7 +153,7 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The configuration file of a member that took its kit in."""
+    """The configuration file of a member that unpacked its kit."""
 
     config: Path
     has_features: bool
@@ -184,7 +184,7 @@ def _places(name: str) -> tuple[str, ...]:
 
 
 def _unpack(path: Path) -> dict[str, bytes]:
-    """The files of a kit; nothing else is taken out of an archive that a stranger may have made."""
+    """The files of a kit; an archive with any other file is refused, since anybody can make one."""
     data = read_file(path, "a kit", most=2 * MAX_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

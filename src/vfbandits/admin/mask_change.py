@@ -22,10 +22,10 @@ CHANGE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change came to.
+    """The result of a change.
 
     ``epoch`` is in force now or, if only the roster was written, the one to deal masks for.
-    ``was_done`` tells that the active participant had made this very change before.
+    With ``was_done`` the active participant had made the same change before.
     """
 
     roster: Roster
@@ -35,7 +35,7 @@ class Outcome:
 
 
 async def rotate(session: Session, *, envelopes: Path | None) -> int:
-    """Give every participant another mask; returns the epoch in force then."""
+    """Change the mask of every participant; returns the epoch that is then in force."""
     now = await session.in_force()
     request = ChangeRequest()
     if _is_dealt(session.roster):
@@ -83,7 +83,7 @@ async def change_members(
 
 
 def _sign(session: Session, roster: Roster, authority: Authority) -> bytes:
-    """The roster, signed by the authority that the operator's own certificates are of."""
+    """The roster, signed by the authority that issued the operator's own certificate."""
     ours = read_certificate(certificate_path(session.place.identity, AUTHORITY))
     wanted, came = key_digest(ours.public_key()), key_digest(authority.private_key.public_key())
     if came != wanted:
@@ -110,7 +110,7 @@ def _is_dealt(roster: Roster) -> bool:
 
 
 def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
-    """The envelopes in a folder, if they are one whole deal for this roster and epoch."""
+    """The envelopes in a folder, if they are one complete deal for this roster and epoch."""
     is_shared = roster.terms.shares is not None
     if folder is None:
         what = "secret shares" if is_shared else "dense masks"
@@ -138,7 +138,7 @@ def _dealt(roster: Roster, epoch: int, folder: Path | None) -> dict[str, bytes]:
 
 
 def _lacks(roster: Roster, epoch: int, folder: Path, missing: Sequence[str]) -> str:
-    """Whose secrets are not in the folder, and how they come there."""
+    """The error for missing secrets: which ones, and how to get them."""
     helper = "" if roster.terms.shares is None else roster.terms.shares.helper
     files = [
         f"{secrets_name(name, epoch)}, the secrets of "

@@ -51,18 +51,18 @@ class Served:
                 name: participants.child(name).integer("width") for name in participants.values
             }
             return cls(
-                Split.of(widths, may_be_alone=True),
-                revive(model.child("policy")),
-                model.number("ridge"),
-                model.number("discount"),
-                model.number("floor"),
-                record.integer("epoch"),
+                split=Split.of(widths, may_be_alone=True),
+                policy=revive(model.child("policy")),
+                ridge=model.number("ridge"),
+                discount=model.number("discount"),
+                floor=model.number("floor"),
+                epoch=record.integer("epoch"),
             )
         except SnapshotError as error:
             raise WireError(f"the status must have participants and a model: {error}") from error
 
     def central(self, terms: Terms, *, seed: int) -> Bandit:
-        """A bandit with the same settings that sees everything in the open."""
+        """A bandit with the same settings that sees all features unmasked."""
         return Bandit(
             self.policy,
             dim=self.split.dim,
@@ -78,7 +78,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """What the federation and the central bandit had in common.
+    """How far the federation and the central bandit agreed.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class LiveReport:
 
 
 def draw_trial() -> int:
-    """A number that no other run is likely to have taken."""
+    """A random number, so that no other run is likely to have it."""
     return 1 + secrets.randbelow(MAX_TRIAL)
 
 
@@ -138,7 +138,7 @@ async def live_parity(
     terms = session.roster.terms
     if terms.protection == "shares":
         raise SettingError(
-            "protection 'shares' has no parity runs on a live federation: nobody knows the noise "
+            "protection 'shares' has no parity runs on a live federation: no party knows the noise "
             "of a decision.  vfb parity --protection shares compares in one process"
         )
     served = Served.of(await session.status())

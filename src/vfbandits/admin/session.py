@@ -1,4 +1,4 @@
-"""From a configuration file to calls of the active participant."""
+"""Connections to the active participant, by a configuration file."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -20,14 +20,14 @@ ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """An open connection, and what its owner knows of the federation by its own files."""
+    """An open connection, with its owner's configuration and roster."""
 
     place: ParticipantConfig
     roster: Roster
     client: ApplicationClient = field(repr=False)
 
     async def status(self, *, timeout_s: float = ANSWER_S) -> dict[str, object]:
-        """What the active participant says of the federation."""
+        """The status of the federation, as the active participant reports it."""
         reply = await self.client.status(StatusRequest(), timeout_s=timeout_s)
         try:
             document = json.loads(reply.document)
@@ -38,7 +38,7 @@ class Session:
         return document
 
     async def in_force(self, *, timeout_s: float = ANSWER_S) -> "InForce":
-        """The roster and the epoch that hold at the active participant."""
+        """The roster and the epoch that are in force at the active participant."""
         return InForce.of(await self.status(timeout_s=timeout_s))
 
 

@@ -15,7 +15,7 @@ NOISE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialRound:
-    """One round: its user, everybody's public block, and what each arm would give."""
+    """One round: its user, the public block of each participant, and the reward of each arm."""
 
     user: str
     blocks: Mapping[str, PlainBlock] = field(repr=False)
@@ -61,7 +61,7 @@ class TrialWorld:
             yield TrialRound(user, blocks, expected + NOISE * noise.standard_normal(len(self.arms)))
 
     def context(self, blocks: Mapping[str, PlainBlock], contributors: Iterable[str]) -> Matrix:
-        """What a central bandit sees: everything side by side, zeros for those that were away."""
+        """What a central bandit sees: all blocks side by side, zeros for absent participants."""
         counted = set(contributors)
         parts = [
             blocks[name] if name in counted else np.zeros_like(blocks[name])

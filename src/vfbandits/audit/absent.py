@@ -57,7 +57,7 @@ def absent_users(view: View, alone: Matrix, *, seed: int) -> Result:
 
 
 def rows_alone(view: View, *, rng: np.random.Generator, count: int | None = None) -> Matrix:
-    """Sums about users of this participant only, twice as many as it has columns unless told."""
+    """Sums about users of this participant only, by default twice as many as it has columns."""
     wanted = min(count or 2 * view.width, len(view.joint))
     rows = view.joint[rng.choice(len(view.joint), wanted, replace=False)].copy()
     rows[:, view.width :] = 0.0

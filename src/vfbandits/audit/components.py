@@ -16,7 +16,7 @@ CONTRASTS = ("logcosh", "cube")
 MAX_STEPS = 100
 MIN_NOISE_COLUMNS = 50
 NOISE_STEPS = 30  # in noise nothing converges; more steps find components that are little further
-MIN_LENGTH = 1e-12  # as a share of the largest: below it a direction is rounding
+MIN_LENGTH = 1e-12  # as a fraction of the largest: below it a direction is rounding
 
 
 def whiten(values: Matrix) -> Matrix:
@@ -67,8 +67,8 @@ def name_by_marginals(components: Matrix, public: Matrix) -> Matrix:
     Returns guesses (n, columns) of standardised columns, 0 for a column without a component.
 
     The distance is Wasserstein's, between quantiles of standardised values; all columns are
-    served together, so that no component has two names.  Whether a guess is better than the mean
-    is for ``with_evidence`` to say.
+    assigned together, so that no component has two names.  ``with_evidence`` decides whether a
+    guess is better than the mean.
     """
     wanted = quantiles(standardised(public)[0])
     seen = quantiles(components)
@@ -105,7 +105,7 @@ def fit_marginals(masked: Matrix, guesses: Matrix, public: Matrix, *, steps: int
 def with_evidence(guesses: Matrix, known: NDArray[np.bool_], *, chance: float) -> Matrix:
     """The guesses that an attacker has a reason to believe; 0, the mean, in the place of others.
 
-    Gaussian rows have components too, and nothing tells these apart.  So a guess counts if its
+    Gaussian rows have components too, which cannot be distinguished.  So a guess counts if its
     column is ``known`` not to be Gaussian (``is_recognisable``), and if it is itself further from
     a Gaussian than what is found in noise (``chance_of_components``).
     """

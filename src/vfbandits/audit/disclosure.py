@@ -1,4 +1,4 @@
-"""What a level tells everybody who looks: how many numbers, lengths, distances, duplicates."""
+"""What a level discloses without an attack: how many numbers, lengths, distances, duplicates."""
 
 import numpy as np
 

@@ -40,7 +40,7 @@ class Grid:
 
 
 def discrete_columns(view: View, *, seed: int) -> Result:
-    """Find all directions of few values, and tell which of them are the participant's columns."""
+    """Find all directions of few values, and which of them are the participant's columns."""
     grids = find_grids(view.masked, seed=seed)
     exact = _columns_of(grids, view)
     errors = {name: 0.0 if name in exact else 1.0 for name in view.columns}
@@ -71,8 +71,8 @@ def columns_on_grids(values: Matrix) -> list[int]:
 
     These are the directions that ``find_grids`` looks for behind a mask; how many of them it finds
     depends on the rows that it has.  Looking at the table itself takes no time.  Values of a
-    continuous column do not repeat, so a few rows are enough to tell; fewer than ``MIN_TABLE_ROWS``
-    are not.  Columns that are the same in all rows tell nothing.
+    continuous column do not repeat, so a few rows are enough, but no fewer than ``MIN_TABLE_ROWS``.
+    Constant columns are not listed.
 
     >>> rng = np.random.default_rng(0)
     >>> flags, counts = rng.random(100) < 0.3, rng.poisson(2.0, 100)
@@ -147,7 +147,7 @@ def _short_differences(rows: Matrix) -> Matrix:
 
 
 def _polish(rows: Matrix, values: Vector, fitter: Matrix) -> Vector | None:
-    """Round to a grid, fit a direction to what came out, and again, until nothing moves.
+    """Round to a grid, fit a direction to the result, and repeat until nothing changes.
 
     Returns the direction and the offset (dim + 1,), if the half that was not fitted agrees.
     """

@@ -1,4 +1,4 @@
-"""Independent components: columns that are independent and not Gaussian give themselves away."""
+"""Independent components: columns that are independent and not Gaussian can be recovered."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -15,7 +15,7 @@ def known_pairs(view: View, *, counts: tuple[int, ...] = ()) -> Result:
 
     Three attackers: ``minimum norm`` takes from a row what lies in the insiders' span and the mean
     of the rest; ``Procrustes`` takes the rotation nearest to the pairs; ``public covariance`` adds
-    what is public, mean and covariance, and lets the pairs say which way each axis points.
+    what is public, mean and covariance, and takes the direction of each axis from the pairs.
     """
     counts = counts or default_counts(view.dim)
     view = view.first(MAX_ROWS)

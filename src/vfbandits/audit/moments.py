@@ -109,10 +109,10 @@ def _rehearse(view: View, *, seed: int) -> dict[str, Vector]:
     """How far to trust each direction, for each way to find it: 0 not at all, 1 fully.
 
     One half of the public people, drawn at random, plays those who are seen; the right rotation is
-    then the identity.  Halves have nobody in common, as those who are seen and those who are
-    public have not; drawing with replacement would take the luck of one sample for a fact.  The
-    trust in a direction is the coefficient that a regression of the column on the guesses has, or
-    0 where it may be luck.
+    then the identity.  Halves have no person in common, like the people who are seen and those who
+    are public; drawing with replacement would mistake the luck of one sample for a fact.  The trust
+    in a direction is the coefficient that a regression of the column on the guesses has, or 0 where
+    it may be luck.
     """
     rng = np.random.default_rng(seed)
     found: dict[str, list[Matrix]] = {}

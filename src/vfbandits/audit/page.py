@@ -172,7 +172,7 @@ def _tried(report: Report) -> list[str]:
 
 def _notes(report: Report) -> list[str]:
     more = (
-        "half of the rows were attacked; the other half stands for what is public: marginals, "
+        "half of the rows were attacked; the other half represents what is public: marginals, "
         "means and covariances of the same population",
         "at level sum the other participants' columns are simulated: this table's, with rows "
         "shuffled",

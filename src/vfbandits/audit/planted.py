@@ -1,4 +1,4 @@
-"""Planted users: what a release tells about features, learnt from users whose features are known.
+"""Planted users: what a release reveals of features, learnt from users with known features.
 
 An attacker that knows some users' features (test accounts, a loyalty programme) sees what is
 released about them, fits a map from that to the features, and applies it to the others.  It needs
@@ -27,7 +27,7 @@ RELEASES: Mapping[Level, tuple[str, ...]] = {
     Level.ARM: ("the arm (LinTS)", "the arm and widths (LinUCB)"),
     Level.STATISTICS: ("means (LinTS)", "means and widths (LinUCB)"),
 }
-"""What each level opens, and by which policy."""
+"""What each level releases, and by which policy."""
 
 
 def planted_users(

@@ -12,7 +12,7 @@ ORDER = (Severity.RED, Severity.AMBER, Severity.TRIED)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results, and the steps that were not run because somebody stopped the audit."""
+    """All results, and the steps that were not run because the audit was stopped."""
 
     source: str
     rows: int
@@ -51,7 +51,7 @@ class Report:
 
 
 def describe_not_run(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Steps in words."""
+    """Steps as text."""
     return tuple(f"{step.level}: {step.title}" for step in steps)
 
 

@@ -73,7 +73,7 @@ class Result:
     certificate
         How the attacker knows, without the truth, that it is right.
     discloses
-        Whether the level tells something even where no column is recovered.
+        Whether the level discloses something even where no column is recovered.
     is_universal
         Whether it opens any table, whatever its data, once its needs are met.
     """
@@ -93,7 +93,7 @@ class Result:
 
     @property
     def best(self) -> float:
-        """The error of the column that suffers most; 1 if there is none."""
+        """The smallest error of any column; 1 if there is none."""
         return min(self.errors.values(), default=1.0)
 
     @property
@@ -106,7 +106,7 @@ class Result:
         return Severity.TRIED
 
     def worst_columns(self, count: int = 5) -> tuple[tuple[str, float], ...]:
-        """The columns that suffer most, with their errors, worst first."""
+        """The most exposed columns, with their errors, worst first."""
         ranked = sorted(self.errors.items(), key=lambda item: item[1])
         return tuple(item for item in ranked[:count] if item[1] <= AMBER_ERROR)
 

@@ -23,7 +23,7 @@ def procrustes(plain: Matrix, masked: Matrix) -> Matrix:
 
 
 def covariance(values: Matrix) -> Matrix:
-    """Of the columns."""
+    """Covariance of the columns."""
     rows, _ = centred(values)
     return rows.T @ rows / len(rows)
 

@@ -25,7 +25,7 @@ from vfbandits.core.arrays import Matrix
 
 WIDTH, PASSIVE = 20, 4
 ROWS = 20_000
-FEW_ROWS = 5000  # where more change nothing, and of second moments that few people make
+FEW_ROWS = 5000  # where more rows change nothing, and for second moments of few people
 SEEDS = 3
 PLANTED_ROUNDS = 21_000  # the first third is left out, and half of the others are planted
 MIN_FOR_MEDIAN = 5

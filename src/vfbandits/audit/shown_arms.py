@@ -2,8 +2,8 @@
 
 A greedy arm says that its estimated reward is not below that of any other: as many half-spaces that
 the user's features lie in.  The attacker averages over all features that the half-spaces leave,
-weighted by what is public: means and covariances.  The release of the arm does not tell parameters;
-this is the worst that arms alone could tell.
+weighted by what is public: means and covariances.  The release of the arm does not reveal the
+parameters; this is the most that arms alone could reveal.
 """
 
 from collections.abc import Sequence

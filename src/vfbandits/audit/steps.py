@@ -39,8 +39,8 @@ def plan(
 ) -> list[Step]:
     """The steps of an audit; equal arguments give equal results, whichever steps are run.
 
-    ``n_others`` is the number of columns of all other passive participants, the table's own
-    number unless told.
+    ``n_others`` is the number of columns of all other passive participants, by default the
+    table's own number.
     """
     steps: list[Step] = []
     for level in levels:

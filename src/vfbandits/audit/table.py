@@ -76,7 +76,7 @@ def prepare(
 def without_constants(
     values: Matrix, columns: Sequence[str], *, notes: Sequence[str] = ()
 ) -> AuditTable:
-    """A table without the columns that are the same in every row, which tell nothing."""
+    """A table without the columns that are the same in every row."""
     refuse_few_rows(len(values), values.shape[1])
     spreads = values.std(axis=0)
     keep = spreads > 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)

@@ -1,6 +1,6 @@
 """What the active participant sees of a table, and what is public about the people in it.
 
-The rows are dealt into two halves.  One is attacked.  The other stands for what is public: other
+The rows are split into two halves.  One is attacked.  The other represents what is public: other
 people of the same population, from whom an attacker takes means, covariances and marginals.
 """
 
@@ -113,14 +113,14 @@ def look(
     here, there = order[: n // 2], order[n // 2 :]
     share = MaskShare(sample_mask(joint.shape[1], entropy=rng.bytes))
     return View(
-        level,
-        tuple(columns),
-        joint[here],
-        np.ascontiguousarray(share.mask(PlainBlock(joint[here]))),
-        joint[there],
-        share,
-        own[here],
-        own[there],
+        level=level,
+        columns=tuple(columns),
+        joint=joint[here],
+        masked=np.ascontiguousarray(share.mask(PlainBlock(joint[here]))),
+        public=joint[there],
+        share=share,
+        own=own[here],
+        public_own=own[there],
     )
 
 
@@ -139,7 +139,7 @@ def simulate_others(values: Matrix, count: int, *, rng: np.random.Generator) -> 
     They are this table's with rows shuffled: of the same kind, and saying nothing about the same
     users.  Each participant has two groups of columns with an order of their own.  With one order
     for all, the others' covariance would be a copy of this participant's, and its principal axes
-    could not be told apart.
+    could not be distinguished.
     """
     n, width = values.shape
     blocks = []

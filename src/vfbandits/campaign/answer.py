@@ -50,15 +50,15 @@ def encode_answer(answer: Answer) -> bytes:
     else:  # of equal ones the first stays first
         ranking = sorted(places, key=_by_score, reverse=True)
     response = RankResponse(
-        answer.event_id,
-        arms[answer.shown],
-        ranking,
-        list(answer.contributors),
-        answer.degraded,
-        answer.group,  # type: ignore[arg-type]  # one of the three
-        answer.model_version,
-        answer.config_version,
-        answer.epoch,
+        event_id=answer.event_id,
+        arm=arms[answer.shown],
+        ranking=ranking,
+        contributors=list(answer.contributors),
+        degraded=answer.degraded,
+        group=answer.group,  # type: ignore[arg-type]  # one of the three
+        model_version=answer.model_version,
+        config_version=answer.config_version,
+        epoch=answer.epoch,
     )
     return _encode(response)
 
@@ -75,19 +75,19 @@ def read_answer(answer: bytes, arms: tuple[str, ...]) -> Answer:
     by_arm = {one.id: one for one in kept.ranking}
     ranking = [by_arm[arm] for arm in arms]
     return Answer(
-        kept.event_id,
-        arms,
-        arms.index(kept.arm),
-        [_number(one.score) for one in ranking],
-        [_number(one.estimate) for one in ranking],
-        [_number(one.probability) for one in ranking],
-        tuple(kept.contributors),
-        kept.degraded,
-        kept.group,
-        kept.model_version,
-        kept.config_version,
-        kept.epoch,
-        arms.index(kept.ranking[0].id),
+        event_id=kept.event_id,
+        arms=arms,
+        shown=arms.index(kept.arm),
+        scores=[_number(one.score) for one in ranking],
+        means=[_number(one.estimate) for one in ranking],
+        probabilities=[_number(one.probability) for one in ranking],
+        contributors=tuple(kept.contributors),
+        degraded=kept.degraded,
+        group=kept.group,
+        model_version=kept.model_version,
+        config_version=kept.config_version,
+        epoch=kept.epoch,
+        choice=arms.index(kept.ranking[0].id),
     )
 
 

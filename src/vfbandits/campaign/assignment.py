@@ -34,7 +34,7 @@ def assign(
 def shown_probabilities(
     settings: CampaignSettings, probabilities: Vector, *, baseline: int, is_tripped: bool = False
 ) -> list[float]:
-    """Of each arm to be shown: the policy's, and what the baseline gets beside."""
+    """Probability of each arm to be shown: the policy's, and more for the baseline."""
     to_baseline = 1.0 if is_tripped or settings.mode == SHADOW else settings.holdback
     if to_baseline:
         probabilities = (1.0 - to_baseline) * probabilities

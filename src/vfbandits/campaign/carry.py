@@ -20,8 +20,7 @@ def carried(
 ) -> Decided:
     """The same decision behind the masks of ``epoch``, by those of ``moves`` that lie between.
 
-    A bandit that has learnt nothing takes it along, as the one that it is meant for did with its
-    own decisions.
+    An untaught bandit carries it, as the bandit of the campaign carried its own decisions.
     """
     if one.epoch == epoch:
         return one

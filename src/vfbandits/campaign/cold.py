@@ -74,7 +74,7 @@ class Cold:
             self._next = min(self._next, due)
 
     def close(self, position: int) -> None:
-        """Nothing is waited for any more; one that is not here changes nothing."""
+        """Its wait has ended; one that is not here changes nothing."""
         place = self._place(position)
         if place is not None:
             self._dues[place] = CLOSED
@@ -88,7 +88,7 @@ class Cold:
         self._set_aside.add(position)
 
     def over(self, now: float, *, most: int) -> list[int]:
-        """Positions of some whose waits are over, ``most`` of them, the first to end first."""
+        """Positions of decisions whose waits are over, at most ``most``, first ends first."""
         if now < self._next:
             return []
         dues = np.frombuffer(self._dues)
@@ -125,7 +125,7 @@ class Cold:
         return None if isnan(self._dues[place]) else place
 
     def _tidy(self) -> None:
-        """Let go of those that are closed."""
+        """Drop those that are closed."""
         rows = self.pack()
         self._positions = array("q", [int(position) for position in rows[:, 0].tolist()])
         self._dues = array("d", rows[:, 1].tolist())

@@ -6,11 +6,11 @@ context, arm or reward depends on.  So for an event with reward y
     d = m1 - m0 + (y - m1) / (1 - h)    if the policy decided,
     d = m1 - m0 - (y - m0) / h          if it is of the holdback,
 
-where m1 and m0 are the groups' mean rewards *before* the event, has the expectation that the policy
-is better by, whatever m1 and m0 are: d minus that is a martingale difference.  A baseline that
-drifts, a policy that learns and a holdback that is changed leave this as it is.  The running mean
-of d has an anytime-valid interval (``core.anytime``), and so a losing policy may be stopped at any
-look.
+where m1 and m0 are the groups' mean rewards *before* the event, the expectation of d is the amount
+by which the policy is better, whatever m1 and m0 are: d minus that is a martingale difference.  A
+baseline that drifts, a policy that learns and a holdback that is changed leave this as it is.  The
+running mean of d has an anytime-valid interval (``core.anytime``), and so a losing policy may be
+stopped at any look.
 
 *Order.*  Events enter in the order of their decisions, each once it and all before it are settled.
 In the order of their rewards the argument would fail: a conversion may come soon and its absence is
@@ -34,13 +34,13 @@ from vfbandits.core.snapshot import Record
 from vfbandits.errors import SnapshotError
 
 MIN_EVENTS: Final = 100
-# Before each group has so many rewards, their means are no use to centre the next ones.
+# Before each group has so many rewards, their means are too rough to centre the next ones.
 FIRST_EVENTS: Final = 10
 # A second comparison begins again after so many events: it notices a policy that loses after
 # it has won for long.
 RECENT_EVENTS: Final = 100_000
 
-# So many events may wait to enter; further ones are left out, whatever becomes of them.
+# So many events may wait to enter; further ones are left out for good.
 MAX_WAITING: Final = 2_000_000
 # With a smaller holdback, or a smaller rest, nothing is compared.
 MIN_HOLDBACK: Final = 0.001
@@ -112,7 +112,16 @@ class Sums:
         error = math.sqrt(variance * self.weight) / self.n
         half = error * standard_errors(self.n, alpha=alpha)
         low, high = self.mean - half, self.mean + half
-        return Difference(n1, n0, mean1, mean0, self.mean, low, high, alpha)
+        return Difference(
+            n_policy=n1,
+            n_holdback=n0,
+            mean_policy=mean1,
+            mean_holdback=mean0,
+            difference=self.mean,
+            low=low,
+            high=high,
+            alpha=alpha,
+        )
 
     def pack(self) -> list[float]:
         """For a snapshot."""
@@ -202,21 +211,21 @@ class Comparison:
         return self.whole.difference(alpha=alpha, min_events=min_events)
 
     def loss(self, *, margin: float, alpha: float, min_events: int) -> Difference | None:
-        """By how much the policy loses, if it does so by more than ``margin`` beyond doubt.
+        """How much the policy loses, if that is significantly more than ``margin``; else None.
 
-        However long it is asked, the probability that it ever says so of a policy that does not is
-        at most ``alpha``: half of it goes to all events, and a half is spent on the stretches of
+        However often this is asked, the probability of ever reporting a policy that does not lose
+        more is at most ``alpha``: half of it is spent on all events, and half on the stretches of
         ``RECENT_EVENTS``, on the k-th in proportion to 1 / k².
         """
-        share = 0.5 * alpha / (_BASEL * self._n_recent**2)
-        for sums, level in ((self.whole, 0.5 * alpha), (self.recent, share)):
+        recent_alpha = 0.5 * alpha / (_BASEL * self._n_recent**2)
+        for sums, level in ((self.whole, 0.5 * alpha), (self.recent, recent_alpha)):
             found = sums.difference(alpha=level, min_events=min_events)
             if found is not None and found.high < -margin:
                 return found
         return None
 
     def _advance(self) -> None:
-        """Let those enter that are settled, up to the first that is not."""
+        """Enter the events that are settled, up to the first that is not."""
         states, head = self._states, self._head
         while head < len(states) and states[head] >= _SETTLED:
             if states[head] == _SETTLED:

@@ -12,7 +12,7 @@ FOR_CONTEXTS = b"contexts"
 
 
 class EventDraws:
-    """A generator that is set anew for every event; one object, since making one takes longer.
+    """A generator that is reseeded for every event; one object, since making one takes longer.
 
     >>> draws = EventDraws(7)
     >>> draws.seed("a")

@@ -1,8 +1,8 @@
 """What happened to a model, in the order in which it happened.
 
-The log of these events is the truth and the model a fold over it (``model.py``): the same events
-in the same order give the same Lambda and u, bit for bit.  A context in here is the masked one
-that was chosen then, so a reward that comes late is learnt from what the decision saw.
+The journal of these events is the truth and the model a fold over it (``model.py``): the same
+events in the same order give the same Lambda and u, bit for bit.  A context in here is the masked
+one that was chosen then, so a reward that comes late is learnt from what the decision saw.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Offered:
 
 @dataclass(slots=True, eq=False)
 class Decided:
-    """An arm was chosen.  Not to be changed; frozen, it would take longer to make.
+    """An arm was chosen.  Immutable by convention: frozen, it would take longer to make.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Decided:
     epoch
         Of the masks that ``x`` is behind.
     user
-        Whom the decision was for, in the application's words.
+        Whom the decision was for: the id that the application gave.
     at
         When, in seconds since 1970; nothing is derived from it.
     root
@@ -110,7 +110,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recalled:
-    """What was learnt from where the decision was no longer in memory.
+    """The observation that was learnt from, where the decision was no longer in memory.
 
     ``opened`` is the position of its ``Decided``; ``x`` and ``model`` are what that left to learn
     from, carried to the masks in force.
@@ -220,7 +220,7 @@ class Retracted:
 
 @dataclass(frozen=True, slots=True)
 class ArmsDropped:
-    """Models of arms that were not shown for long were let go (layout "disjoint").
+    """Models of arms that were not shown for long were dropped (layout "disjoint").
 
     A reward that comes for one of them later starts it from the prior.
     """
@@ -231,7 +231,7 @@ class ArmsDropped:
 
 @dataclass(frozen=True, slots=True)
 class GuardrailTripped:
-    """The policy brings less than the holdback, beyond doubt: from here on the baseline is shown.
+    """The policy brings significantly less than the holdback: from here on the baseline is shown.
 
     ``difference`` is what the policy's events bring more than the holdback's, per event, with an
     interval that holds at all times together with probability 1 - ``alpha``.
@@ -286,7 +286,7 @@ class LossAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Stands where a damaged or missing record was before ``vfb journal repair``.
+    """Takes the place of a damaged or missing record, by ``vfb journal repair``.
 
     ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
     if there was none: then what the record taught is lost, and the fold goes on without it.
@@ -307,7 +307,7 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Stands where a record of a decision was before its user was forgotten.
+    """Takes the place of a record of a decision whose user was erased.
 
     ``covered_by`` is the position of a snapshot that holds what the record did to the model; None
     if it never did anything to it: it was still on its way into the journal.
@@ -336,8 +336,8 @@ class Restored:
 class Administered:
     """Somebody changed something: what, who and when.  Nothing that is learnt depends on it.
 
-    ``what`` is one of the words above, ``detail`` a text that names no user.  Of ``SETTINGS_FILE``
-    it is a JSON object: the settings that the file has from now on, as far as they are others.
+    ``what`` is a constant of this module, ``detail`` a text that names no user.  With
+    ``SETTINGS_FILE`` it is a JSON object: the settings of the file that differ from now on.
     """
 
     what: str

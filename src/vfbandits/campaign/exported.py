@@ -50,7 +50,12 @@ class ExportedModel:
         """The model as it is now; ``check`` is the digest of the record that it ends with."""
         snapshot = learnt_by(model.bandit)
         return cls(
-            snapshot, model.position, check, model.epoch, model.signed_roster, model.n_retracted
+            snapshot=snapshot,
+            position=model.position,
+            check=check,
+            epoch=model.epoch,
+            signed_roster=model.signed_roster,
+            n_retracted=model.n_retracted,
         )
 
     def pack(self) -> Snapshot:
@@ -69,7 +74,7 @@ class ExportedModel:
         """The model that was packed."""
         if not packed.record.has("exported"):
             raise SnapshotError(
-                "wanted a model that `vfb model export` wrote, got another snapshot of a "
+                "wanted a model that `vfb model export` wrote, got a snapshot of a "
                 f"{packed.record.text('kind')}"
             )
         about = packed.record.child("exported")
@@ -77,7 +82,7 @@ class ExportedModel:
         broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if broken:
             raise SnapshotError(
-                f"a model has finite numbers, got others in the array {broken[0]!r}"
+                f"a model has finite numbers, got NaN or infinity in the array {broken[0]!r}"
             )
         _refuse_large(packed.record)
         header = {name: part for name, part in packed.header.items() if name != "exported"}
@@ -88,17 +93,17 @@ class ExportedModel:
         except ValueError as error:
             raise SnapshotError(f"a model needs base64 at 'signed_roster': {error}") from error
         return cls(
-            Snapshot(header, arrays),
-            about.integer("position"),
-            about.text("check"),
-            about.integer("epoch"),
-            signed_roster,
-            about.integer("n_retracted"),
+            snapshot=Snapshot(header, arrays),
+            position=about.integer("position"),
+            check=about.text("check"),
+            epoch=about.integer("epoch"),
+            signed_roster=signed_roster,
+            n_retracted=about.integer("n_retracted"),
         )
 
 
 def _refuse_large(record: Record) -> None:
-    """Refuse a size that no model has which can be put back, before anything is made of it."""
+    """Refuse a model that is too large to be put back, before anything is made of it."""
     options = record.child("options")
     arm_dim = options.integer("arm_dim") if options.has("arm_dim") else 0
     width = (record.integer("dim") + 1) * (arm_dim + 1)
@@ -135,7 +140,7 @@ def put_back(
 ) -> Restored:
     """The event by which ``model`` becomes an earlier one of the same journal; changes nothing.
 
-    ``later`` are the records behind the earlier one.  What they did to masks is done to it as well,
+    ``later`` are the records after the earlier one.  What they did to masks is done to it as well,
     and rewards that were retracted since are taken out of it: ``rewards`` has the position of the
     reward of each ``Retracted`` by the position of that.
     """
@@ -174,7 +179,7 @@ def put_back(
 def put_in(exported: ExportedModel, model: Model, *, at: float) -> Restored:
     """The event by which ``model`` takes what a model of another journal has learnt.
 
-    Both must be behind the same masks, for which the caller answers.
+    Both must be behind the same masks, which the caller must ensure.
     """
     if (exported.epoch, exported.signed_roster) != (model.epoch, model.signed_roster):
         raise ConflictError(

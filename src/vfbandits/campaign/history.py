@@ -1,4 +1,4 @@
-"""One event, as its log tells it: what was shown, what came, what was learnt."""
+"""One event, as the journal has it: what was shown, what came, what was learnt."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,16 +27,16 @@ RETRACTED = "retracted"
 
 @dataclass(slots=True)
 class History:
-    """All that the log has of an event.
+    """All that the journal has of an event.
 
     ``due`` is when the wait for a reward ends, or has ended; ``came`` are the rewards that were
     sent, by their ids.  ``position`` is that of the decision, where the journal was asked, and
     ``learnt_at`` that of the reward that was learnt.
 
-    Records behind ``read_to`` may be missing, if that is not infinite: the caller has not kept
+    Records after ``read_to`` may be missing, unless that is infinite: the caller has not kept
     others from writing while it read.
 
-    What only some need, the caller looks up as well: ``mask_changes``, with their positions, up to
+    The caller adds what only some events need: ``mask_changes``, with their positions, up to
     ``mask_changes_to``, and whether the model that was taught belongs to an arm that was dropped.
     """
 
@@ -99,15 +99,15 @@ class History:
         came = {key: one for key, one in self.came.items() if isinstance(one, Reported)}
         reports = {name: one.value for name, one in came.items() if one.why == COUNTED}
         return Pending(
-            Observation(decided.x, decided.model),
-            decided.arm,
-            decided.group,
-            decided.at,
-            self.due,
-            self.held,
-            any(one.why == LOGGED for one in came.values()),
-            reports or NO_REPORTS,
-            self.position,
+            observation=Observation(decided.x, decided.model),
+            arm=decided.arm,
+            group=decided.group,
+            at=decided.at,
+            due=self.due,
+            held=self.held,
+            logged=any(one.why == LOGGED for one in came.values()),
+            reports=reports or NO_REPORTS,
+            position=self.position,
         )
 
     @property
@@ -121,7 +121,7 @@ class History:
         return self.mask_changes_to >= position
 
     def add(self, event: Event) -> None:
-        """What came next."""
+        """Add the next event."""
         if isinstance(event, Activated):
             self.held, self.due, self.status = False, event.due, WAITING
         elif isinstance(event, Rewarded):

@@ -80,33 +80,33 @@ class Ranking(NamedTuple):
     parts: dict[str, float] | None
 
     def seen(self, campaign: str, seconds: float) -> Ranked:
-        """As observers are told of it."""
+        """The decision as observers receive it."""
         answer, contexts, arms = self.answer, self.contexts, self.query.arms
         estimate = answer.means[answer.shown]
         return Ranked(
-            campaign,
-            answer.event_id,
-            self.query.user,
-            self.event.at,
-            arms[answer.shown],
-            arms[self.choice],
-            arms[self.query.baseline],
-            answer.group,
-            estimate,
-            answer.scores[answer.shown] - estimate,
-            self.parts,
-            answer.probabilities[answer.shown],
-            contexts.contributors,
-            contexts.missing,
-            len(arms),
-            answer.model_version,
-            seconds,
-            contexts.bytes_received,
+            campaign=campaign,
+            event_id=answer.event_id,
+            user=self.query.user,
+            at=self.event.at,
+            arm=arms[answer.shown],
+            choice=arms[self.choice],
+            baseline=arms[self.query.baseline],
+            group=answer.group,
+            estimate=estimate,
+            bonus=answer.scores[answer.shown] - estimate,
+            parts=self.parts,
+            probability=answer.probabilities[answer.shown],
+            contributors=contexts.contributors,
+            missing=contexts.missing,
+            n_arms=len(arms),
+            model_version=answer.model_version,
+            seconds=seconds,
+            bytes_received=contexts.bytes_received,
         )
 
 
 class Verdict(NamedTuple):
-    """What becomes of a request about one event, and what makes it so.
+    """The outcome of a request about one event, and the event by which it comes about.
 
     ``event`` is None where nothing changes; ``pending`` is the decision that it is about.
     """
@@ -138,12 +138,12 @@ class Campaign:
         self.begin_with(settings)
 
     def begin_with(self, settings: CampaignSettings) -> None:
-        """Go by these settings unless the journal has changed them."""
+        """Use these settings unless the journal has changed them."""
         self.first_settings = settings
         self._adopt_settings()
 
     def apply(self, position: int, event: Event) -> None:
-        """Make an event happen; it stands at ``position`` of the journal."""
+        """Make an event happen, whose record is at ``position`` of the journal."""
         self.model.enter(position, event)
         if isinstance(event, Decided) or (isinstance(event, Activated) and not event.opened):
             self._wait_until(event.due, str(event.event_id))
@@ -196,19 +196,19 @@ class Campaign:
             settings, likely, baseline=baseline, is_tripped=is_tripped
         )
         answer = Answer(
-            event_id,
-            query.arms,
-            shown,
-            decision.scores.tolist(),
-            decision.means.tolist(),
-            probabilities,
-            contexts.contributors,
-            bool(contexts.missing),
-            group,
-            model.n_learnt,
-            model.n_settings,
-            model.epoch,
-            decision.index,
+            event_id=event_id,
+            arms=query.arms,
+            shown=shown,
+            scores=decision.scores.tolist(),
+            means=decision.means.tolist(),
+            probabilities=probabilities,
+            contributors=contexts.contributors,
+            degraded=bool(contexts.missing),
+            group=group,
+            model_version=model.n_learnt,
+            config_version=model.n_settings,
+            epoch=model.epoch,
+            choice=decision.index,
         )
         wait_s = settings.reward_wait_s if query.activate else settings.activation_wait_s
         event = Decided(
@@ -232,7 +232,14 @@ class Campaign:
         )
         split = contexts.split
         parts = None if split is None else parts_of(bandit, observation, split)
-        return Ranking(event, answer, query, contexts, decision.index, parts)
+        return Ranking(
+            event=event,
+            answer=answer,
+            query=query,
+            contexts=contexts,
+            choice=decision.index,
+            parts=parts,
+        )
 
     def _offered(self, query: Query, contexts: Contexts, event_id: str) -> Offered | None:
         """What is kept of all arms; in layout "disjoint" the record has it anyway."""
@@ -298,7 +305,7 @@ class Campaign:
     def reward_queued(
         self, event_id: str, value: float, *, reward_id: str, now: float, past: History
     ) -> Verdict:
-        """Take a reward in a replica; what becomes of it, the leader decides later."""
+        """Take a reward in a replica; the leader decides later whether it is learnt."""
         value = self.settings.as_reward(value)
         pending = past.pending()
         if past.has(reward_id, value):
@@ -318,8 +325,8 @@ class Campaign:
     ) -> Verdict | None:
         """Take a reward that is waited for.
 
-        Before the activation it is counted: it is learnt when the wait ends that the activation
-        begins, and never if there is none.
+        Before the activation it is counted: it is learnt when the wait that the activation begins
+        has ended, and never if there is no activation.
         """
         self._refuse_endless(event_id, pending)
         if self.settings.mode == FROZEN or pending.logged:
@@ -339,7 +346,7 @@ class Campaign:
         return None if learnt is None else Verdict(LEARNT, learnt, pending, value)
 
     def _refuse_endless(self, event_id: str, pending: Pending) -> None:
-        """Refuse a reward before the activation, where no wait would end that learns it."""
+        """Refuse a reward before the activation where waits never end: it would not be learnt."""
         if pending.held and self.settings.reward_wait_s is None:
             raise ConflictError(
                 f"event {event_id!r} is held, and waits have no end: activate it before its reward"
@@ -417,11 +424,19 @@ class Campaign:
             )
         if past.is_arm_dropped:
             raise ConflictError(
-                f"event {event_id!r} has taught a model of arm {past.decided.model!r} that was let "
-                "go since, and its reward with it; nothing was changed"
+                f"event {event_id!r} has taught a model of arm {past.decided.model!r} that was "
+                "dropped since, and its reward with it; nothing was changed"
             )
         seen, epoch = self._behind_masks_in_force(past), self.model.epoch
-        event = Retracted(past.decided.event_id, value, seen.x, seen.model, epoch, now, by)
+        event = Retracted(
+            event_id=past.decided.event_id,
+            value=value,
+            x=seen.x,
+            model=seen.model,
+            epoch=epoch,
+            at=now,
+            by=by,
+        )
         return Verdict("retracted", event, past.pending(), value)
 
     def _behind_masks_in_force(self, past: History) -> Observation:
@@ -449,7 +464,7 @@ class Campaign:
         while self._due and self._due[0][0] <= now and len(over) < most:
             _, event_id = heapq.heappop(self._due)
             pending = self.model.pending.get(event_id)
-            # Activation gives an event a later end, which stands in the heap as well.
+            # Activation gives an event a later end, which is in the heap as well.
             if pending is not None and pending.due is not None and pending.due <= now:
                 over.append(Due(pending.due, event_id, pending))
         return over
@@ -484,7 +499,7 @@ class Campaign:
     # --- the guardrail ----------------------------------------------------------------------------
 
     def watch(self, *, now: float) -> GuardrailTripped | None:
-        """Show the baseline from here on, if the policy loses beyond doubt."""
+        """Show the baseline from here on, if the policy loses significantly."""
         if self.model.tripped is not None or not is_watched(self.settings):
             return None
         rules = self.settings.guardrail
@@ -511,7 +526,7 @@ class Campaign:
         return MasksChanged(epoch, matrix, signed_roster)
 
     def expire_arms(self, before: float, *, now: float, most: int) -> ArmsDropped | None:
-        """Let models of arms go that were last shown before a time (layout "disjoint")."""
+        """Drop models of arms that were last shown before a time (layout "disjoint")."""
         old: list[int | str] = []
         for arm, shown_at in self.model.arms_shown.items():
             if shown_at >= before or len(old) == most:
@@ -529,7 +544,7 @@ class Campaign:
             heapq.heappush(self._due, (due, event_id))
 
     def _adopt_settings(self) -> None:
-        """Go by the settings that the journal has come to."""
+        """Use the latest settings of the journal."""
         packed, bandit = self.model.settings, self.model.bandit
         settings = CampaignSettings.unpack(packed) if packed else self.first_settings
         settings = self._fitted(settings)
@@ -572,5 +587,5 @@ def refuse_other_reward(key: object, learnt: float, value: float) -> None:
 
 
 def by_end(dues: Sequence[Due]) -> list[Due]:
-    """In the order in which they end, wherever they are kept: so that does not shape the model."""
+    """In the order in which they end: the model must not depend on where they are kept."""
     return sorted(dues, key=lambda one: (one.due, one.event_id))

@@ -1,6 +1,6 @@
 """The model as a fold over its records: start from a snapshot, or from nothing, and apply the rest.
 
-Rewards are applied one at a time in the order of the journal, with the contexts that stand in it,
+Rewards are applied one at a time in the order of the journal, with the contexts that are in it,
 so the fold ends at the very Lambda and u (and inverse, theta, counters) of the run that wrote it.
 Decisions are entered, not made again: no policy is asked and nothing is drawn.
 """
@@ -52,7 +52,7 @@ LOGGED: Final = "logged"
 
 
 def remask(matrix: Matrix) -> Remask:
-    """The move that a remasking matrix R stands for; its rank is ‖R‖², since R is isometric."""
+    """The move by a remasking matrix R; its rank is ‖R‖², since R is isometric."""
     return Remask(matrix, round(float(np.vdot(matrix, matrix))))
 
 
@@ -140,14 +140,14 @@ class Model:
     # --- applying ---------------------------------------------------------------------------------
 
     def apply(self, position: int, event: Event) -> None:
-        """Repeat what happened; a record that does not fit names its position."""
+        """Repeat what happened; the error of a record that does not fit names its position."""
         try:
             self.enter(position, event)
         except VFBanditsError as error:
             raise misfit(position, error) from error
 
     def enter(self, position: int, event: Event) -> None:  # noqa: PLR0912  (a case for each kind)
-        """As ``apply``, with the error of an event that does not fit as it is."""
+        """As ``apply``, but the error of an event that does not fit is raised unchanged."""
         match event:
             case Decided():
                 self._decide(position, event)
@@ -176,19 +176,19 @@ class Model:
             case SetAside() | Erased() if event.covered_by is not None:
                 gone = "set aside" if isinstance(event, SetAside) else "erased with its user"
                 raise JournalError(
-                    f"it was {gone}, and the snapshot of position {event.covered_by} stands for "
-                    "it: wanted that snapshot or a later one to begin with"
+                    f"it was {gone}, and the snapshot of position {event.covered_by} replaces it: "
+                    "wanted that snapshot or a later one to begin with"
                 )
         self.position = position
 
     def _decide(self, position: int, event: Decided) -> None:
         pending = Pending(
-            Observation(event.x, event.model),
-            event.arm,
-            event.group,
-            event.at,
-            event.due,
-            event.held,
+            observation=Observation(event.x, event.model),
+            arm=event.arm,
+            group=event.group,
+            at=event.at,
+            due=event.due,
+            held=event.held,
             position=position,
         )
         evicted = self.bandit.enter(event.event_id, pending, root=event.root)
@@ -404,7 +404,7 @@ class Model:
 
 
 def misfit(position: int, error: VFBanditsError) -> JournalError:
-    """The error of a record that does not fit behind those before it."""
+    """The error of a record that does not fit after those before it."""
     return JournalError(f"record {position} of the journal does not fit: {error}")
 
 

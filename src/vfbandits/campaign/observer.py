@@ -1,6 +1,6 @@
-"""What those who only look on are told of a campaign: metrics, traces, the dashboard.
+"""What observers of a campaign receive: metrics, traces, the dashboard.
 
-They are told after the fact, in the process that decides, and must be quick.  Nothing here holds a
+They are called after the fact, in the process that decides, and must be fast.  Nothing here holds a
 context.
 """
 
@@ -93,7 +93,7 @@ class Guarded(NamedTuple):
 
 
 class Observer(Protocol):
-    """Somebody who looks on."""
+    """Receives what happens in a campaign."""
 
     def on_ranked(self, seen: Sequence[Ranked]) -> None:
         """Decisions were made, one at least, together: of one campaign, in one round."""

@@ -1,4 +1,4 @@
-"""Settings of a campaign that may change while it runs, and how they are kept in its log."""
+"""Settings of a campaign that may change while it runs, and how they are kept in its journal."""
 
 import json
 import math
@@ -57,7 +57,7 @@ class Guardrail:
     min_events: int = MIN_EVENTS
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid values."""
         if not isinstance(self.enabled, bool):
             raise SettingError(f"enabled must be true or false, got {self.enabled!r}")
         if not 0.0 < self.alpha <= 0.5:
@@ -80,7 +80,7 @@ class CampaignSettings:
     mode
         "learn"; "shadow": the baseline is shown, and learnt from; "frozen": nothing is learnt.
     holdback
-        Share of events that get the baseline.
+        Fraction of events that get the baseline.
     reward_wait_s, default_reward
         How long a reward is waited for, None for ever; and what is learnt if none comes, None
         for nothing.
@@ -124,7 +124,7 @@ class CampaignSettings:
     described: dict[str, object] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid values."""
         if self.mode not in MODES:
             raise SettingError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
         if self.aggregation not in AGGREGATIONS:
@@ -209,7 +209,7 @@ class CampaignSettings:
         return replace(self, reward_min=bounds["reward_min"], reward_max=bounds["reward_max"])
 
     def changed(self, changes: dict[str, object]) -> "CampaignSettings":
-        """These settings with some others; of the policy, its parameters."""
+        """These settings with some changed; ``policy`` and ``guardrail`` by their parameters."""
         known = [f.name for f in fields(self) if f.init]
         unknown = [name for name in changes if name not in known]
         if unknown:
@@ -218,24 +218,28 @@ class CampaignSettings:
         parameters = others.pop("policy", None)
         if parameters is not None:
             if not isinstance(parameters, dict):
-                raise SettingError("policy takes the policy's parameters by name")
+                raise SettingError(
+                    f"policy takes the policy's parameters by name, got {type(parameters).__name__}"
+                )
             others["policy"] = _with(self.policy, parameters)
         guardrail = others.pop("guardrail", None)
         if guardrail is not None:
             if not isinstance(guardrail, dict):
-                raise SettingError("guardrail takes its settings by name")
+                raise SettingError(
+                    f"guardrail takes its settings by name, got {type(guardrail).__name__}"
+                )
             others["guardrail"] = _with_guardrail(self.guardrail, guardrail)
         return replace(self, **others)  # type: ignore[arg-type]  # __post_init__ checks them
 
     def pack(self) -> bytes:
-        """For the log."""
+        """For the journal."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         parts = {"policy": self.described, "guardrail": asdict(self.guardrail)}
         return json.dumps({**values, **parts}, sort_keys=True).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> "CampaignSettings":
-        """From the log."""
+        """From the journal."""
         values = json.loads(data)
         if "reward_min" not in values:  # written before there were bounds
             default = values["default_reward"] or 0.0

@@ -85,11 +85,11 @@ def _passive(place: "Place", wait_s: float, output: Output) -> "list[Alignment]"
 
     from vfbandits.admin.align.run import align_as_passive
 
-    told: set[str] = set()
+    reasons: set[str] = set()
 
     def on_wait(reason: str) -> None:
-        if reason not in told:
-            told.add(reason)
+        if reason not in reasons:
+            reasons.add(reason)
             output.say(f"waiting: {reason}")
 
     with progress("elements") as tell:

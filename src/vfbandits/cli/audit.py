@@ -56,7 +56,7 @@ def audit(  # noqa: PLR0913  (one argument for each flag)
         list[LevelName] | None,
         typer.Option(
             help="What the active participant sees: masked rows, their sum, released means, or the "
-            "arm; may be repeated.",
+            "arm. Can be repeated.",
             show_default="all",
         ),
     ] = None,
@@ -72,7 +72,7 @@ def audit(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = None,
     rows: Annotated[
-        int, typer.Option(min=1, help="Most rows to use.", rich_help_panel=COMPUTING)
+        int, typer.Option(min=1, help="Maximum number of rows to use.", rich_help_panel=COMPUTING)
     ] = 100_000,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.", rich_help_panel=COMPUTING)] = 0,
     selftest: Annotated[
@@ -89,7 +89,7 @@ def audit(  # noqa: PLR0913  (one argument for each flag)
     """Attack a participant's own table as a curious active participant could.
 
     Reports for each attack what it needs and what it recovered, as one page, audit.html.  Nothing
-    leaves this machine.  An interrupted audit writes what is done.
+    leaves this machine.  An interrupted audit writes the results so far.
     """
     from vfbandits.extras import require_extras
 
@@ -188,7 +188,7 @@ def _run(steps: "Sequence[Step]") -> "list[Result]":
 
 
 def _until_interrupted(what: str, work: "Sequence[tuple[str, Callable[[], T]]]") -> list[T]:
-    """Results of the work in its order; Ctrl-C or SIGTERM ends it, and what is done is kept."""
+    """Results of the work in its order; Ctrl-C or SIGTERM ends it and keeps the results so far."""
     from vfbandits.simulate.threads import one_thread
 
     results: list[T] = []
@@ -230,7 +230,7 @@ def _document(report: "Report") -> dict[str, object]:
 
 
 def _write_page(report: "Report", out: Path) -> Path:
-    """Write audit.html for its owner only: it names columns and what they give away."""
+    """Write audit.html for its owner only: it names columns and what they reveal."""
     from vfbandits.audit.page import page_text
     from vfbandits.files import write_whole
     from vfbandits.reproduce.machine import versions_line

@@ -1,4 +1,4 @@
-"""Names that flags choose from; the library's own lists, as the command line wants them."""
+"""Names that flags choose from: the library's own lists, as enumerations."""
 
 from enum import StrEnum
 

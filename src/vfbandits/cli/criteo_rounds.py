@@ -1,4 +1,4 @@
-"""The user's own Criteo file, made into rounds once, with a line that tells how far it is."""
+"""The user's own Criteo file, converted to rounds once, with a line of progress."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def featurised(file: Path, folder: Path) -> Path:
-    """The folder of this file's rounds; made anew when the file has changed since."""
+    """The folder of this file's rounds; made again after the file has changed."""
     import hashlib
 
     try:

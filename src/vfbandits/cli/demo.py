@@ -63,7 +63,7 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Protection shares: the second server. Another name than a participant's is a "
+            help="Protection shares: the second server. A name that no participant has starts a "
             "process without features.",
             show_default="bank",
         ),
@@ -84,7 +84,7 @@ def demo(  # noqa: PLR0913  (one argument for each flag)
     that sees all features.  The exit code is 1 if any decision differs.
 
     With protection shares the central bandit needs the noise that the two servers drew.  Its halves
-    are in files of this machine, and are put together once the two servers have stopped.
+    are in files on this machine, and are combined after the two servers have stopped.
     """
     import asyncio
 
@@ -154,7 +154,7 @@ def _terms(
 
 
 def _compare_shares(federation: "LocalFederation", rehearsal: "Rehearsal", *, keep: bool) -> None:
-    """Put the halves of the noise together, for which both servers must not run."""
+    """Combine the halves of the noise, for which both servers are stopped."""
     from vfbandits.demo.shared_noise import read_noises
 
     rules = federation.roster.terms.shares
@@ -196,7 +196,7 @@ def _build(
 
 
 def _warm_up() -> None:
-    """Compile the loops of secret shares once: else each process would, next to the others."""
+    """Compile the loops of secret shares once; otherwise every process would, at the same time."""
     from vfbandits.core.shares.terms import ShareTerms
     from vfbandits.core.shares.warm_up import warm_up_shares
 
@@ -205,7 +205,7 @@ def _warm_up() -> None:
 
 
 def _say(text: str) -> None:
-    """Tell on stderr, where it does not mix with ``--json``."""
+    """Print on stderr, apart from the output of ``--json``."""
     typer.echo(text, err=True)
 
 
@@ -227,7 +227,7 @@ async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: 
     )
     try:
         await _wait_for_all(client)
-        is_compared = federation.roster.terms.shares is None  # shares are, once all has stopped
+        is_compared = federation.roster.terms.shares is None  # shares: after the end
         with progress("decisions", total=rounds) as tell:
             await rehearsal.play(
                 client,
@@ -242,7 +242,7 @@ async def _drive(federation: "LocalFederation", rehearsal: "Rehearsal", rounds: 
 
 
 def progress_note(tally: "Tally", *, is_compared: bool) -> str:
-    """What is known so far."""
+    """Agreement and latency so far."""
     last = sorted(tally.seconds[-100:])
     equal = f"{tally.equal} equal to central, " if is_compared else ""
     return f"{equal}p50 {1e3 * last[len(last) // 2]:.1f} ms"
@@ -264,7 +264,7 @@ async def _wait_for_all(client: "ApplicationClient") -> None:
 
 
 def as_object(tally: "Tally", terms: "Terms", written: list[Path]) -> dict[str, object]:
-    """What came of it, as ``--json`` prints it."""
+    """The result, as ``--json`` prints it."""
     return {
         "mask": terms.mask,
         "aggregation": terms.aggregation,
@@ -286,7 +286,7 @@ def as_object(tally: "Tally", terms: "Terms", written: list[Path]) -> dict[str, 
 
 
 def as_table(tally: "Tally", terms: "Terms") -> "Table":
-    """What came of it, for the terminal."""
+    """The result, for the terminal."""
     from rich.table import Table
 
     federation, alone = tally.regret["federation"][-1], tally.regret["alone"][-1]
@@ -315,7 +315,7 @@ def as_table(tally: "Tally", terms: "Terms") -> "Table":
 
 
 def _n_processes(terms: "Terms") -> int:
-    """One for each participant, and one for a helper that is none."""
+    """One for each participant, and one for a helper that is no participant."""
     rules = terms.shares
     return len(WIDTHS) + (rules is not None and rules.helper not in WIDTHS)
 
@@ -352,7 +352,7 @@ def _write(tally: "Tally", out: Path) -> list[Path]:
 
 
 def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
-    """Leave the processes running, with some visitors, until somebody ends it."""
+    """Leave the processes running, with simulated visitors, until Ctrl-C."""
     from vfbandits.cli.visitors import visit
 
     typer.echo(f"\nrunning: active participant at {federation.address}; folder {federation.folder}")
@@ -380,7 +380,7 @@ def _keep(federation: "LocalFederation", town: "Town", url: str) -> None:
 
 
 def _refill(federation: "LocalFederation") -> None:
-    """Deal more windows before they end, as an operator would have a job do it."""
+    """Deal more windows before they run out, as an operator's scheduled job would."""
     dealt = federation.folder / federation.roster.active.name / "dealt"
     if len([*dealt.glob("*.deal")]) < SPARE_WINDOWS:
         federation.deal_shares(SPARE_WINDOWS)

@@ -129,7 +129,7 @@ def evaluate(  # noqa: PLR0913  (one argument for each flag)
     processes: Annotated[
         int,
         typer.Option(
-            help="Number of parallel tasks, of which there are two: frozen and learning.",
+            help="Number of parallel tasks; there are two, frozen and learning.",
             rich_help_panel=COMPUTING,
         ),
     ] = 1,
@@ -228,7 +228,7 @@ def as_table(target: "Policy", log: "LoggedBandit", estimates: "Sequence[Estimat
         title_justify="left",
         caption=_caption(log, estimates),
         caption_justify="left",
-        box=SIMPLE_HEAD,  # narrow: 80 columns must do
+        box=SIMPLE_HEAD,  # fits into 80 columns
     )
     table.add_column("estimator")
     table.add_column("target")

@@ -30,7 +30,8 @@ OperatorConfig = Annotated[Path, typer.Option("--config", help="The operator's T
 Envelopes = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Dense masks: the output of vfb masks deal for the new roster."
+        metavar="DIR",
+        help="Dense masks and secret shares: the output of vfb masks deal for the new roster.",
     ),
 ]
 RosterOut = Annotated[
@@ -101,7 +102,7 @@ def add(
     place = load_client(config)
     out = place.roster.parent
     text = config_text(newcomer, outcome.roster, address=place.address, roster_file=ROSTER)
-    if (out / newcomer.name).exists():  # of an earlier try
+    if (out / newcomer.name).exists():  # from an earlier try
         put_roster(outcome.signed, out / newcomer.name / ROSTER)
         kit = pack(newcomer.name, out)
     else:
@@ -116,7 +117,7 @@ def join(
     kit: Annotated[Path, typer.Argument(metavar="FILE", help="The kit that the organiser sent.")],
     *,
     folder: Annotated[
-        Path, typer.Option("--dir", help="Your folder: that of identity and features.toml.")
+        Path, typer.Option("--dir", help="Your folder, with identity and features.toml.")
     ] = Path(),
     fingerprint: Annotated[
         str | None,
@@ -127,10 +128,10 @@ def join(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in the organiser's kit: roster, certificates, and your configuration, next to your keys.
+    """Unpack the organiser's kit next to your keys: roster, certificates and your configuration.
 
     Checks that the authority signed the roster and your certificate, and that both are for your
-    keys.  Where you have fitted a scaling, [features] is filled in.  Nothing is overwritten.
+    keys.  If you have fitted a scaling, [features] is filled in.  Nothing is overwritten.
     """
     from vfbandits.admin.kit import Kit
     from vfbandits.protocol.identity import spell_digest
@@ -200,8 +201,8 @@ def status(
 ) -> None:
     """Show the status of the federation, as the active participant reports it.
 
-    Every role may ask.  A passive participant sees the links of all, but counts of its own only;
-    the mask generator sees links.
+    Every role may ask.  A passive participant sees all links but only its own counts; the mask
+    generator sees links only.
     """
     import asyncio
 
@@ -276,5 +277,5 @@ def _say_how_to_deal(
         + (f" --from {in_force}" if is_shared else "")
     )
     if is_shared:
-        say(f"copy its windows into the folder of {outcome.roster.active.name!r}, key dealt")
+        say(f"copy its windows to {outcome.roster.active.name!r}, into its folder dealt")
     say("then run this command again with --envelopes envelopes instead of --roster-out")

@@ -138,8 +138,8 @@ def init(  # noqa: PLR0913  (one argument for each flag)
         typer.Option(
             metavar="NAME",
             help="Protection shares, layouts disjoint and outer: accept that rows of this passive "
-            "participant can be read from what is released; may be repeated.",
-            show_default="nobody's",
+            "participant can be read from what is released. Can be repeated.",
+            show_default="none",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
@@ -237,7 +237,14 @@ def init(  # noqa: PLR0913  (one argument for each flag)
     if bound is None:
         bound = 64.0 if shares is None else 1.0
     terms = Terms(
-        mask.value, aggregation.value, layout.value, arm_dim, intercept, bound, users.value, shares
+        mask.value,
+        aggregation.value,
+        layout=layout.value,
+        arm_dim=arm_dim,
+        intercept=intercept,
+        bound=bound,
+        users=users.value,
+        shares=shares,
     )
     if protection is not None and terms.protection != protection.value:
         raise ConfigError(
@@ -283,7 +290,9 @@ def _shares(
 
     if protection is not ProtectionName.shares:
         for key in given:
-            raise ConfigError(f"--{key.replace('_', '-')} goes with --protection shares")
+            came = "no --protection" if protection is None else f"--protection {protection.value}"
+            flag = f"--{key.replace('_', '-')}"
+            raise ConfigError(f"{flag} goes with --protection shares, got {came}")
         return None
     if "helper" not in given:
         raise ConfigError(
@@ -303,7 +312,7 @@ def _shares(
         raise ConfigError("--accept-leak goes with --layout disjoint and outer, got per_arm")
     if "beta" in parameters and given.get("release") == "statistics":
         raise ConfigError(
-            "--beta is a term with --release arm; with statistics it stands under [model] in the "
+            "--beta goes with --release arm, got statistics: then beta is set under [model] in the "
             "file of the active participant"
         )
     planned = plan(make_policy(name, parameters), str(given.get("release", "arm")), layout)

@@ -1,6 +1,7 @@
-"""``vfb journal``: look after the journal of a model."""
+"""``vfb journal``: inspect and maintain the journal of a model."""
 
 import os
+import re
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -86,7 +87,7 @@ def export(
         bool | None,
         typer.Option(
             "--contexts/--no-contexts",
-            help="With the masked contexts, those of chosen arms too.",
+            help="Write the masked contexts, even where only the chosen arm's was kept.",
             show_default="those that vfb evaluate can use",
         ),
     ] = None,
@@ -104,9 +105,9 @@ def export(
 ) -> None:
     """Write one row for each decision with its reward, as `vfb evaluate` reads it.
 
-    Masked contexts are among the columns, in layouts outer and per_arm of the events whose contexts
-    the campaign kept (log_contexts).  A server may be running.  The file is not encrypted, and for
-    its owner only.
+    Masked contexts are among the columns, in layouts outer and per_arm only for events whose
+    contexts the campaign kept (log_contexts).  A server may be running.  The file is not encrypted,
+    and only its owner can read it.
     """
     from vfbandits.evaluate.export import export_log
     from vfbandits.extras import require
@@ -156,11 +157,11 @@ def import_log(  # noqa: PLR0913  (one argument for each flag)
         ),
     ] = None,
 ) -> None:
-    """Turn another service's log of events into a table that `vfb evaluate` reads.
+    """Convert another service's log of events to a table that `vfb evaluate` reads.
 
-    The table has the columns of `vfb journal export`.  Features are flattened and hashed as
-    `[http.personalizer]` does it: with the server's own scalings a policy is judged on the very
-    numbers that it would see.  No journal is changed.
+    The table has the columns of `vfb journal export`.  Features are flattened and hashed as in
+    `[http.personalizer]`: with the server's own scalings a policy is evaluated on the same numbers
+    that it would see.  No journal is changed.
     """
     from vfbandits.evaluate.dsjson import import_dsjson
     from vfbandits.extras import require
@@ -202,15 +203,15 @@ def compact(
     key_file: KeyFile = None,
     key_env: KeyVariable = None,
 ) -> None:
-    """Verify a journal and drop the events that its older snapshot stands for.
+    """Verify a journal and drop the records that its older snapshot covers.
 
-    Open decisions stay.  No server may have it open.
+    Pending decisions stay.  No server may have it open.
     """
     from vfbandits.journal.compact import compact as compact_log
     from vfbandits.journal.open import open_journal, open_reader
 
     reader = open_reader(journal, name=name, key=key_of(key_file, key_env))
-    reader.close()  # to compact a log that is not there must not make one
+    reader.close()  # compacting a missing journal must not create one
     with (
         closing(open_journal(journal, name=name, key=key_of(key_file, key_env))) as opened,
         progress("records verified", total=opened.last_position) as tell,
@@ -245,7 +246,7 @@ def repair(
 ) -> None:
     """Set damaged and missing records aside, so that the journal opens and verifies again.
 
-    The damaged bytes are kept in a table beside.  Without --apply nothing is changed and a server
+    The damaged bytes are kept in a separate table.  Without --apply nothing is changed and a server
     may be running; the exit code is 1 if there is something to repair.
     """
     from vfbandits.journal.open import open_journal, open_reader
@@ -260,7 +261,7 @@ def repair(
         accepted = who() if accept_loss else None
         opened = open_journal(journal, name=name, key=key, accept_loss=accepted)
         with closing(opened):
-            # What was at the end is gone by now: opening has set it aside.
+            # Faults at the end are not found again: opening has set them aside.
             found = survey(opened)
             inner = repair_log(opened, found, by=who(), accept_loss=accept_loss)
             known = {fault.position for fault in inner}
@@ -295,9 +296,9 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     journal_key_env: KeyVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take back a reward that was learnt: the model is then as if it had never come.
+    """Retract a learnt reward: the model is then as if the reward had never arrived.
 
-    Of a running server with --url (its journal is locked), otherwise with --journal.  Refused for
+    Use --url for a running server, whose journal is locked, and --journal otherwise.  Refused for
     an event without a learnt reward, a second time, and for models with forgetting.
     """
     import asyncio
@@ -305,12 +306,13 @@ def retract(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.journal.open import open_journal, open_reader
 
     if bool(url) == bool(journal):
-        raise SettingError("wanted either --url or --journal, got both or none")
+        came = "both" if url else "neither"
+        raise SettingError(f"wanted either --url or --journal, got {came}")
     if url:
         value = _retract_at(url, event, campaign=campaign, key_env=key_env, ca=ca)
     else:
         key = key_of(key_file, journal_key_env)
-        open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+        open_reader(journal, name=name, key=key).close()  # a missing journal must not be created
         value = asyncio.run(retract_offline(open_journal(journal, name=name, key=key), event))
     output = Output(as_json=as_json)
     output.show({"event_id": event, "reward": value}, list)
@@ -332,7 +334,7 @@ def _retract_at(url: str, event: str, *, campaign: str, key_env: str, ca: Path |
 
 
 async def retract_offline(journal: "Journal", event: str) -> float:
-    """Take a reward back in a journal that no server has open; it is closed afterwards."""
+    """Retract a reward in a journal that no server has open; closes the journal."""
     from vfbandits.journal.recover import own_model
     from vfbandits.serving.durable import DurableBandit
 
@@ -351,7 +353,7 @@ async def retract_offline(journal: "Journal", event: str) -> float:
 def forget(  # noqa: PLR0913  (one argument for each flag)
     journal: Target,
     *,
-    user: Annotated[str, typer.Option(metavar="ID", help="Whom to forget.")],
+    user: Annotated[str, typer.Option(metavar="ID", help="User to erase.")],
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why; it stays in the journal, so name no user.")
     ],
@@ -366,9 +368,9 @@ def forget(  # noqa: PLR0913  (one argument for each flag)
     key_env: KeyVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a user: id, answers and contexts leave the journal, its snapshots and its inbox.
+    """Erase a user: remove id, answers and contexts from the journal, its snapshots and its inbox.
 
-    What was learnt stays as statistics, unless --unlearn.  The journal is verified before.  No
+    What was learnt stays as statistics, unless --unlearn.  The journal is verified first.  No
     server may have it open.  After a kill, run the same command again.
     """
     from vfbandits.journal.erase import ErasureRequest, erase_user
@@ -377,7 +379,7 @@ def forget(  # noqa: PLR0913  (one argument for each flag)
 
     request = ErasureRequest(user, reason, who(), time.time())
     key = key_of(key_file, key_env)
-    open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+    open_reader(journal, name=name, key=key).close()  # a missing journal must not be created
     with ExitStack() as stack:
         opened = stack.enter_context(closing(open_journal(journal, name=name, key=key)))
         inbox = None
@@ -419,7 +421,7 @@ def audit(
         Change(0, one.at, one.by, "migration", f"{one.tables}, version {one.found} to {one.newest}")
         for one in migrations_of(journal)
     ]
-    found.sort(key=lambda change: change.at)  # those of the same moment in their order
+    found.sort(key=lambda change: change.at)  # stable: equal times keep their order
     Output(as_json=as_json).show({"changes": found}, lambda: [_audit_table(found)])
 
 
@@ -427,7 +429,7 @@ def copy(  # noqa: PLR0913  (one argument for each flag)
     journal: Target,
     to: Annotated[
         str,
-        typer.Argument(metavar="TO", help="Where to make the copy, as JOURNAL; none may be there."),
+        typer.Argument(metavar="TO", help="Target of the copy, as JOURNAL; none may exist there."),
     ],
     *,
     name: LogName = DEFAULT_NAME,
@@ -450,7 +452,7 @@ def copy(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Copy a journal to another store, with all that was learnt, and compare both.
 
-    From SQLite to PostgreSQL, the other way, or to another place of the same kind.  No server and
+    From SQLite to PostgreSQL, the other way, or to another store of the same kind.  No server and
     no ranker may use either of them.  After an interruption, run the same command again.
     """
     from vfbandits.journal.copy import copy_journal
@@ -460,7 +462,7 @@ def copy(  # noqa: PLR0913  (one argument for each flag)
     key = key_of(key_file, key_env)
     new_key = key_of(to_key_file, to_key_env) or key
     new_name = to_name or (name if is_database(to) else DEFAULT_NAME)
-    open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+    open_reader(journal, name=name, key=key).close()  # a missing journal must not be created
     with ExitStack() as stack:
         opened = stack.enter_context(closing(open_journal(journal, name=name, key=key)))
         inbox = None
@@ -499,12 +501,12 @@ def migrate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the tables of a journal to the version that this vfbandits writes.
+    """Migrate the tables of a journal to the version that this release writes.
 
-    Records are not changed: older ones are readable as they are.  In a database the tables of all
+    Records are not changed: older ones stay readable.  In a database the tables of all
     journals are migrated.  Without --apply nothing is changed and a server may be running; the exit
     code is 1 if there is something to migrate.  With it all steps are done, or none; no server may
-    have a journal open.  A migrated journal cannot be opened by the vfbandits before: back it up.
+    have a journal open.  Earlier versions of vfbandits cannot open a migrated journal: back it up.
     """
     from vfbandits.journal.open import migrate as migrate_tables
     from vfbandits.journal.open import plan_migration
@@ -515,8 +517,8 @@ def migrate(
     output.show({"migrated": apply, "tables": found}, list)
     for migration in found:
         output.say(_migration_line(migration, done=apply))
-        for does in migration.steps:
-            output.say(f"  {does}")
+        for step in migration.steps:
+            output.say(f"  {step}")
     if any(migration.steps for migration in found) and not apply:
         output.say("nothing was changed: use --apply")
         raise typer.Exit(1)
@@ -533,11 +535,11 @@ def keygen(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new file, mode 0600.")],
 ) -> None:
-    """Make a key to encrypt a journal with; whoever loses it loses the journal."""
+    """Create a key that encrypts a journal.  If the key is lost, the journal is lost."""
     from vfbandits.journal.crypto import JournalKey, write_key
 
     write_key(out, JournalKey.generate())
-    say(f"wrote a key to {out}: keep a copy where the journal is not")
+    say(f"wrote a key to {out}: keep a copy of it, away from the journal")
 
 
 for command in (verify, export, compact, repair, copy, migrate, retract, forget, audit, keygen):
@@ -573,7 +575,7 @@ def _audit_table(changes: "list[Change]") -> "Table":
 
 def _lines(found: "Verification") -> list[str]:
     total = sum(found.counts.values())
-    kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(found.counts.items()))
+    kinds = ", ".join(f"{count} {_spaced(kind)}" for kind, count in sorted(found.counts.items()))
     lines = [f"{total} records up to position {found.last}" + (f": {kinds}" if kinds else "")]
     if found.compacted_to:
         lines.append(f"compacted up to position {found.compacted_to}")
@@ -592,6 +594,15 @@ def _lines(found: "Verification") -> list[str]:
         *lines,
         f"{n_problems} problem{'s' * (n_problems > 1)}" if n_problems else "no problems",
     ]
+
+
+def _spaced(kind: str) -> str:
+    """The name of a kind of records in words.
+
+    >>> _spaced("MasksChanged")
+    'masks changed'
+    """
+    return re.sub("(?<!^)(?=[A-Z])", " ", kind).lower()
 
 
 def _show_repair(faults: "list[Fault]", *, done: bool, as_json: bool) -> None:

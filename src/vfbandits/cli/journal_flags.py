@@ -16,8 +16,8 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="JOURNAL",
-        help="A file; sqlite:///FILE; postgresql://HOST/DATABASE; or env:NAME, where one of these "
-        "stands in the environment.",
+        help="A file; sqlite:///FILE; postgresql://HOST/DATABASE; or env:NAME, the environment "
+        "variable with one of these.",
     ),
 ]
 LogName = Annotated[str, typer.Option("--name", help="Name of the journal in a database.")]
@@ -30,11 +30,11 @@ KeyVariable = Annotated[
 
 
 def key_of(key_file: Path | None, key_env: str | None) -> "JournalKey | None":
-    """The key that the flags name, if they do."""
+    """The key that the flags name; None if they name none."""
     from vfbandits.journal.crypto import key_from_environment, read_key
 
     if key_file is not None and key_env is not None:
-        raise SettingError("a key comes from --key-file or --key-env, got both")
+        raise SettingError("wanted --key-file or --key-env, got both")
     if key_file is not None:
         return read_key(key_file)
     return None if key_env is None else key_from_environment(key_env)

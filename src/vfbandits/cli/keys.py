@@ -32,7 +32,7 @@ KeyFile = Annotated[Path, typer.Option("--file", help="The key file (mode 0600).
 
 
 class ScopeName(StrEnum):
-    """What a key is good for."""
+    """What a key permits."""
 
     rank = "rank"
     reward = "reward"
@@ -107,7 +107,7 @@ def _end(days: int | None) -> datetime | None:
 
 
 def _object(record: "KeyRecord", moment: datetime) -> dict[str, object]:
-    """Whose key it is; not its hash."""
+    """The fields of a key, without its hash."""
     return {
         "id": record.id,
         "name": record.name,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def compare_live(
     config: Path, *, rounds: int, trial: int | None, arms: int | None, as_json: bool
 ) -> int:
-    """Run a trial and print what came of it; returns the exit code, 1 if a decision differs."""
+    """Run a trial and print its report; returns the exit code, 1 if a decision differs."""
     import asyncio
 
     with progress("rounds", total=rounds) as tell:
@@ -72,7 +72,7 @@ def as_object(report: "LiveReport") -> dict[str, object]:
 
 
 def as_table(report: "LiveReport") -> "Table":
-    """The report for people."""
+    """The report, for the terminal."""
     from rich.table import Table
 
     served, terms, first = report.served, report.terms, report.first_difference

@@ -1,4 +1,4 @@
-"""A log of decisions, as flags: which file, its columns, and how a policy is judged on it."""
+"""A log of decisions, as flags: its file, its columns, and how policies are evaluated on it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

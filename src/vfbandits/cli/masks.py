@@ -40,7 +40,7 @@ def deal(  # noqa: PLR0913  (options of a command)
     out: Annotated[Path, typer.Option(help="Folder for the envelopes.")],
     windows: Annotated[
         int | None,
-        typer.Option(min=0, help="Secret shares: how many windows to deal now; 64 unless given."),
+        typer.Option(min=0, help="Secret shares: number of windows to deal now, by default 64."),
     ] = None,
     before: Annotated[
         Path | None,
@@ -54,8 +54,8 @@ def deal(  # noqa: PLR0913  (options of a command)
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Secret shares: the dealer's state; `dealer.epoch-N.state` in --key-dir unless "
-            "given.",
+            help="Secret shares: the dealer's state, by default `dealer.epoch-N.state` in "
+            "--key-dir.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -66,7 +66,7 @@ def deal(  # noqa: PLR0913  (options of a command)
     each gets an envelope with its secrets, once, and the active participant gets a file for each
     window of decisions; the same command with the same epoch deals more windows.  Each epoch after
     the first begins with a hand-over of what was learnt: if members join or leave with it, `--from`
-    is the roster before.
+    is the previous roster.
 
     Run this on a machine that the active participant has no access to.  Envelopes need no secure
     channel: only the addressed participant can open one.
@@ -90,7 +90,7 @@ def deal(  # noqa: PLR0913  (options of a command)
     for flag, value in (("--windows", windows), ("--state", state), ("--from", before)):
         if value is not None:
             raise SettingError(
-                f"{flag} goes with protection 'shares', this roster has "
+                f"{flag} goes with protection 'shares', got a roster with "
                 f"{current.terms.protection!r}"
             )
     with progress("steps", total=1 + len(current.split.names)) as tell:
@@ -162,7 +162,7 @@ def rotate(
     All participants, and a helper without features, must be connected.  For **dense** masks and
     protection **shares** the generator deals first, with the roster in force and the next epoch:
     the one that `vfb federation status` shows, plus one.  On secret shares the windows must be in
-    the active participant's folder before.
+    the active participant's folder first.
     """
     import asyncio
 
@@ -218,7 +218,7 @@ def windows_table(roster: "Roster", dealt: "DealtWindows", *, epoch: int, out: P
         f"{dealt.deal[:12]}…",
         title_justify="left",
         caption=f"Copy windows to {roster.active.name!r} whole, in any order and over any channel. "
-        f"{dealt.state} has all secrets of the epoch: keep it, and show it to nobody.",
+        f"{dealt.state} has all secrets of the epoch: keep it, and keep it secret.",
         caption_justify="left",
         box=SIMPLE_HEAD,
     )

@@ -1,4 +1,4 @@
-"""``vfb model``: take the model of a campaign out of its journal, and put one back."""
+"""``vfb model``: export the model of a campaign from its journal, and restore one."""
 
 import time
 from contextlib import closing
@@ -38,7 +38,7 @@ At = Annotated[
     str | None,
     typer.Option(
         metavar="POSITION|TIME",
-        help="Of which position of the journal, or of which time, such as 2026-11-17T18:00 (UTC).",
+        help="Position of the journal, or time, such as 2026-11-17T18:00 (UTC).",
         show_default="the end",
     ),
 ]
@@ -59,10 +59,10 @@ def export(
     key_env: KeyVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what was learnt up to a position of a journal, without any decision.
+    """Write the model as of a position of a journal, without any decisions.
 
     `vfb.load` reads the file as a bandit.  A server may be running.  The file is not encrypted, and
-    for its owner only.
+    only its owner can read it.
     """
     from vfbandits.journal.models import write_model
     from vfbandits.journal.open import open_reader
@@ -83,7 +83,13 @@ def restore(  # noqa: PLR0913  (one argument for each flag)
     ] = None,
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stays in the journal.")],
-    at: At = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POSITION|TIME",
+            help="Position of this journal, or time, such as 2026-11-17T18:00 (UTC).",
+        ),
+    ] = None,
     same_masks: Annotated[
         bool,
         typer.Option(
@@ -96,9 +102,9 @@ def restore(  # noqa: PLR0913  (one argument for each flag)
     key_env: KeyVariable = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put an earlier model back, as a record of the journal.
+    """Restore an earlier model, by a new record of the journal.
 
-    Pending decisions and settings stay.  A model of an earlier mask epoch is carried to the masks
+    Pending decisions and settings stay.  A model of an earlier mask epoch is mapped to the masks
     in force.  Rewards that were retracted since stay retracted.  No server may have the journal
     open; replicas follow.  After a kill, run the same command again.
     """
@@ -106,10 +112,11 @@ def restore(  # noqa: PLR0913  (one argument for each flag)
     from vfbandits.journal.open import open_journal, open_reader
 
     if (file is None) == (at is None):
-        raise SettingError("wanted either a FILE or --at, got both or none")
+        came = "neither" if file is None else "both"
+        raise SettingError(f"wanted either a FILE or --at, got {came}")
     key = key_of(key_file, key_env)
     chosen = None if file is None else read_model(file)
-    open_reader(journal, name=name, key=key).close()  # one that is not there must not be made
+    open_reader(journal, name=name, key=key).close()  # a missing journal must not be created
     with closing(open_journal(journal, name=name, key=key)) as opened:
         found = _model_of(opened, at) if chosen is None else chosen
         done = restore_model(

@@ -53,7 +53,7 @@ class Output:
     def show(
         self, document: Mapping[str, object], for_people: "Callable[[], Sequence[RenderableType]]"
     ) -> None:
-        """The result: the document, or the tables and texts that say the same to people."""
+        """The result: the document, or tables and texts with the same content."""
         if self._as_json:
             typer.echo(json.dumps(plain(document), allow_nan=False))
             return
@@ -65,7 +65,7 @@ class Output:
 
 
 def plain(value: object) -> object:
-    """``value`` in terms of JSON: what is no number there, such as infinity, is null.
+    """``value`` in terms of JSON, where a number that JSON lacks, such as infinity, is null.
 
     >>> plain({"out": Path("a"), "gain": float("nan"), "rows": (1, 2)})
     {'out': 'a', 'gain': None, 'rows': [1, 2]}

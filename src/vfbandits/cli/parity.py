@@ -55,8 +55,8 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Test a running federation, with the TOML file of an application. Only --rounds, "
-            "--arms, --trial and --json go with it: the federation has its own settings.",
+            help="Test a running federation, with the TOML file of an application. Combines only "
+            "with --rounds, --arms, --trial and --json: the federation has its own settings.",
             rich_help_panel=FEDERATION,
         ),
     ] = None,
@@ -201,7 +201,7 @@ def parity(  # noqa: PLR0913  (one argument for each flag)
 
 
 def compare(trial: "ParityTrial", *, as_json: bool = False) -> int:
-    """Run a trial and print what came of it; returns the exit code, 1 if a decision differs."""
+    """Run a trial and print its report; returns the exit code, 1 if a decision differs."""
     with progress("rounds", total=trial.horizon) as tell:
         report = trial.run(on_round=lambda number: tell(number + 1))
     Output(as_json=as_json).show(as_object(trial, report), lambda: for_people(trial, report))
@@ -246,7 +246,7 @@ def as_object(trial: "ParityTrial", report: "ParityReport") -> dict[str, object]
 
 
 def for_people(trial: "ParityTrial", report: "ParityReport") -> "list[RenderableType]":
-    """The report as a table, and what has to be said about it."""
+    """The report as a table, with notes."""
     from rich.table import Table
     from rich.text import Text
 
@@ -285,7 +285,7 @@ def _named(policy: "Policy") -> dict[str, object]:
 
 
 def _given(ctx: typer.Context) -> dict[str, str]:
-    """The flags that stand on the command line, by the name of their parameter."""
+    """The flags given on the command line, by the name of their parameter."""
     given = {}
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")

@@ -1,4 +1,4 @@
-"""The passphrase of the organiser's key, which is never a flag: others can see those."""
+"""The passphrase of the organiser's key; never a flag, since other users can see flags."""
 
 import os
 from typing import Annotated

@@ -170,9 +170,9 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
 ) -> None:
     """Issue certificates for the keys, names and roles in requests.
 
-    Shows the fingerprint of each request, and asks whether its owner read it out on the phone;
-    with --fingerprint nothing is asked.  A renewed key was compared before.  The exit code is 1 if
-    a request was declined.
+    Shows the fingerprint of each request, and asks whether its owner read it out on the phone.
+    Nothing is asked with --fingerprint, or with --renew, whose key was compared before.  The exit
+    code is 1 if a request was declined.
     """
     from vfbandits.pki import Grant
     from vfbandits.pki import approve as approve_request
@@ -181,9 +181,7 @@ def approve(  # noqa: PLR0913  (one argument for each flag)
     passphrase = passphrase_in(passphrase_env)
     grant = Grant(days, tuple(dns or ()), tuple(ip or ()), renew)
     if len(requests) > 1 and (dns or ip):
-        raise SettingError(
-            f"--dns and --ip are of one member, got {len(requests)} requests: approve it alone"
-        )
+        raise SettingError(f"--dns and --ip go with a single request, got {len(requests)} requests")
     if len(requests) > 1 and out is not None and not out.is_dir():
         raise SettingError(f"--out must be a folder for {len(requests)} requests, got {out}")
     accepted = _accepted(requests, fingerprint, is_known=renew)
@@ -312,7 +310,7 @@ def refuse_unless_confirmed(came: str, fingerprint: str | None, *, who: str) -> 
 
 
 def _ask(digest: str, question: str) -> bool:
-    """Show a fingerprint and ask about it; IdentityError where nobody can answer."""
+    """Show a fingerprint and ask about it; IdentityError if there is no answer."""
     from vfbandits.protocol.identity import spell_digest
 
     typer.echo(f"  fingerprint {spell_digest(digest)}", err=True)

@@ -57,7 +57,7 @@ def poc(  # noqa: PLR0913  (one argument for each flag)
         str, typer.Option(help="Column with the arm.", rich_help_panel=LEARNING)
     ] = "arm",
     rounds: Annotated[
-        int, typer.Option(min=1, help="Rows to replay at most.", rich_help_panel=LEARNING)
+        int, typer.Option(min=1, help="Maximum number of rows to replay.", rich_help_panel=LEARNING)
     ] = 2_000,
     exclude: Annotated[
         list[str] | None,
@@ -154,7 +154,7 @@ def _write(
 
 
 def _ports(address: str, port: int, *, only_kits: bool) -> tuple[str, str]:
-    """Addresses of the participants' port and of HTTP, which are free if something is started."""
+    """Addresses of the participants' port and of HTTP; checked to be free before a start."""
     from vfbandits.demo.processes import free_ports, refuse_port_in_use
     from vfbandits.settings.address import is_loopback, split_address
 
@@ -296,7 +296,7 @@ def _table(owners: "Owners") -> "Table":
 
 
 def notes(owners: "Owners") -> list[str]:
-    """What a person should know of the tables."""
+    """Remarks on the tables, for the user."""
     lines, first = [], owners.owners[0]
     for owner in owners.owners:
         for column, reason in owner.left_out.items():

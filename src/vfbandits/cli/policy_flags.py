@@ -1,4 +1,4 @@
-"""Policy parameters as flags.  A flag that no chosen policy takes is an error, not a silence."""
+"""Policy parameters as flags.  A flag that no chosen policy takes is an error."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -19,7 +19,7 @@ AcceptLeak = Annotated[
         metavar="NAME",
         help="With --protection shares and layouts disjoint and outer: accept that rows of this "
         "passive participant, such as p2, can be read from what is released. Can be repeated.",
-        show_default="nobody's",
+        show_default="none",
         rich_help_panel=FEDERATION,
     ),
 ]

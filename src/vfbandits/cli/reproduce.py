@@ -169,7 +169,7 @@ def as_table(outcomes: "Sequence[Outcome]") -> "Table":
 
 @contextmanager
 def _progress(seen: "list[Headway]") -> "Iterator[Callable[[Headway], None]]":
-    """Over all cells; each counts by its weight, so that the time left is worth reading."""
+    """Progress over all cells by their weights, so that the remaining time is a fair estimate."""
     with progress("") as tell:
 
         def tell_headway(headway: "Headway") -> None:

@@ -123,11 +123,11 @@ def passive(*, config: Config, insecure: Insecure = False) -> None:
 @serve_app.command()
 @in_one_line
 def helper(*, config: Config, insecure: Insecure = False) -> None:
-    """Help to decide on secret shares: be the second server, without features of your own.
+    """Act as the second server of secret shares, without features of its own.
 
     For protection shares, where the roster's terms name this member as helper.  Needs no open
-    port; with the table [status] it opens one for probes and Prometheus.  Every message is on the
-    disk before its answer leaves, so the process can be killed at any time.
+    port; with the table [status] it opens one for probes and Prometheus.  Every message is durable
+    before it is answered, so the process can be killed at any time.
     """
     from msgspec.structs import replace
 

@@ -159,7 +159,7 @@ def simulate(  # noqa: PLR0913  (one argument for each flag)
     vector_clip: Annotated[
         float,
         typer.Option(
-            help="Longest vector before that noise; longer ones are scaled down.",
+            help="Maximum norm of a vector before that noise; longer ones are scaled down.",
             rich_help_panel=FEDERATION,
         ),
     ] = 0.5,
@@ -353,7 +353,7 @@ def _contestants(
     *,
     noises: "Sequence[VectorNoise]",
 ) -> "tuple[Contestant, ...] | None":
-    """Contestants as flags want them; None if no flag says anything about them."""
+    """Contestants that the flags describe; None if no flag describes any."""
     from vfbandits.simulate.contestant import PAPER_RATIOS, line_up, line_up_noise
 
     how = {key: choice.value for key, choice in masking.items() if choice is not None}
@@ -392,7 +392,7 @@ def _policies(
 
 
 def _overrule(document: dict[str, object], flags: dict[str, object]) -> None:
-    """Flags win; widths and (dim, participants) say the same thing, so one drops the other."""
+    """Flags win; widths replace dim and participants in the document, and the other way round."""
     if "widths" in flags and not flags.keys() & {"dim", "participants"}:
         document.pop("dim", None)
         document.pop("participants", None)

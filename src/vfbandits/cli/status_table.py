@@ -11,7 +11,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def status_table(document: Mapping[str, object]) -> Table:
-    """Participants and what they did since the active one was started."""
+    """Participants and their counts since the active one started."""
     roster, terms, counts = (_part(document, key) for key in ("roster", "terms", "counts"))
     table = Table(
         title=f"{document.get('federation')}: roster number {roster.get('number')} "
@@ -24,7 +24,7 @@ def status_table(document: Mapping[str, object]) -> Table:
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    # Only names may be folded in a narrow terminal: a number that is cut is a wrong number.
+    # Only names may be folded in a narrow terminal: a truncated number is a wrong number.
     table.add_column("participant", overflow="fold")
     for heading in ("width", "link", "protocol", "asks", "answers", "missed", "received"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -77,7 +77,7 @@ def _shares(document: Mapping[str, object]) -> list[str]:
 
 
 def _noises(document: Mapping[str, object]) -> list[str]:
-    """What participants say about the noise on their vectors, with the unit of ε."""
+    """The noise on vectors that participants report, with the unit of ε."""
     lines = []
     for name, facts in _part(document, "participants").items():
         noise = _part(facts, "noise") if isinstance(facts, dict) else {}
@@ -100,7 +100,7 @@ def _row(facts: Mapping[str, object], *, now: object, has_counts: bool) -> list[
 
 
 def _link(facts: Mapping[str, object], now: object) -> str:
-    """Whether it is there, and for how long it is not."""
+    """The state of the link, and for how long it has been interrupted."""
     is_connected = bool(facts.get("connected"))
     if is_connected and facts.get("circuit") == "closed":
         return "connected"
@@ -111,7 +111,7 @@ def _link(facts: Mapping[str, object], now: object) -> str:
 
 
 def _size(n_bytes: float) -> str:
-    """A size in the unit that people would take.
+    """A size in a readable unit.
 
     >>> _size(7_200), _size(0), _size(1_916_000_000)
     ('7.2 kB', '0 B', '1.9 GB')
@@ -137,7 +137,7 @@ def _count(facts: Mapping[str, object], key: str) -> str:
 
 
 def _duration(seconds: object) -> str:
-    """How long, in the unit that people would take.
+    """A duration in readable units.
 
     >>> _duration(7.25), _duration(7300.0)
     ('7 s', '2 h 1 min')

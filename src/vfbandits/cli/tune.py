@@ -1,4 +1,4 @@
-"""``vfb tune``: which policy and which parameters, judged on a log."""
+"""``vfb tune``: choose a policy and its parameters on a log."""
 
 import json
 import math
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from vfbandits.evaluate.tune import Candidate, Rated, Tuning
 
-# What is tried unless flags say otherwise.
+# Parameters to try by default.
 GRID: Mapping[str, Mapping[str, Sequence[float]]] = {
     "linucb": {"beta": (0.1, 0.3, 1.0, 3.0)},
     "lints": {"posterior_scale": (0.01, 0.1, 0.3, 1.0)},
@@ -254,7 +254,7 @@ def tune(  # noqa: PLR0913  (one argument for each flag)
 
 
 class Request:
-    """The PATCH that lets a campaign decide as a candidate does."""
+    """The PATCH request that applies a candidate to a campaign."""
 
     def __init__(self, candidate: "Candidate", *, url: str, campaign: str, floor: bool) -> None:
         from urllib.parse import quote
@@ -269,7 +269,7 @@ class Request:
 
     @property
     def curl(self) -> str:
-        """As one types it, with an API key of scope admin in the environment variable ADMIN."""
+        """As a command, with an API key of scope admin in the environment variable ADMIN."""
         return (
             f'curl -X PATCH {shlex.quote(self._url)} -H "authorization: Bearer $ADMIN" '
             f"-H 'content-type: application/json' -d {shlex.quote(json.dumps(self.body))}"
@@ -372,7 +372,7 @@ def _summary(tuning: "Tuning") -> str:
 
 
 def _remarks(tuning: "Tuning") -> "list[RenderableType]":
-    """What the reader should know before the request is sent."""
+    """Warnings to read before the request is sent."""
     from rich.text import Text
 
     from vfbandits.evaluate.diagnosis import merge_doubts
@@ -381,18 +381,18 @@ def _remarks(tuning: "Tuning") -> "list[RenderableType]":
     lines = []
     if best.gain_low <= 0.0:
         lines.append(
-            "no candidate earns clearly more than the log did: there is no reason in it to change "
-            "the policy"
+            "no candidate earns clearly more than the log did, which gives no reason to change the "
+            "policy"
         )
     if best.candidate.is_certain:
         lines.append(
             f"{best.candidate.label} plays one arm with probability 1: unless the campaign has a "
-            "floor, its own log cannot be tuned from"
+            "floor, its own log cannot be used for tuning"
         )
     if (best.candidate.ridge, best.candidate.discount) != (1.0, 1.0):
         lines.append(
-            "ridge and discount are the model's, and the request leaves them: see ridge and "
-            "discount in [model], for a new journal"
+            "ridge and discount belong to the model, and the request does not change them: set "
+            "them under [model], for a new journal"
         )
     n_in_set = len(tuning.in_set)
     for doubt, count in merge_doubts(

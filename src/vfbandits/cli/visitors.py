@@ -1,4 +1,4 @@
-"""Visitors of the demo: each is shown an arm over HTTP, and its reward is told a while later."""
+"""Visitors of the demo: each is shown an arm over HTTP, and its reward follows later."""
 
 import time
 from collections import deque
@@ -31,12 +31,12 @@ def visit(town: Town, url: str, *, while_true: Callable[[], bool]) -> None:
                 if len(shown) > REWARD_AFTER:
                     client.reward(*shown.popleft())
             except (ApiError, ApiUnreachable):
-                # The user may be stopping and starting things; visitors come back.
+                # The user may be restarting processes; visitors come back.
                 shown.clear()
 
 
 def _one(client: Client, town: Town, rng: np.random.Generator) -> tuple[str, float]:
-    """One visit: its event, and the reward that will be told."""
+    """One visit: its event, and the reward to report later."""
     user = int(rng.integers(len(town.users)))
     answer = client.rank(town.users[user], town.arms)
     index = town.arms.index(answer.arm)

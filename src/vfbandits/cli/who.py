@@ -1,4 +1,4 @@
-"""Who runs a command, for records that name somebody."""
+"""The user who runs a command, for the records of what was done."""
 
 import getpass
 import os

@@ -28,7 +28,7 @@ class AsyncClient:
 
     Examples
     --------
-    >>> def server(request: httpx2.Request) -> httpx2.Response:  # stands for one that runs
+    >>> def server(request: httpx2.Request) -> httpx2.Response:  # replaces a running server
     ...     return httpx2.Response(200, json={"event_id": "e1", "status": "learnt"})
     >>> async def shop() -> schemas.RewardResponse:
     ...     transport = httpx2.MockTransport(server)
@@ -50,7 +50,9 @@ class AsyncClient:
         cert: Certificate = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
+        self._connection = Connection(
+            base_url, key=key, timeout_s=timeout_s, retries=retries, verify=verify, cert=cert
+        )
         self._calls = Calls(campaign)
         self._http = httpx2.AsyncClient(**self._connection.options(), transport=transport)
 
@@ -143,7 +145,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
-        """The client is closed at the end of the block."""
+        """Enter a block, at the end of which the client is closed."""
         return self
 
     async def __aexit__(

@@ -1,6 +1,6 @@
-"""What both clients share: how a call is written, how its answer is read, and what can go wrong.
+"""The common part of both clients: requests, how their answers are read, and errors.
 
-A call is a value; ``client.py`` and ``async_client.py`` only carry it, and ``retry.py`` says when
+A call is a value; ``client.py`` and ``async_client.py`` only send it, and ``retry.py`` decides when
 it is sent again.
 """
 
@@ -26,16 +26,16 @@ _JSON = {"content-type": "application/json"}
 
 
 class ApiError(VFBanditsError):
-    """The server refused, or answered what cannot be read.
+    """The server refused the call, or its answer cannot be read.
 
     Attributes
     ----------
     status
-        Of HTTP: 404 for an unknown event, 409 for a contradiction, and so on.
+        HTTP status: 404 for an unknown event, 409 for a conflict, and so on.
     title, detail
-        The kind of problem, and what was wanted, in the server's words.
+        The kind of problem, and its details, in the server's words.
     retry_after_s
-        How long the server asks to wait, if it does.
+        How long the server asks to wait; None if it does not.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class ApiError(VFBanditsError):
         >>> str(ApiError(404, "The event does not exist", "wanted a known id"))
         '404 The event does not exist: wanted a known id'
         """
-        told = f"{self.status} {self.title}"
-        return f"{told}: {self.detail}" if self.detail else told
+        head = f"{self.status} {self.title}"
+        return f"{head}: {self.detail}" if self.detail else head
 
 
 class ApiUnreachable(VFBanditsError, ConnectionError):  # noqa: N818  (a state, not a mistake)
-    """No answer came in time, or no connection was made.  It may have been done all the same.
+    """No connection was made, or no answer came in time: the server may have carried out the call.
 
-    Call again with the same event id to find out: what was done is not done twice.
+    Call again with the same event id to find out: nothing is done twice.
     """
 
 
@@ -88,9 +88,9 @@ class Call(Generic[Answer_co]):
     Attributes
     ----------
     answer
-        What the body of a good answer is read as.
+        Type of the body of a good answer.
     repeatable
-        Whether sending it twice does what sending it once does.
+        Whether it is idempotent, so that it may be sent again.
     good
         Statuses whose body is an ``answer``.
     """
@@ -104,7 +104,7 @@ class Call(Generic[Answer_co]):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Header fields of this call; the key is the client's matter."""
+        """Header fields of this call; the client adds the key."""
         return _JSON if self.body else {}
 
     def read(self, response: httpx2.Response, *, retry_after_s: float | None = None) -> Answer_co:
@@ -114,7 +114,7 @@ class Call(Generic[Answer_co]):
         try:
             return msgspec.json.decode(response.content, type=self.answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # The bytes are not quoted: an answer may hold features.
+            # The bytes are not quoted: an answer may have features.
             kind, size = response.headers.get("content-type", "no type"), len(response.content)
             detail = f"wanted a {self.answer.__name__} in JSON, got {size} bytes of {kind[:60]!r}"
             raise ApiError(response.status_code, "Unreadable answer", detail) from error
@@ -131,11 +131,11 @@ class Calls:
     campaign: str = DEFAULT_CAMPAIGN
 
     def __post_init__(self) -> None:
-        """Refuse a campaign that no path could name."""
+        """Refuse a name that no path can have."""
         _segment(self.campaign)
 
     def rank(self, request: schemas.RankRequest) -> Call[schemas.RankResponse]:
-        """Decide; an event id is made up if there is none, so that it can be sent again."""
+        """Decide; a missing event id is generated, so that the call can be sent again."""
         return Call("POST", self._path("/rank"), schemas.RankResponse, _body(_named(request)))
 
     def rank_many(self, requests: Iterable[schemas.RankRequest]) -> Call[schemas.BatchRankResponse]:
@@ -144,13 +144,13 @@ class Calls:
         return Call("POST", self._path("/rank/batch"), schemas.BatchRankResponse, _body(batch))
 
     def reward(self, event_id: str, value: float, reward_id: str) -> Call[schemas.RewardResponse]:
-        """Say how it went."""
+        """Send a reward."""
         path = self._path(f"/events/{_segment(event_id)}/reward")
         request = schemas.RewardRequest(_reward(value), reward_id)
         return Call("POST", path, schemas.RewardResponse, _body(request))
 
     def reward_many(self, rewards: Iterable[RewardLike]) -> Call[schemas.BatchRewardResponse]:
-        """Say how several went."""
+        """Send several rewards."""
         batch = schemas.BatchRewardRequest([_event_reward(each) for each in rewards])
         return Call("POST", self._path("/rewards/batch"), schemas.BatchRewardResponse, _body(batch))
 
@@ -160,16 +160,16 @@ class Calls:
         return Call("POST", path, schemas.ActivateResponse)
 
     def retract(self, event_id: str) -> Call[schemas.RetractResponse]:
-        """Take back a learnt reward.  Sent twice the second would be refused with 409."""
+        """Retract a learnt reward.  Not repeatable: a second call is refused with 409."""
         path = self._path(f"/events/{_segment(event_id)}/retract")
         return Call("POST", path, schemas.RetractResponse, repeatable=False)
 
     def event(self, event_id: str) -> Call[schemas.EventResponse]:
-        """One event as it stands."""
+        """The state of an event."""
         return Call("GET", self._path(f"/events/{_segment(event_id)}"), schemas.EventResponse)
 
     def model(self) -> Call[schemas.ModelResponse]:
-        """What there is of the model."""
+        """The state of the model."""
         return Call("GET", self._path("/model"), schemas.ModelResponse)
 
     def config(self) -> Call[schemas.ConfigResponse]:
@@ -177,12 +177,12 @@ class Calls:
         return Call("GET", self._path("/config"), schemas.ConfigResponse)
 
     def change_config(self, changes: Changes) -> Call[schemas.ConfigResponse]:
-        """Change settings.  Sent twice it could undo what somebody else changed in between."""
+        """Change settings.  Not repeatable: a second call could undo a change in between."""
         body = _body(schemas.ConfigChange(**changes))
         return Call("PATCH", self._path("/config"), schemas.ConfigResponse, body, repeatable=False)
 
     def rearm_guardrail(self) -> Call[schemas.ConfigResponse]:
-        """Let the policy decide again.  Sent twice it would begin the comparison a second time."""
+        """Let the policy decide again.  Not repeatable: a second call restarts the comparison."""
         path = self._path("/guardrail/rearm")
         return Call("POST", path, schemas.ConfigResponse, repeatable=False)
 
@@ -191,7 +191,7 @@ class Calls:
         return Call("GET", "/v1/campaigns", schemas.CampaignsResponse)
 
     def ready(self) -> Call[schemas.Health]:
-        """Whether the server may be sent traffic; that it may not is an answer too."""
+        """Whether the server is ready for traffic; 503 is an answer too, not an error."""
         return Call("GET", "/readyz", schemas.Health, good=(200, 503))
 
     def _path(self, rest: str) -> str:
@@ -212,18 +212,18 @@ def rank_request(
 ) -> schemas.RankRequest:
     """A request to rank, from what the clients' ``rank`` takes."""
     return schemas.RankRequest(
-        user,
-        to_arms(arms),
-        event_id,
-        list(exclude),
-        baseline,
-        None if features is None else to_features(features),
-        activate,
+        user=user,
+        arms=to_arms(arms),
+        event_id=event_id,
+        exclude=list(exclude),
+        baseline=baseline,
+        features=None if features is None else to_features(features),
+        activate=activate,
     )
 
 
 def to_arms(arms: Iterable[ArmLike]) -> list[schemas.Id | schemas.Arm]:
-    """Arms as they go over HTTP.
+    """Arms as a request has them.
 
     >>> to_arms(["tea", ("milk", (0.5, 2))])
     ['tea', Arm(id='milk', features=[0.5, 2.0])]
@@ -235,7 +235,7 @@ def to_arms(arms: Iterable[ArmLike]) -> list[schemas.Id | schemas.Arm]:
 
 
 def to_features(features: FeaturesLike) -> list[float] | dict[str, schemas.FeatureValue]:
-    """Features as they go over HTTP, from names with values, or from finite numbers.
+    """Features as a request has them, from names with values, or from finite numbers.
 
     >>> to_features({"age": 31, "device": "mobile"}), to_features((0.5, 2))
     ({'age': 31, 'device': 'mobile'}, [0.5, 2.0])
@@ -243,7 +243,7 @@ def to_features(features: FeaturesLike) -> list[float] | dict[str, schemas.Featu
     if isinstance(features, Mapping):
         return {name: _feature(value, name) for name, value in features.items()}
     made = list(map(float, features))
-    # JSON has no word for these, and null would be refused with a sentence about null.
+    # JSON cannot encode these, and the server's error would be about null.
     for place, value in enumerate(made):
         if not math.isfinite(value):
             raise ContextError(f"features must be finite numbers, got {value} at feature {place}")
@@ -251,7 +251,7 @@ def to_features(features: FeaturesLike) -> list[float] | dict[str, schemas.Featu
 
 
 def _feature(value: schemas.FeatureValue, name: str) -> schemas.FeatureValue:
-    """A value that JSON has a word for; numbers of NumPy become plain ones."""
+    """A value that JSON can encode; numbers of NumPy become plain ones."""
     if value is None or isinstance(value, str | bool):
         return value
     plain = value.item() if hasattr(value, "item") else value
@@ -279,14 +279,14 @@ def _reward(value: float) -> float:
 
 
 def _segment(name: str) -> str:
-    """A name as one segment of a path, whatever is in it."""
+    """A name, quoted so that it is one segment of a path."""
     if not 1 <= len(name) <= schemas.MAX_ID_LENGTH:
         raise WireError(f"an id has 1 to {schemas.MAX_ID_LENGTH} characters, got {len(name)}")
     try:
-        # Dots too: "." and ".." would be steps within the path.
+        # Dots too: "." and ".." have a meaning in paths.
         return quote(name, safe="").replace(".", "%2E")
     except UnicodeEncodeError as error:
-        raise WireError(f"an id must be text that UTF-8 can hold, got {name[:60]!a}") from error
+        raise WireError(f"an id must be valid Unicode for UTF-8, got {name[:60]!a}") from error
 
 
 def _body(request: msgspec.Struct) -> bytes:
@@ -294,11 +294,11 @@ def _body(request: msgspec.Struct) -> bytes:
         return msgspec.json.encode(request)
     except UnicodeEncodeError as error:
         came = f"{error.object[error.start]!a} at character {error.start}"
-        raise WireError(f"text must be such that UTF-8 can hold it, got {came}") from error
+        raise WireError(f"text must be valid Unicode for UTF-8, got {came}") from error
 
 
 def _refusal(response: httpx2.Response, retry_after_s: float | None) -> ApiError:
-    """What a problem document says; of any other body nothing is told."""
+    """The error of a problem document; any other body is not quoted."""
     status = response.status_code
     try:
         problem = msgspec.json.decode(response.content, type=schemas.Problem)

@@ -49,7 +49,7 @@ class Client:
 
     Examples
     --------
-    >>> def server(request: httpx2.Request) -> httpx2.Response:  # stands for one that runs
+    >>> def server(request: httpx2.Request) -> httpx2.Response:  # replaces a running server
     ...     return httpx2.Response(200, json={"event_id": "e1", "status": "learnt"})
     >>> with Client("http://localhost", transport=httpx2.MockTransport(server)) as client:
     ...     client.reward("e1", 1.0)
@@ -68,7 +68,9 @@ class Client:
         cert: Certificate = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(base_url, key, timeout_s, retries, verify, cert)
+        self._connection = Connection(
+            base_url, key=key, timeout_s=timeout_s, retries=retries, verify=verify, cert=cert
+        )
         self._calls = Calls(campaign)
         self._http = httpx2.Client(**self._connection.options(), transport=transport)
 
@@ -159,7 +161,7 @@ class Client:
         self._http.close()
 
     def __enter__(self) -> Self:
-        """The client is closed at the end of the block."""
+        """Enter a block, at the end of which the client is closed."""
         return self
 
     def __exit__(

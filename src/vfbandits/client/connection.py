@@ -1,4 +1,4 @@
-"""What both clients need to reach a server: its address, the key, the certificates."""
+"""The settings of a connection, for both clients: address, key and certificates."""
 
 import math
 import re
@@ -12,9 +12,9 @@ import httpx2
 from vfbandits.errors import SettingError
 
 # A little less than the 5 s after which servers commonly close an idle connection.
-KEPT_S: Final = 4.0
+MAX_IDLE_S: Final = 4.0
 LIMITS: Final = httpx2.Limits(
-    max_connections=100, max_keepalive_connections=100, keepalive_expiry=KEPT_S
+    max_connections=100, max_keepalive_connections=100, keepalive_expiry=MAX_IDLE_S
 )
 
 Verify: TypeAlias = str | PathLike[str] | ssl.SSLContext | None
@@ -22,7 +22,7 @@ Certificate: TypeAlias = tuple[str | PathLike[str], str | PathLike[str]] | None
 
 
 class HttpOptions(TypedDict):
-    """What the two clients of httpx2 are made with alike."""
+    """Options that both clients of httpx2 take."""
 
     base_url: str
     headers: dict[str, str]
@@ -37,14 +37,15 @@ class Connection:
     Attributes
     ----------
     base_url
-        Of the server, such as ``https://bandit.internal:8443``; a path before ``/v1`` may follow.
+        URL of the server, such as ``https://bandit.internal:8443``; it may have a path, which
+        precedes ``/v1``.
     key
         API key; None if the server asks for none, or knows the client by its certificate.
     verify
         Certificate authority to trust (a file), or a whole TLS context; None for the system's.
         The server's certificate is always checked.
     cert
-        Certificate and key (files) that say who the client is, for mutual TLS.
+        Certificate and key of the client (files), for mutual TLS.
     """
 
     base_url: str
@@ -55,9 +56,9 @@ class Connection:
     cert: Certificate = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what no call could be made with."""
+        """Refuse settings that no call can be made with."""
         _check_address(self.base_url)
-        # A key that no header can hold would be quoted by the error that says so.
+        # Checked here, since the error of a key that no header can have would quote the key.
         if self.key is not None and not re.fullmatch(r"[!-~]+", self.key):
             raise SettingError(
                 "a key must be printable ASCII without spaces, got "
@@ -69,7 +70,7 @@ class Connection:
             raise SettingError(f"retries must not be negative, got {self.retries}")
 
     def options(self) -> HttpOptions:
-        """How to make the pool of connections, for either client."""
+        """The options of the connection pool, for either client."""
         headers = {"accept": "application/json, application/problem+json"}
         if self.key is not None:
             headers["authorization"] = f"Bearer {self.key}"
@@ -81,9 +82,9 @@ class Connection:
         }
 
     def _tls(self) -> ssl.SSLContext:
-        """Whom to trust and who we are."""
+        """A TLS context with the trusted authorities and the client's certificate."""
         if self.verify is None and self.cert is None and self.base_url.startswith("http:"):
-            # It trusts nobody, and is not needed: reading whom the system trusts takes 50 ms.
+            # An unused context without authorities: to load those of the system takes 50 ms.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if isinstance(self.verify, ssl.SSLContext):

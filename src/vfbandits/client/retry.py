@@ -1,4 +1,4 @@
-"""When a call is sent again: ever later, in time, and never where it could be done twice.
+"""Retries of a call: with exponential back-off, and never of one that could be done twice.
 
 Event ids are idempotency keys, so a rank or a reward whose answer was lost can be sent again: the
 server gives the same answer and changes nothing.
@@ -17,9 +17,9 @@ from vfbandits.client.connection import Connection
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 2.0
-# The server did nothing, and says so.
+# The server refused the call before it did anything.
 _REFUSED_FOR_NOW: Final = frozenset({429, 503})
-# Somebody in between did not get an answer: it may have been done.
+# A proxy got no answer: the server may have carried out the call.
 _LOST: Final = frozenset({502, 504})
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _random = secrets.SystemRandom()
@@ -38,7 +38,7 @@ class HttpRequest(TypedDict):
 class Tries:
     """The tries of one call, all within ``timeout_s``: at most ``retries`` after the first.
 
-    None for ``retries`` stands for as many as there is time for.
+    With ``retries`` None only the time limits them.
     """
 
     def __init__(self, call: Call[object], connection: Connection) -> None:
@@ -50,7 +50,7 @@ class Tries:
         self._n_failed = 0
 
     def request(self) -> HttpRequest:
-        """What to send now, and how long it may take."""
+        """The options of the next try, with the time that is left."""
         call = self._call
         return {
             "method": call.method,
@@ -82,9 +82,9 @@ class Tries:
             return None
         left_s = self._end - time.monotonic()
         longest_s = min(FIRST_PAUSE_S * 2.0**self._n_failed, MAX_PAUSE_S)
-        # All who were turned away at once must not come back at once.
+        # Jitter: clients that were refused together must not retry together.
         jitter_s = longest_s * _random.uniform(0.5, 1.0)
-        # The last tries come closer together, so that the time is used up; none if it is over.
+        # The pauses of the last tries get shorter, so that the time is used; none after its end.
         pause_s = min(jitter_s, left_s / 2.0) if wanted_s is None else wanted_s + jitter_s
         if pause_s >= left_s or left_s < FIRST_PAUSE_S:
             return None

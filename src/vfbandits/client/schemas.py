@@ -13,7 +13,7 @@ MAX_FEATURES = 100_000
 Mode: TypeAlias = Literal["learn", "shadow", "frozen"]
 Aggregation: TypeAlias = Literal["earliest", "sum"]
 Group: TypeAlias = Literal["policy", "holdback", "shadow", "guardrail"]
-# No control characters: ids stand in addresses and logs.
+# No control characters: ids are part of URLs and logs.
 Id: TypeAlias = Annotated[
     str,
     Meta(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)"),

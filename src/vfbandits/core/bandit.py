@@ -1,4 +1,4 @@
-"""The bandit: decide, hear the reward, learn.
+"""The bandit: decide, receive the reward, learn.
 
 It does not know whether its contexts are masked.  ``Federation`` feeds it masked ones.
 """
@@ -40,7 +40,7 @@ ALONE = ("all",)
 
 
 class BanditOptions(TypedDict, total=False):
-    """What a bandit may be told beside its policy and width: the keywords of ``Bandit``.
+    """Options of a bandit beside its policy and width: the keywords of ``Bandit``.
 
     For callers that pass them on; ``Bandit`` and ``Federation`` have the defaults.
     """
@@ -87,7 +87,7 @@ class Bandit:
     ridge, discount
         Prior weight λ, and forgetting factor γ ≤ 1 applied with each reward learnt.
     floor
-        Share of rounds in which an arm is taken uniformly at random, whatever the policy.
+        Fraction of rounds in which an arm is taken uniformly at random, whatever the policy.
     seed
         Of the policy's randomness; None takes the operating system's.
     max_open, max_settled
@@ -207,7 +207,7 @@ class Bandit:
 
     @property
     def n_arms_dropped(self) -> int:
-        """Arms whose model was let go, by ``max_arms`` or ``drop_arms``."""
+        """Arms whose model was dropped, by ``max_arms`` or ``drop_arms``."""
         return self._learner.n_dropped
 
     @property
@@ -220,7 +220,7 @@ class Bandit:
         return self._learner.state_of(arm)
 
     def drop_arms(self, arms: Iterable[ArmId]) -> int:
-        """Let the models of arms go that are no longer offered, in layout "disjoint".
+        """Drop the models of arms that are no longer offered, in layout "disjoint".
 
         Returns how many had one.  A reward that comes later, for a decision that is still open,
         starts such an arm from the prior.
@@ -436,7 +436,7 @@ class Bandit:
     def recall(self, event_id: EventId, observation: Observation, *, root: bool = False) -> None:
         """Enter a decision that was made before, as ``decide`` did then; nothing is drawn.
 
-        Decisions are recalled in the order in which they were made, so a numbered one must bear
+        Decisions are recalled in the order in which they were made, so a numbered one must have
         the next number.  ``root`` is what ``has_root`` was after the decision: rewards that come
         later are then learnt in the same form, to the last bit.
 
@@ -496,7 +496,7 @@ class Bandit:
         self._learner.move(move)
 
     def take_learnt(self, snapshot: Snapshot) -> None:
-        """Put what the bandit of a snapshot has learnt in the place of all that was learnt here.
+        """Replace all that was learnt here by what the bandit of a snapshot has learnt.
 
         Pending decisions, numbers and randomness stay as they are.  Width and settings must be the
         same; otherwise nothing is changed.
@@ -561,7 +561,15 @@ class Bandit:
         index, best = choose(scored, magnitude=magnitude, floor=floor, rng=draws)
         arm = index if opened.arms is None else opened.arms[index]
         law = Propensity(scored, best, magnitude, floor, (self.seed, key))
-        decision = Decision(key, arm, index, scored.values, statistics.means, contributors, law)
+        decision = Decision(
+            id=key,
+            arm=arm,
+            index=index,
+            scores=scored.values,
+            means=statistics.means,
+            contributors=contributors,
+            propensity=law,
+        )
         return Proposal(decision, opened.observation(index if shown is None else shown), root)
 
     def _score(self, statistics: ArmStatistics, draws: Draws) -> tuple[Scored, bool]:

@@ -52,7 +52,7 @@ class Split:
 
     @property
     def active(self) -> str:
-        """The participant that decides and hears rewards."""
+        """The participant that decides and receives rewards."""
         return self.names[0]
 
     @property
@@ -65,7 +65,7 @@ class Split:
         return zip(self.names, self.widths, strict=True)
 
     def columns(self, name: str) -> slice:
-        """Where the block of ``name`` stands in the whole context."""
+        """Where the block of ``name`` is in the whole context."""
         place = self.names.index(name)
         start = sum(self.widths[:place])
         return slice(start, start + self.widths[place])

@@ -43,18 +43,18 @@ def first_best(scores: Vector, magnitude: float) -> int:
     if kernels.compiled is not None:
         index: int = kernels.compiled.first_best(scores, magnitude, TIE_TOLERANCE)
         if index < 0:
-            raise NumericalError(f"scores must be finite, got {len(scores)} of which some are not")
+            raise NumericalError(f"scores must be finite, got NaN or infinity among {len(scores)}")
         return index
     best = float(scores[scores.argmax()])
     if not math.isfinite(best):
-        raise NumericalError(f"scores must be finite, got {len(scores)} of which some are not")
+        raise NumericalError(f"scores must be finite, got NaN or infinity among {len(scores)}")
     return int((scores >= best - TIE_TOLERANCE * (abs(best) + magnitude)).argmax())
 
 
 def choose(scored: "Scored", *, magnitude: float, floor: float, rng: "Draws") -> tuple[int, int]:
     """The chosen arm, and the one that the scores alone would choose (its index, each).
 
-    ``floor`` is the share of rounds in which any arm is taken, all alike.
+    ``floor`` is the fraction of rounds in which any arm is taken, all alike.
     """
     if scored.probabilities is None:
         best = first_best(scored.values, magnitude)

@@ -1,14 +1,14 @@
 """Carry what was learnt to another mask, or to more or fewer features.
 
-A move is made on Lambda and u, the truth; inverse and theta are derived anew.  Each has a plain
+A move is made on Lambda and u, the truth; inverse and theta are derived again.  Each has a plain
 twin, and decisions after it equal those of a plain bandit that was treated the same way:
 
 * ``Rotation``: a new mask.  Lambda' = R Lambda R', u' = R u; the plain twin does nothing.
 * ``Widening``: a participant joined.  New dimensions start at the prior, ridge·I (under
-  forgetting: at what the prior weighs at that moment), and at u = 0.
+  forgetting: at what the prior weighs by then), and at u = 0.
 * ``Narrowing``: a participant left.  Its rows and columns are cut out, which is the Lambda and u
   that the same rewards would have given without its features.
-* ``Remask``: all of these at once, from a matrix R that no single participant could have made.
+* ``Remask``: all of these in one, from a matrix R that no single participant could have made.
   Across a network nobody knows the masks, only R = Σ Q'_j Q_j' over the participants that stay.
 """
 

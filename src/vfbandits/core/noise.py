@@ -5,7 +5,7 @@ at most 2·clip apart, so σ = 2·clip·s(ε, δ) makes the release (ε, δ)-dif
 s from dp-accounting's exact analysis of the Gaussian mechanism.  The unit of ε is one *vector*:
 
 * The noise of a vector is drawn once.  It is a function of a secret key, the row's name, its
-  values and the terms, so that a visit that is repeated, a retry and a change of masks release
+  values and the terms, so that an event that is repeated, a retry and a mask change release
   the same noisy vector, and nothing more is spent.
 * Another vector of the same user (a feature changed, another arm in layout per_arm, other terms)
   gets other noise and is another release.  n of them spend ``epsilon_of(n)``.
@@ -181,7 +181,7 @@ def clip_rows(rows: PlainBlock, longest: float) -> tuple[PlainBlock, int]:
 
 
 def _spelt(name: tuple[str, ...]) -> bytes:
-    """A name as bytes, in one way only: each part behind its length."""
+    """A name as bytes, in one way only: each part after its length."""
     parts = [part.encode() for part in name]
     return b"".join(struct.pack("<q", len(part)) + part for part in parts) + b"\0"
 

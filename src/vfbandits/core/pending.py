@@ -92,7 +92,17 @@ class Pending:
                 rewards = dict(map(_report, reports)) if reports else NO_REPORTS
                 end = None if due is None else _number(due)
                 seen = Observation(x, model)
-                return cls(seen, arm, group, _number(at), end, held, logged, rewards, position)
+                return cls(
+                    observation=seen,
+                    arm=arm,
+                    group=group,
+                    at=_number(at),
+                    due=end,
+                    held=held,
+                    logged=logged,
+                    reports=rewards,
+                    position=position,
+                )
         raise SnapshotError(
             "a pending decision needs its model, arm, group, times, flags, rewards and position, "
             f"got {type(packed).__name__} of other values"

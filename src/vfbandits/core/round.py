@@ -703,7 +703,7 @@ def refuse_combination(mask: str, aggregation: str, split: Split) -> None:
         return
     if mask == "blockwise":
         raise SettingError(
-            "secure aggregation needs mask='dense': blockwise blocks stand side by side, so the "
+            "secure aggregation needs mask='dense': blockwise blocks are side by side, so the "
             "active participant sees each of them and there is no sum to hide in"
         )
     if len(split.passive) < MIN_SENDERS:

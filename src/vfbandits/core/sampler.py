@@ -76,7 +76,7 @@ class ParameterSampler:
 
     Behind a mask Q the law is the same; the arms are the same when z is turned by Q as well.  The
     caller may reuse the buffer of X before a probability is asked for, so the first draw, which
-    is made at once, takes a copy on its way.
+    is made immediately, takes a copy on its way.
     """
 
     __slots__ = ("_X", "_is_copy", "_root", "_weight")

@@ -1,4 +1,4 @@
-"""What a learner is told once: ridge and forgetting.
+"""The settings of a learner: ridge and forgetting.
 
 Also the refusal of settings that look at coordinates.  A mask mixes coordinates, so a bandit that
 treats them one by one would not decide behind the mask as it does in the open.

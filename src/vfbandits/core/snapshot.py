@@ -112,7 +112,7 @@ class Snapshot:
     """Header and arrays of one object.  ``secret`` says that the arrays hold masks.
 
     An array may be held as its rows, which nobody changes: to take a snapshot is then quick, and
-    whoever writes it puts them together.
+    its writer puts them together.
     """
 
     header: Mapping[str, object]

@@ -6,7 +6,7 @@ With rewards r and the contexts x they belong to, and forgetting factor γ (``di
 
 Age counts rewards learnt since.  Without forgetting ρ = ridge.  With it the prior would fade too
 and Lambda turn singular, so it is put back: ρ falls from ridge to about ridge/2, then the missing
-part is added to *every* direction at once.  That costs one O(dim³) refactoring per half-life of
+part is added to *every* direction in one step.  That costs one O(dim³) refactoring per half-life of
 the memory, and singles out no coordinate, so masked and plain runs stay together.
 
 Rounding can hide the prior where contexts outweigh it by far.  A refactoring that finds Lambda
@@ -328,7 +328,7 @@ class State:
         self._length = float(dnrm2(self.theta))
 
     def take_over(self, other: "State", A: Matrix, b: Vector) -> None:
-        """Go on from ``A`` and ``b`` where ``other`` stands in its counts and its forgetting."""
+        """Go on from ``A`` and ``b`` with the counts and the forgetting of ``other``."""
         self.A, self.b = A, b
         self.scale = other.scale
         self.n_updates = other.n_updates
@@ -364,7 +364,9 @@ class State:
         """
         for what, is_possible in self._possible():
             if not is_possible:
-                raise SnapshotError(f"a model that was learnt from rewards has {what}, got another")
+                raise SnapshotError(
+                    f"a model that was learnt from rewards has {what}, got a model without it"
+                )
 
     def _possible(self) -> Iterator[tuple[str, bool]]:
         """Each thing that holds of every state, and whether it holds of this one; lazily."""

@@ -1,4 +1,4 @@
-"""What is counted of a campaign in one stretch of time; buckets add up."""
+"""Counts of a campaign over one stretch of time; buckets add up."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from vfbandits.campaign.observer import Ranked, RewardSeen
 
-# A bucket names so many arms; what others are shown for is counted without a name.
+# Maximum number of arms by name in a bucket; decisions for others are counted without a name.
 MAX_ARMS = 64
 # A reward counts once for its event: when it is settled, or when a frozen model passes it by.
 SETTLED = frozenset({"learnt", "default", "summed", "logged"})
@@ -35,19 +35,19 @@ class Moments:
         self.squares = 0.0
 
     def add(self, value: float) -> None:
-        """Take one number."""
+        """Add a number."""
         self.n += 1
         self.total += value
         self.squares += value * value
 
     def remove(self, value: float) -> None:
-        """Give one number back that was taken before."""
+        """Remove a number that was added before."""
         self.n -= 1
         self.total = self.total - value if self.n else 0.0
         self.squares = self.squares - value * value if self.n else 0.0
 
     def merge(self, other: "Moments") -> None:
-        """Take another's numbers."""
+        """Add another's numbers."""
         self.n += other.n
         self.total += other.total
         self.squares += other.squares
@@ -121,7 +121,7 @@ class Bucket:
         return sum(tally.decisions for tally in self.groups.values())
 
     def decided(self, seen: Sequence[Ranked]) -> None:
-        """Count decisions of one round.  A time of zero is one that nobody took."""
+        """Count decisions of one round.  A time of zero is one that was not measured."""
         arms, groups = self.arms, self.groups
         for one in seen:
             arm, baseline, group = one.arm, one.baseline, one.group
@@ -164,7 +164,7 @@ class Bucket:
             moments.add(seen.value)
 
     def take_back(self, seen: RewardSeen, residual: float | None) -> None:
-        """Count a settled reward no more that was counted here."""
+        """Subtract a settled reward that was counted here."""
         self.statuses[seen.status] -= 1
         self.rewards[seen.group].remove(seen.value)
         if residual is not None:
@@ -178,7 +178,7 @@ class Bucket:
         return found
 
     def merge(self, other: "Bucket") -> None:
-        """Add another's counts; its norm too, if it is the later one."""
+        """Add another's counts; its norm, if it has one, replaces this one's."""
         _add(self.arms, other.arms, most=MAX_ARMS)
         _add(self.latencies, other.latencies)
         _add(self.statuses, other.statuses)
@@ -202,7 +202,7 @@ class Bucket:
 
 
 def _add(counts: dict[Key, int], more: dict[Key, int], *, most: int | None = None) -> None:
-    """Add up counts; names that there is no room for are left out."""
+    """Add counts; names beyond ``most`` are left out."""
     if not counts:
         counts.update(more)
         return
@@ -225,7 +225,7 @@ def latency_step(seconds: float) -> int:
 def quantile(latencies: dict[int, int], share: float) -> float | None:
     """The time in seconds that ``share`` of them do not exceed; None without any.
 
-    Within a fifth: inside a step they are taken to lie evenly.
+    Accurate within a fifth: inside a step the times are taken as uniform.
 
     >>> round(quantile({26: 99, 60: 1}, 0.5) or 0.0, 4)
     0.001

@@ -1,4 +1,4 @@
-"""From buckets to what the page draws."""
+"""The figures of a view, from buckets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ def totals(total: Bucket, *, per_second: float, waiting: int) -> Totals:
         per_second=per_second,
         p50_ms=milliseconds(total, 0.5),
         p99_ms=milliseconds(total, 0.99),
-        degraded=_share(total.degraded, n),
-        agreement=_share(agreed, compared),
-        shadow_agreement=None if shadow is None else _share(shadow.agreed, shadow.compared),
+        degraded=_fraction(total.degraded, n),
+        agreement=_fraction(agreed, compared),
+        shadow_agreement=None if shadow is None else _fraction(shadow.agreed, shadow.compared),
         received_bytes=total.received,
         waiting=waiting,
         groups={group: tally.decisions for group, tally in sorted(total.groups.items())},
@@ -50,12 +50,12 @@ def lately(series: Series, now: float) -> float:
 
 
 def rates(steps: Sequence[Bucket], now: float, step_s: int) -> list[float | None]:
-    """Decisions per second; the step under way counts once there is enough of it to be calm."""
-    told: list[float | None] = []
+    """Decisions per second; the incomplete step counts once it is long enough to be steady."""
+    per_second: list[float | None] = []
     for step in steps:
         passed = min(float(step_s), now - step.start)
-        told.append(step.decisions / passed if passed >= min(step_s, _CALM_S) else None)
-    return told
+        per_second.append(step.decisions / passed if passed >= min(step_s, _CALM_S) else None)
+    return per_second
 
 
 def milliseconds(bucket: Bucket, share: float) -> float | None:
@@ -72,7 +72,7 @@ def arms(total: Bucket, steps: Sequence[Bucket]) -> list[ArmSeries]:
         ArmSeries(
             arm,
             total.arms[arm],
-            [_share(s.arms.get(arm, 0), n) for s, n in zip(steps, counts, strict=True)],
+            [_fraction(s.arms.get(arm, 0), n) for s, n in zip(steps, counts, strict=True)],
         )
         for arm in most
     ]
@@ -80,14 +80,14 @@ def arms(total: Bucket, steps: Sequence[Bucket]) -> list[ArmSeries]:
     if others == 0:
         return named
     rest = [
-        _share(n - sum(step.arms.get(arm, 0) for arm in most), n)
+        _fraction(n - sum(step.arms.get(arm, 0) for arm in most), n)
         for step, n in zip(steps, counts, strict=True)
     ]
     return [*named, ArmSeries(None, others, rest)]
 
 
 def participants(total: Bucket, links: Links) -> list[Participant]:
-    """Those that have a link, in its order, then others that were seen, by name."""
+    """Participants with a link, in their order, then others that were seen, by name."""
     weight = sum(presence.weight for presence in total.participants.values())
     names = [*links, *sorted(set(total.participants) - set(links))]
     return [_participant(name, total, weight, links.get(name, {})) for name in names]
@@ -100,8 +100,8 @@ def _participant(
     connected, circuit = link.get("connected"), link.get("circuit")
     return Participant(
         name=name,
-        share=_share(seen.weight, weight),
-        availability=_share(seen.contributed, seen.contributed + seen.missing),
+        share=_fraction(seen.weight, weight),
+        availability=_fraction(seen.contributed, seen.contributed + seen.missing),
         contributed=seen.contributed,
         missing=seen.missing,
         width=_integer(link.get("width")),
@@ -129,7 +129,7 @@ def drift(steps: Sequence[Bucket]) -> Drift:
     )
 
 
-def _share(part: float, of: float) -> float | None:
+def _fraction(part: float, of: float) -> float | None:
     return part / of if of > 0 else None
 
 

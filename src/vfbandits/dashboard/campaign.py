@@ -1,4 +1,4 @@
-"""What is remembered of one campaign: buckets, last decisions and rewards, estimates that wait."""
+"""The dashboard's data of one campaign: buckets, last decisions and rewards, pending estimates."""
 
 import math
 from collections import OrderedDict, deque
@@ -16,13 +16,13 @@ from vfbandits.dashboard.view import LastDecision, Mark
 MAX_LAST = 200
 MAX_ESTIMATES = 100_000
 MAX_SETTLED = 20_000
-# These say nothing new of their event.
+# Statuses that do not change their event.
 _NO_NEWS = frozenset({"repeated", "ignored"})
 
 
 @dataclass(slots=True)
 class Remembered:
-    """A decision and what has come of it."""
+    """A decision and its reward so far."""
 
     seen: Ranked
     reward: float | None = None
@@ -31,9 +31,9 @@ class Remembered:
 
 
 class Campaign:
-    """One campaign, as far as it is remembered; estimates are kept until their reward comes.
+    """One campaign in bounded memory; estimates are kept until their reward comes.
 
-    Of the last rewards it is known what was counted where: one that is retracted counts no more.
+    The last rewards are kept with what was counted for them, so that a retraction can subtract it.
 
     >>> campaign = Campaign()
     >>> seen = RewardSeen("ads", "a", "tea", "policy", "learnt", 1.0, at=9.0, waited_s=2.0)
@@ -52,7 +52,7 @@ class Campaign:
         self.replay = Replay()
 
     def on_ranked(self, seen: Sequence[Ranked]) -> Bucket | None:
-        """Count and remember decisions of one round; gives its bucket, unless it is too old."""
+        """Count and keep decisions of one round; returns their bucket, None if it is too old."""
         bucket = self.series.at(seen[0].at)
         if bucket is not None:
             bucket.decided(seen)
@@ -80,7 +80,7 @@ class Campaign:
             self.estimates.pop(seen.event_id, None)
         remembered = self.last.get(seen.event_id)
         if remembered is not None and seen.status not in _NO_NEWS:
-            _note(remembered, seen)
+            _update(remembered, seen)
 
     def _settle(self, seen: RewardSeen, bucket: Bucket | None) -> None:
         estimate = self.estimates.pop(seen.event_id, None)
@@ -94,7 +94,7 @@ class Campaign:
             self.settled.popitem(last=False)
 
     def _take_back(self, event_id: str) -> None:
-        """Count a reward no more, where it was counted when it came."""
+        """Subtract a reward from the bucket that it was counted in."""
         counted = self.settled.pop(event_id, None)
         bucket = None if counted is None else self.series.find(counted[0].at)
         if counted is not None and bucket is not None:
@@ -102,10 +102,10 @@ class Campaign:
 
     def decisions(self) -> list[LastDecision]:
         """The last decisions, newest first."""
-        return [_told(remembered) for remembered in reversed(self.last.values())]
+        return [_last_decision(remembered) for remembered in reversed(self.last.values())]
 
 
-def _note(remembered: Remembered, seen: RewardSeen) -> None:
+def _update(remembered: Remembered, seen: RewardSeen) -> None:
     if seen.status == RETRACTED:
         remembered.status, remembered.reward = RETRACTED, None
     if remembered.status in SETTLED or remembered.status == RETRACTED:
@@ -116,7 +116,7 @@ def _note(remembered: Remembered, seen: RewardSeen) -> None:
         remembered.reward = seen.value
 
 
-def _told(remembered: Remembered) -> LastDecision:
+def _last_decision(remembered: Remembered) -> LastDecision:
     seen = remembered.seen
     return LastDecision(
         event_id=seen.event_id,

@@ -17,14 +17,14 @@ _LINKS: Final[Mapping[str, tuple[Literal["here", "away"], str]]] = {
 
 
 def settings_mark(seen: Reconfigured) -> Mark:
-    """What was changed, from what to what.
+    """The changed settings, with their values before and after.
 
     >>> settings_mark(Reconfigured("ads", b'{"mode": "learn"}', b'{"mode": "shadow"}', 9.0)).text
     'mode: learn → shadow'
     """
     before, after = _flat(seen.before), _flat(seen.after)
     changes = [
-        f"{name}: {_word(before[name])} → {_word(value)}"
+        f"{name}: {_text(before[name])} → {_text(value)}"
         for name, value in after.items()
         if name in before and before[name] != value
     ]
@@ -32,7 +32,7 @@ def settings_mark(seen: Reconfigured) -> Mark:
 
 
 def link_marks(changes: Iterable[tuple[float, str, str]]) -> list[Mark]:
-    """Times, participants and events of links, in words.
+    """Changes of links (time, participant, event) as marks with a text.
 
     >>> [(mark.kind, mark.text) for mark in link_marks([(1.0, "bank", "participant_joined")])]
     [('here', 'bank connected')]
@@ -59,5 +59,5 @@ def _flat(settings: bytes) -> dict[str, object]:
     return flat
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Means with intervals, and how much better one is than another.
+"""Means with intervals, and the lift of one mean over another.
 
 The intervals are anytime-valid at 95 % (``core.anytime``): within a window they hold at every look
 together, so that looking often is allowed.
@@ -14,7 +14,7 @@ from vfbandits.dashboard.series import TRAILING
 from vfbandits.dashboard.view import Band, Lift, Mean, Rewards
 
 _BEST_AT = 500.0  # rewards: a window has fewer than a guardrail sees
-_SURE = 3.0  # how many times its own interval a baseline must be away from zero
+_SURE = 3.0  # a baseline must be so many times its own interval away from zero
 BaselineGroup: TypeAlias = Literal["holdback", "shadow", "guardrail"]
 POLICY: Final = ("policy",)
 BASELINES: Final[tuple[BaselineGroup, ...]] = ("holdback", "shadow", "guardrail")
@@ -42,9 +42,9 @@ def interval(moments: Moments) -> Mean:
 def lift(policy: Moments, baseline: Moments) -> Lift | None:
     """Policy against baseline; None unless both have two rewards, and rewards differ at all.
 
-    Of both variances the larger one is taken, as for the guardrail: a small group with rare rewards
-    may have seen none.  The relative interval is the delta method's, and left out where the
-    baseline is so near zero that a share of it would say nothing.
+    The larger of both variances is used, as for the guardrail: a small group with rare rewards may
+    have seen none.  The relative interval is the delta method's, and left out if the baseline is so
+    near zero that a fraction of it has no meaning.
     """
     if policy.n < 2 or baseline.n < 2:
         return None
@@ -61,12 +61,12 @@ def lift(policy: Moments, baseline: Moments) -> Lift | None:
     relative = difference / abs(b)
     spread = z * math.sqrt(var_a + (a / b) ** 2 * var_b) / abs(b)
     return Lift(
-        difference,
-        difference - half,
-        difference + half,
-        relative,
-        relative - spread,
-        relative + spread,
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        relative=relative,
+        relative_low=relative - spread,
+        relative_high=relative + spread,
     )
 
 
@@ -76,12 +76,12 @@ def rewards_of(whole: Bucket, steps: Sequence[Bucket], before: Sequence[Bucket])
     policy = _total(whole, POLICY if "policy" in whole.groups else ())
     baseline = _total(whole, groups)
     return Rewards(
-        interval(policy),
-        interval(baseline),
-        groups,
-        lift(policy, baseline),
-        _band(POLICY, steps, before),
-        _band(BASELINES, steps, before),
+        policy=interval(policy),
+        baseline=interval(baseline),
+        baseline_groups=groups,
+        lift=lift(policy, baseline),
+        policy_series=_band(POLICY, steps, before),
+        baseline_series=_band(BASELINES, steps, before),
     )
 
 
@@ -99,7 +99,7 @@ def _band(groups: Sequence[str], steps: Sequence[Bucket], before: Sequence[Bucke
     decided = [any(group in bucket.groups for group in groups) for bucket in buckets]
     last = max((i for i, is_so in enumerate(decided) if is_so), default=-1)
     if not any(bucket.groups for bucket in buckets[last + 1 :]):
-        last = len(buckets)  # nobody asks at all: rewards of the last decisions may still come
+        last = len(buckets)  # no decisions at all: rewards of the last ones may still come
     points = []
     for end in range(len(before) + 1, len(buckets) + 1):
         recent = range(max(0, end - TRAILING), end)

@@ -1,4 +1,4 @@
-"""What the dashboard knows: it looks on, counts in bounded memory, and is asked for a view."""
+"""The data of the dashboard: an observer that counts in bounded memory and returns views."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,28 +21,28 @@ MAX_MINUTES = 24 * 60
 class Observatory:
     """An observer of all campaigns of a server.
 
-    To be told of a decision or a reward takes a few microseconds and no more as time goes on:
-    counts are kept in five-second buckets for five minutes, in minutes for an hour, in quarters
-    of an hour for a day.  Of each campaign the last 200 decisions are kept whole, and the
-    estimates of the last 100,000 until their reward comes.
+    Counting a decision or a reward takes a few microseconds, however long the process runs: counts
+    are kept in five-second buckets for five minutes, in minutes for an hour, in quarters of an hour
+    for a day.  Of each campaign the last 200 decisions are kept whole, and the estimates of the
+    last 100,000 until their reward comes.
 
     Parameters
     ----------
     federation
-        Its name, for the page.
+        Name of the federation, for the page.
     campaigns
-        Names that can be chosen before anything was decided; others appear when they are seen.
+        Campaigns that can be selected before their first decision; others appear with theirs.
     participants
-        What is known of each participant's link: width, connected, circuit, asks, answers, bytes,
-        latency_ms, as far as there is such a thing.
+        The state of each participant's link: width, connected, circuit, asks, answers, bytes,
+        latency_ms, as far as they are known.
     waiting
-        How many events of a campaign wait for a reward.
+        Number of pending events of a campaign.
     norm
-        The length of a campaign's theta.  Asked for at most once in five seconds.
+        The norm of a campaign's theta; called at most once in five seconds.
     facts
-        Which versions decide in a campaign.
+        The versions that decide in a campaign.
     guardrail
-        What the guardrail of a campaign has seen.
+        The state of a campaign's guardrail.
     shares
         The helper and the dealt words, on secret shares.
     link_changes
@@ -50,9 +50,10 @@ class Observatory:
     clock
         Seconds since 1970.
 
-    >>> sky = Observatory("retail", ["ads"], clock=lambda: 100.0)
-    >>> sky.on_reward(RewardSeen("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0))
-    >>> sky.view("ads", minutes=5).totals.statuses
+    >>> observatory = Observatory("retail", ["ads"], clock=lambda: 100.0)
+    >>> seen = RewardSeen("ads", "a", "tea", "policy", "learnt", 1.0, at=99.0, waited_s=2.0)
+    >>> observatory.on_reward(seen)
+    >>> observatory.view("ads", minutes=5).totals.statuses
     {'learnt': 1}
     """
 
@@ -83,30 +84,30 @@ class Observatory:
 
     @property
     def campaigns(self) -> list[str]:
-        """Their names."""
+        """Names of the campaigns."""
         return list(self._campaigns)
 
     def on_ranked(self, seen: Sequence[Ranked]) -> None:
-        """Decisions were made."""
+        """Count decisions."""
         campaign = seen[0].campaign
         bucket = self._campaign(campaign).on_ranked(seen)
         if bucket is not None and bucket.norm is None:
             bucket.norm = self._norm(campaign)
 
     def on_reward(self, seen: RewardSeen) -> None:
-        """A reward came, or will not."""
+        """Count a reward, or the end of a wait without one."""
         self._campaign(seen.campaign).on_reward(seen)
 
     def on_configured(self, seen: Reconfigured) -> None:
-        """Settings were changed."""
+        """Mark a change of settings."""
         self._campaign(seen.campaign).marks.append(settings_mark(seen))
 
     def on_guardrail(self, seen: Guarded) -> None:
-        """The guardrail tripped, or was re-armed."""
+        """Mark a trip or a re-arming of the guardrail."""
         self._campaign(seen.campaign).marks.append(Mark(seen.at, "guardrail", seen.text))
 
     def replay(self, campaign: str, events: Iterable[tuple[int, Event]]) -> None:
-        """Take records of a campaign's journal, in its order: its end, then what follows.
+        """Take records of a campaign's journal, in its order: first its end, then new ones.
 
         What the journal does not hold stays empty.
         """
@@ -121,7 +122,7 @@ class Observatory:
                 self.on_configured(seen)
 
     def entered(self, campaign: str, events: Iterable[Decided]) -> None:
-        """Take decisions that other processes made; their rewards are heard of here."""
+        """Count decisions of other processes; their rewards come by ``on_reward``."""
         names = self._owners()
         for event in events:
             self.on_ranked([ranked_of(campaign, event, names)])
@@ -129,18 +130,18 @@ class Observatory:
     def view(
         self, campaign: str = "", *, minutes: int, lists_decisions: bool = True
     ) -> DashboardView:
-        """The last minutes of a campaign, of the first one if it has no name.
+        """The last minutes of a campaign; without a name, of the first one.
 
         Without ``lists_decisions`` there is no user and no event in it.
 
-        Rewards count when they are settled: learnt, with the default or as a sum too, or logged by
-        a frozen model.
+        Rewards count when they are settled: learnt, also as a default or a sum, or logged by a
+        frozen model.
         """
         if not 1 <= minutes <= MAX_MINUTES:
             raise SettingError(f"minutes are 1 to {MAX_MINUTES}, got {minutes}")
         name = campaign or next(iter(self._campaigns), "")
         if name and name not in self._campaigns:
-            raise SettingError(f"a campaign is one of {self.campaigns}, got {name!r}")
+            raise SettingError(f"campaign must be one of {self.campaigns}, got {name!r}")
         kept = self._campaigns.get(name, Campaign())
         now = self._clock()
         step_s, _ = step_of(minutes)

@@ -1,4 +1,4 @@
-"""Records of a journal, told as an observer would have heard of them when they were written.
+"""Records of a journal, as the calls that observers got when they were written.
 
 For charts after a restart, and in a process that follows the journal of another.  A record does
 not hold everything: what participants sent, the parts of an estimate and the baseline of a decision
@@ -58,21 +58,30 @@ class Replay:
     def seen(
         self, campaign: str, events: Iterable[tuple[int, Event]], names: Collection[str]
     ) -> Iterator[Ranked | RewardSeen | Reconfigured | Guarded]:
-        """What an observer would have been told.
+        """What an observer would have received.
 
-        ``names`` are the participants that there are: of a degraded decision the journal only says
-        who did contribute.
+        ``names`` are all participants: of a degraded decision the journal names the contributors
+        only.
         """
         for _, event in events:
             if isinstance(event, Decided):
                 yield self._decided(ranked_of(campaign, event, names))
             elif isinstance(event, Rewarded | Reported | Forgotten):
-                heard = self._heard(campaign, event)
-                if heard is not None:
-                    yield heard
+                reward = self._rewarded(campaign, event)
+                if reward is not None:
+                    yield reward
             elif isinstance(event, Retracted):
                 name = str(event.event_id)
-                yield RewardSeen(campaign, name, "", "", RETRACTED, event.value, event.at, 0.0)
+                yield RewardSeen(
+                    campaign=campaign,
+                    event_id=name,
+                    arm="",
+                    group="",
+                    status=RETRACTED,
+                    value=event.value,
+                    at=event.at,
+                    waited_s=0.0,
+                )
             elif isinstance(event, Configured):
                 yield Reconfigured(campaign, self._settings, event.settings, event.at)
                 self._settings = event.settings
@@ -87,9 +96,9 @@ class Replay:
         self._latest = seen.at
         return seen
 
-    def _heard(self, campaign: str, event: Rewarded | Reported | Forgotten) -> RewardSeen | None:
+    def _rewarded(self, campaign: str, event: Rewarded | Reported | Forgotten) -> RewardSeen | None:
         event_id = str(event.event_id)
-        # No record says when an event was forgotten; it was not before the record before it.
+        # A Forgotten record has no time; it is not earlier than the record before it.
         at = self._latest = self._latest if isinstance(event, Forgotten) else event.at
         is_report = isinstance(event, Reported)
         found = self._pending.get(event_id) if is_report else self._pending.pop(event_id, None)
@@ -97,8 +106,16 @@ class Replay:
             return None
         status, value = _status(event, is_sum=found.is_sum)
         found.is_sum = found.is_sum or status == COUNTED
-        waited = at - found.at
-        return RewardSeen(campaign, event_id, found.arm, found.group, status, value, at, waited)
+        return RewardSeen(
+            campaign=campaign,
+            event_id=event_id,
+            arm=found.arm,
+            group=found.group,
+            status=status,
+            value=value,
+            at=at,
+            waited_s=at - found.at,
+        )
 
 
 def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[str, float]:
@@ -112,7 +129,7 @@ def _status(event: Rewarded | Reported | Forgotten, *, is_sum: bool) -> tuple[st
 
 
 def ranked_of(campaign: str, event: Decided, names: Collection[str]) -> Ranked:
-    """A decision as its record tells it."""
+    """A decision as an observer receives it, from its record."""
     answer = _decoded(event.answer)
     arm = str(event.arm)
     choice = answer.ranking[0].id if answer is not None and answer.ranking else arm

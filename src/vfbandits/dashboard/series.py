@@ -1,8 +1,8 @@
-"""Buckets in rings: five seconds, a minute, a quarter of an hour.  What leaves one enters the next.
+"""Buckets in rings of five seconds, a minute and a quarter of an hour.
 
-An event is counted once, in the finest ring that still reaches back to it; when its place there is
-needed again it is added to the coarser ring.  So counting costs the same at any age, memory is
-bounded, and a view adds up at most a few hundred buckets.
+An event is counted once, in the finest ring that still reaches back to it; when the bucket's place
+there is needed again, the bucket is added to the next coarser ring.  So counting costs the same at
+any age, memory is bounded, and a view adds up at most a few hundred buckets.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Series:
     """
 
     def __init__(self) -> None:
-        # One place more than is looked at: the oldest must outlive the newest's arrival.
+        # One place more than a view reads: the oldest must still be there when the newest is added.
         self._rings: list[list[Bucket | None]] = [
             [None] * (steps + TRAILING + 1) for _, steps in _LEVELS
         ]
@@ -39,7 +39,7 @@ class Series:
         return self._place(int(at), 0)
 
     def find(self, at: float) -> Bucket | None:
-        """The bucket that has what was counted at a time; None if that is too long ago."""
+        """The bucket that was counted in at a time; None if that is too long ago."""
         for (step, _), ring in zip(_LEVELS, self._rings, strict=True):
             index = int(at) // step
             bucket = ring[index % len(ring)]
@@ -68,7 +68,7 @@ class Series:
             coarser.merge(old)
 
     def steps(self, now: float, *, minutes: int) -> tuple[list[Bucket], list[Bucket]]:
-        """Cut the last minutes into equal steps, the last of them under way.
+        """Cut the last minutes into equal steps; the last of them is incomplete.
 
         Returns those of the window, and the ``TRAILING`` ones before it.
         """

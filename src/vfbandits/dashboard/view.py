@@ -1,4 +1,4 @@
-"""What the dashboard is told: the JSON of ``GET /v1/dashboard``.
+"""The JSON of ``GET /v1/dashboard``.
 
 Lists over time have one entry for each of ``times``; null where there was nothing to measure.
 """
@@ -22,7 +22,7 @@ class Mean(msgspec.Struct, frozen=True):
 class Lift(msgspec.Struct, frozen=True):
     """How much better the policy did than the baseline, with anytime-valid 95 % intervals.
 
-    ``relative`` is the difference as a share of the baseline's mean; it is null when the baseline
+    ``relative`` is the difference divided by the baseline's mean; it is null when the baseline
     is too near zero for that: within three times its own interval.
     """
 
@@ -47,7 +47,7 @@ class Rewards(msgspec.Struct, frozen=True):
 
     The baseline is the holdback, shadow and guardrail groups together: all show the same arm.  A
     group counts if it had decisions in the window.  Its line ends where other groups take its
-    place: what is settled later are mostly defaults of events that nobody rewarded.
+    place: what is settled later are mostly defaults of events without a reward.
     """
 
     policy: Mean
@@ -59,7 +59,7 @@ class Rewards(msgspec.Struct, frozen=True):
 
 
 class ArmSeries(msgspec.Struct, frozen=True):
-    """An arm's share of the decisions, in all and over time; ``name`` is null for the others."""
+    """An arm's fraction of the decisions, in all and over time; ``name`` is null for the others."""
 
     name: str | None
     decisions: int
@@ -72,16 +72,16 @@ class Totals(msgspec.Struct, frozen=True):
     Attributes
     ----------
     decisions, per_second
-        How many in the window; and lately, over the last ten seconds that are complete.
+        The number in the window, and the rate over the last ten complete seconds.
     p50_ms, p99_ms
-        Time that a decision took, within a fifth.
+        Time that a decision took, accurate within a fifth.
     degraded, agreement, shadow_agreement
-        Shares of the decisions: a participant was missing; the policy chose the baseline; the same
+        Fractions of decisions: a participant was missing; the policy chose the baseline; the same
         of the shadow group alone.
     received_bytes, waiting
-        What participants sent; and events that wait for a reward now.
+        What participants sent, and the number of pending events.
     groups, statuses
-        Decisions by group, rewards by what became of them.
+        Decisions by group, rewards by status.
     """
 
     decisions: int
@@ -103,12 +103,12 @@ class Participant(msgspec.Struct, frozen=True):
     Attributes
     ----------
     share
-        Of the explained prediction: the sum of its |part| over that of all; null where the mask
-        hides the parts.
+        Fraction of the explained prediction: the sum of its |part| over that of all; null where the
+        mask hides the parts.
     availability
-        Share of the decisions in which its features counted.
+        Fraction of the decisions in which its features counted.
     width, connected, circuit, asks, answers, bytes, latency_ms
-        As its link tells, since it was made; null where it has none.
+        The state of its link, with counts since it was made; null without a link.
     since
         When it joined, left, stopped answering or answered again, whichever was last; in seconds
         since 1970.
@@ -136,7 +136,7 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that explains a bend in the charts.
+    """An event that may explain a change in the charts.
 
     Settings changed, a participant is "here" (it connected, or answers again), or it is "away"; the
     guardrail tripped, or was re-armed.
@@ -148,7 +148,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Which versions decide in this process.
+    """The versions that decide in this process.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Facts(msgspec.Struct, frozen=True):
     model_version, settings_version
         Rewards that the model has learnt, and how often the settings were changed.
     journal_position, journal_lag_s
-        Of the last record, and how far this process is behind what other processes wrote.
+        Position of the last record, and how far this process is behind those of other processes.
     """
 
     process: Literal["active", "trainer", "ranker"]
@@ -182,7 +182,7 @@ class SharesView(msgspec.Struct, frozen=True):
     ----------
     helper, has_features, learns
         The other server, whether it is a participant too, and what the active participant learns of
-        a decision, in words.
+        a decision, as a text.
     away
         Why decisions use the active participant's own features alone; empty if they do not.
     is_helper_away
@@ -244,7 +244,7 @@ class LastDecision(msgspec.Struct, frozen=True):
 
 
 class DashboardView(msgspec.Struct, frozen=True):
-    """A campaign as it can be looked at.
+    """A campaign in a time window.
 
     ``marks`` are those of the window, oldest first; ``last`` has the newest decision first, and is
     empty for those who may see figures only.

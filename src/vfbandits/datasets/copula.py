@@ -87,7 +87,7 @@ def _hermite(ranks: Vector) -> Vector:
 
 
 def _solve(coefficients: Matrix, spearman: Matrix) -> Matrix:
-    """All r at once by bisection, since rank correlation grows with r."""
+    """All r in one bisection, since rank correlation grows with r."""
     products = coefficients[:, None, :] * coefficients[None, :, :]
     powers = np.arange(1, N_TERMS + 1)
     low, high = np.full_like(spearman, -0.999), np.full_like(spearman, 0.999)

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled digits, for where no other data is: owners hold stripes of the image."""
+"""scikit-learn's bundled digits, which need no download: owners hold stripes of the image."""
 
 import importlib
 
@@ -26,11 +26,11 @@ def load_digits() -> OwnedSet:
         {n: s.reshape(len(images), -1) for n, s in zip(STRIPES, stripes, strict=True)}
     )
     return OwnedSet(
-        "digits",
-        owners,
-        features,
-        np.asarray(bunch.target, dtype=np.intp),
-        10,
-        "E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI (80)",
-        "CC BY 4.0 (as stated by UCI); the copy bundled with scikit-learn",
+        name="digits",
+        owners=owners,
+        features=features,
+        labels=np.asarray(bunch.target, dtype=np.intp),
+        n_arms=10,
+        citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI (80)",
+        licence="CC BY 4.0 (as stated by UCI); the copy bundled with scikit-learn",
     )

@@ -28,11 +28,13 @@ def load_landsat(folder: Path) -> OwnedSet:
         {f"band {band + 1}": pixels[:, band::N_BANDS] for band in range(N_BANDS)}
     )
     return OwnedSet(
-        "landsat",
-        owners,
-        features,
-        labels,
-        len(classes),
-        "A. Srinivasan, Statlog (Landsat Satellite), UCI Machine Learning Repository (146)",
-        "CC BY 4.0 (as stated by UCI)",
+        name="landsat",
+        owners=owners,
+        features=features,
+        labels=labels,
+        n_arms=len(classes),
+        citation=(
+            "A. Srinivasan, Statlog (Landsat Satellite), UCI Machine Learning Repository (146)"
+        ),
+        licence="CC BY 4.0 (as stated by UCI)",
     )

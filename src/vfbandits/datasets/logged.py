@@ -1,4 +1,4 @@
-"""Rounds that somebody else played: what an offline evaluation replays."""
+"""Rounds that another policy played, which an offline evaluation replays."""
 
 from dataclasses import dataclass, field
 

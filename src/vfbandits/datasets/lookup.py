@@ -1,7 +1,7 @@
 """A hash table from 32-bit values to small numbers, for whole arrays at a time.
 
 Open addressing with linear probing, written in array operations: five to eight times as fast as a
-binary search for each value, and the search is what the featurisation of a file spends itself on.
+binary search for each value, and the search takes most of the time of featurising a file.
 """
 
 import numpy as np

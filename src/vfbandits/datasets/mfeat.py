@@ -36,11 +36,11 @@ def load_mfeat(folder: Path) -> OwnedSet:
         blocks[name], classes = table[:, :-1], table[:, -1]
     owners, features = own(blocks)
     return OwnedSet(
-        "mfeat",
-        owners,
-        features,
-        classes.astype(np.intp),
-        10,
-        "R. Duin, Multiple Features, UCI Machine Learning Repository (72)",
-        "CC BY 4.0 (as stated by UCI)",
+        name="mfeat",
+        owners=owners,
+        features=features,
+        labels=classes.astype(np.intp),
+        n_arms=10,
+        citation="R. Duin, Multiple Features, UCI Machine Learning Repository (72)",
+        licence="CC BY 4.0 (as stated by UCI)",
     )

@@ -118,6 +118,8 @@ def _one_hot(column: "pl.Series") -> Matrix:
     """Categories in the order of their names."""
     if column.null_count():
         row = int(column.is_null().arg_max() or 0) + 1
-        raise ContextError(f"column {column.name!r} must not be empty, got row {row} so")
+        raise ContextError(
+            f"column {column.name!r} must not be empty, got an empty cell in row {row}"
+        )
     _, codes = np.unique(np.array(column.to_list(), dtype=str), return_inverse=True)
     return np.asarray(np.eye(int(codes.max()) + 1)[codes])

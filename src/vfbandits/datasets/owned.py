@@ -30,7 +30,7 @@ class OwnedSet:
     n_arms
         Number of classes.
     citation, licence
-        What must be said where results are shown.
+        The credits to give where results are shown.
     """
 
     name: str

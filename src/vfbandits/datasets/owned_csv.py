@@ -15,10 +15,10 @@ BALANCE_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class OwnedCsv:
-    """File, digest, and which columns belong to whom.
+    """File, digest, and the columns of each owner.
 
     ``header`` names the columns of a file that does not name them itself.  With ``is_balanced``
-    the larger classes are cut down, at random and always alike, to the size of the smallest.
+    the larger classes are cut to the size of the smallest, at random but always in the same way.
     """
 
     name: str
@@ -50,5 +50,11 @@ class OwnedCsv:
             }
         )
         return OwnedSet(
-            self.name, owners, features, labels[keep], len(classes), self.citation, self.licence
+            name=self.name,
+            owners=owners,
+            features=features,
+            labels=labels[keep],
+            n_arms=len(classes),
+            citation=self.citation,
+            licence=self.licence,
         )

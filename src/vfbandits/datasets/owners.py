@@ -25,7 +25,7 @@ NAMES = (*LOADERS, BUNDLED)
 
 
 def load_owned(name: str, *, folder: Path | None = None) -> OwnedSet:
-    """Load one of ``NAMES``; all but the digits lie in ``folder``, or in ../shared/data."""
+    """Load one of ``NAMES``; all but the digits are in ``folder``, or in ../shared/data."""
     if name == BUNDLED:
         return load_digits()
     if name not in LOADERS:

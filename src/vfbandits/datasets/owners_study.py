@@ -41,7 +41,7 @@ class OwnersCell:
 
 @dataclass(frozen=True, slots=True)
 class OwnersRow:
-    """What came of a cell."""
+    """The result of a cell."""
 
     name: str
     policy: str
@@ -85,19 +85,19 @@ def play_owners(cell: OwnersCell) -> OwnersRow:
     mean = total / len(order)
     policy = type(cell.policy).__name__
     return OwnersRow(
-        cell.name,
-        policy,
-        cell.n_owners,
-        owners,
-        cell.seed,
-        len(order),
-        mean,
-        mean * data.n_arms,
+        name=cell.name,
+        policy=policy,
+        n_owners=cell.n_owners,
+        owners=owners,
+        seed=cell.seed,
+        n_rounds=len(order),
+        reward=mean,
+        relative_ctr=mean * data.n_arms,
     )
 
 
 class _Player:
-    """A federation of the owners; one owner alone has nobody to hide from and plays in the open."""
+    """A federation of the owners; a single owner plays without masks."""
 
     def __init__(
         self, data: OwnedSet, owners: tuple[str, ...], cell: OwnersCell, rng: np.random.Generator

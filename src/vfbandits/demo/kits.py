@@ -1,4 +1,4 @@
-"""Folders of a whole federation, made in one place: each in the form in which its owner has it.
+"""Folders of a whole federation, made in one place: one for each member, as its owner has it.
 
 A folder can be moved: paths in it are relative.  Keys are made here, so these folders are for
 trials and for one company; organisations make keys of their own (docs/operations.md).
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a federation is called and where it is found.
+    """The name and the addresses of a federation.
 
     Participants connect to ``address``, applications call ``http``, and ``by`` makes their key.
     """
@@ -80,7 +80,7 @@ class Kits:
 
     @classmethod
     def find(cls, folder: Path) -> "Kits":
-        """The folders that are there, of an earlier run."""
+        """The folders of an earlier run."""
         names = [
             path.stem for path in sorted(folder.glob("*/*.toml")) if path.stem == path.parent.name
         ]
@@ -119,7 +119,7 @@ class Kits:
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes ``out`` if all went well, and is gone if not."""
+    """A folder to fill, which is renamed to ``out`` on success and removed on failure."""
     if out.exists():
         raise ConfigError(
             f"wanted a folder that does not exist yet, got {out}: move it away, or choose another "
@@ -196,7 +196,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def flatten(source: Path, name: str, target: Path) -> None:
-    """Move the folders of a federation of one into one: its own files, and folders of the rest."""
+    """Merge the folders of a one-company federation: its own files, and folders of the rest."""
     for path in sorted((source / name).iterdir()):
         path.replace(target / path.name)
     (source / name).rmdir()

@@ -33,7 +33,7 @@ from vfbandits.serving.masks import envelope_name
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a local federation is made of; the first of ``widths`` is the active participant.
+    """The parts of a local federation; the first of ``widths`` is the active participant.
 
     A helper of secret shares that is not in ``widths`` is a member without features.  ``tables``
     are added to the active participant's file, such as [http]; ``windows`` are dealt for secret
@@ -114,7 +114,7 @@ class LocalFederation(Processes):
         return approve(request, self._organiser).approved
 
     def admit_passive(self, name: str, width: int, features: str) -> Approved:
-        """One participant more: identity and configuration; it is not in the roster yet."""
+        """Another participant: identity and configuration; it is not in the roster yet."""
         home = self.folder / name / "identity"
         request = create_request(
             home, federation=self.plan.federation, name=name, role=PASSIVE, width=width
@@ -166,7 +166,7 @@ class LocalFederation(Processes):
         before: Roster | None = None,
         on_window: Callable[[int], None] = lambda _: None,
     ) -> dict[str, bytes]:
-        """Deal so many windows of secret shares, and the secrets the first time; returns those.
+        """Deal ``windows`` windows of secret shares, and the first time the secrets; returns these.
 
         Files are copied to where their owners look for them, as an operator would.
         """

@@ -1,4 +1,4 @@
-"""A log played again through a running server: only what its policy would have seen is learnt.
+"""Replays a log through a running server, which learns only what its policy would have seen.
 
 A row of a log has the reward of the arm that was shown, and of no other.  So the server is asked
 for each row, and the reward is sent only if it chose that arm too (Li et al. 2011).  What is learnt
@@ -22,7 +22,7 @@ from vfbandits.errors import FeatureError
 
 CONFIDENT_Z = 1.96
 MAX_ARMS = schemas.MAX_ARMS
-RANDOM_P = 1e-3  # below this it is no accident that some arms were shown more often
+RANDOM_P = 1e-3  # below this, arms were not shown equally often by chance
 
 
 class Server(Protocol):
@@ -71,7 +71,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What came of a replay.
+    """The result of a replay.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ReplayReport:
 
     @property
     def is_every_reward_known(self) -> bool:
-        """Whether no row had to be left out, so that nothing is assumed of how it was logged."""
+        """Whether no row had to be left out, so that nothing is assumed of the logging policy."""
         return bool(np.isnan(self.evenness))
 
     @property
@@ -123,7 +123,7 @@ def _replay_shown(
     earned = []
     n = min(rows, len(log.users))
     for row in range(n):
-        # Held: what the log cannot reward is never activated, and nothing is learnt of it.
+        # Held: an event that the log cannot reward is never activated, nor learnt from.
         answer = server.rank(log.users[row], arms, features=log.own[row].tolist(), activate=False)
         if answer.arm == log.arms[row]:
             server.activate(answer.event_id)

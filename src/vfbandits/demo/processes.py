@@ -110,12 +110,12 @@ class Processes:
         return _wait(process, timeout_s=STOP_S)
 
     def stop_all(self) -> None:
-        """Passive participants first, so that none is seen to be lost."""
+        """Stop all; passive participants first, so that none is reported as lost."""
         for name in reversed(list(self.processes)):
             self.stop(name)
 
     def refuse_ended(self) -> None:
-        """LinkError if a process has ended by itself; it tells the end of its log."""
+        """LinkError, with the end of the log, if a process has ended by itself."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise _ended(process, self.log_path(name))
@@ -151,7 +151,7 @@ def _wait_for_line(process: "subprocess.Popen[bytes]", start: bytes, log: Path) 
 
 
 def _ended(process: "subprocess.Popen[bytes]", log: Path) -> LinkError:
-    """What to say of a process that ended by itself: its own error, or the end of its log."""
+    """The error for a process that ended by itself: its own error, or the end of its log."""
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
         return LinkError(f"{log.stem} was ended by {name}; its log is {log}")

@@ -81,7 +81,7 @@ class Town:
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a rehearsal so far."""
+    """The results of a rehearsal so far."""
 
     total: int = 0
     equal: int = 0
@@ -118,7 +118,7 @@ class ServersDraws:
     normals: Vector = np.zeros(0)
 
     def standard_normal(self, size: int | tuple[int, ...], /) -> Matrix:
-        """Those of this decision."""
+        """The normals of this decision."""
         del size
         return self.normals
 
@@ -130,7 +130,7 @@ class ServersDraws:
 class Rehearsal:
     """Plays rounds against a running federation.
 
-    On secret shares nobody knows the noise of a decision while the federation runs: rounds are
+    On secret shares the noise of a decision is unknown while the federation runs: rounds are
     compared afterwards, by ``compare``.
     """
 

@@ -1,7 +1,8 @@
 """The noise of decisions on secret shares, where both servers' files are on one machine.
 
-Each server draws half of it and nobody knows the sum.  A federation of ``vfb demo`` has all secrets
-in one folder: so its decisions can be compared with those of a central bandit with the same noise.
+Each server draws half of it, and neither knows the sum.  A federation of ``vfb demo`` has all
+secrets in one folder, so its decisions can be compared with those of a central bandit with the same
+noise.
 """
 
 from collections.abc import Mapping

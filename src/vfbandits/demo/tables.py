@@ -1,6 +1,6 @@
 """Tables of several owners, one file each, as the blocks of a federation.
 
-The first table is the active participant's.  Each is looked at as its owner would: which columns
+The first table is the active participant's.  Each is read as its owner would: which columns
 are features, how they are scaled, and which of them a mask does not hide.
 """
 
@@ -36,7 +36,7 @@ RESERVED: Final = (AUTHORITY, ORGANISER, OPERATOR_NAME, APP)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be made of the tables: names of columns, and the layout.
+    """How to read the tables: names of columns, and the layout.
 
     ``reward`` names a column of the first table, and ``arm`` the one with the arm that was shown.
     """
@@ -50,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owner:
-    """One participant's table: features, scaling, and what is worth knowing before it serves.
+    """One participant's table: features, scaling, and facts to know before it serves.
 
     ``arms`` are those of a key with an arm, sorted.  ``shared`` counts the users of the first table
     that this one has too.  ``discrete`` names columns that can be read back from masked rows.
@@ -121,7 +121,7 @@ def name_sources(texts: Sequence[str]) -> dict[str, Path]:
             name = path.name.removesuffix(ending)
         refuse_unless_label(name, f"the name of {text!r}, or NAME in NAME={path},")
         if name.lower() in RESERVED:
-            raise SettingError(f"{name!r} is a name of its own here: write NAME={path}")
+            raise SettingError(f"{name!r} is a reserved name: write NAME={path}")
         if name in sources:
             raise SettingError(f"participants must have different names, got {name!r} twice")
         sources[name] = path
@@ -129,9 +129,9 @@ def name_sources(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def read_owners(sources: Mapping[str, Path], question: Question, folder: Path) -> Owners:
-    """Look at all tables; ``folder`` gets a copy of each, in the owner's subfolder.
+    """Read all tables; ``folder`` gets a copy of each, in the owner's subfolder.
 
-    Of a log the copy has the last row of each user, without arm and reward.
+    The copy of a log has the last row of each user, without arm and reward.
     """
     if question.layout == OUTER:
         raise SettingError(
@@ -267,7 +267,7 @@ def _unknown(column: str, there: Sequence[str], flag: str, where: str) -> str:
 def _layout(
     sources: Mapping[str, Path], columns: Mapping[str, Sequence[str]], question: Question
 ) -> str:
-    """Per_arm if rows are of a user and an arm, disjoint if they are of a user."""
+    """Layout per_arm if rows are of a user and an arm, disjoint if they are of a user."""
     has_arm = {name: question.arm in columns[name] for name in sources}
     first, *others = has_arm
     by_pairs = any(has_arm[name] for name in others) or (has_arm[first] and not question.reward)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vfbandits.core.arrays import Matrix, Vector
 from vfbandits.errors import SettingError
 
-# A difference that rests on fewer rounds is not near normal, and leaves nobody out.
+# A difference that rests on fewer rounds is not close to normal, and excludes no candidate.
 MIN_ROUNDS = 20.0
 ROUNDING = 1e-9
 _ENTRIES_PER_BATCH = 4_000_000
@@ -30,14 +30,14 @@ _ENTRIES_PER_BATCH = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestSet:
-    """What can be said of m candidates at once.
+    """Statements about m candidates that hold simultaneously.
 
     Attributes
     ----------
     keep
         Which of them may be the best, (m,).
     p_values
-        Of "it is the best", (m,): 1 where nobody is ahead.  Candidates with at most
+        Of "it is the best", (m,): 1 where no other is ahead.  Candidates with at most
         1 − confidence are left out.
     margins
         Half widths of intervals that hold for all values simultaneously, (m,).
@@ -81,7 +81,7 @@ def best_set(
         # Candidates that decide alike differ by rounding, which is no difference.
         judged = (_rounds_behind(apart) >= MIN_ROUNDS) & (errors > ROUNDING * largest_error)
         ahead = (values - values[place]) / np.where(judged, errors, 1.0)
-        # One that is far behind has no part in the maximum, and would only widen the set.
+        # One that is far behind does not affect the maximum, and would only widen the set.
         near = judged & (ahead >= -np.sqrt(np.log(n)))
         if near.any() and ahead[near].max() > 0.0:
             chance = ((drawn[:, near] - drawn[:, [place]]) / errors[near]).max(axis=1)
@@ -99,7 +99,7 @@ def best_set(
 
 
 def _margins(drawn: Matrix, errors: Vector, confidence: float) -> Vector:
-    """Half widths that hold together: a quantile of the largest studentised error."""
+    """Half widths that hold simultaneously: a quantile of the largest studentised error."""
     known = errors > 0.0  # which NaN is not
     if not known.any():
         return errors

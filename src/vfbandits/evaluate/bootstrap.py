@@ -1,6 +1,6 @@
 """Confidence intervals by resampling rounds.
 
-Rounds are drawn with replacement, many logs at a time, and the estimate is made again on each.
+Rounds are drawn with replacement, and the estimate is computed again on each resampled log.
 The target and the reward model are held fixed: intervals say how much the *rounds that were
 logged* matter, and nothing about what else might have been learnt.
 """
@@ -33,7 +33,7 @@ class Bootstrap:
     n_resamples: int = 1_000
 
     def __post_init__(self) -> None:
-        """Refuse what is no interval."""
+        """Refuse unknown methods and impossible numbers."""
         if self.method not in METHODS:
             raise SettingError(f"interval must be one of {', '.join(METHODS)}, got {self.method!r}")
         if not 0.0 < self.confidence < 1.0:
@@ -41,7 +41,7 @@ class Bootstrap:
         whole(self.n_resamples, "resamples")
 
     def interval(self, terms: Terms, rng: np.random.Generator) -> tuple[float, float]:
-        """Lower and upper end; both are the value where all rounds say the same."""
+        """Lower and upper end; both are the value where all rounds agree."""
         columns = terms.columns
         value = terms.value
         if np.ptp(influences(columns)) <= 1e-12 * max(1.0, abs(value)):
@@ -58,9 +58,9 @@ class Bootstrap:
     def _resample(self, columns: Matrix, rng: np.random.Generator) -> tuple[Vector, Vector]:
         n = len(columns)
         estimates, errors = np.empty(self.n_resamples), np.zeros(self.n_resamples)
-        at_once = max(1, _ENTRIES_PER_BATCH // n)
-        for start in range(0, self.n_resamples, at_once):
-            part = slice(start, min(start + at_once, self.n_resamples))
+        size = max(1, _ENTRIES_PER_BATCH // n)
+        for start in range(0, self.n_resamples, size):
+            part = slice(start, min(start + size, self.n_resamples))
             drawn = columns[rng.integers(n, size=(part.stop - start, n))]
             estimates[part] = values(drawn.mean(axis=1))
             if self.method == "studentised":
@@ -71,7 +71,7 @@ class Bootstrap:
 def _studentised(
     value: float, error: float, estimates: Vector, errors: Vector, tails: Vector
 ) -> tuple[float, float]:
-    # A resample in which all rounds say the same has no error of its own, and no say.
+    # A resample in which all rounds agree has no standard error, and is left out.
     keep = errors > 1e-12 * error
     low, high = np.quantile((estimates[keep] - value) / errors[keep], tails)
     return value - float(high) * error, value - float(low) * error

@@ -20,7 +20,7 @@ _FIGURE = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def merge_doubts(doubts: Iterable[str]) -> dict[str, int]:
-    """Sentences that differ in their figures only become one, with ranges; and how many they were.
+    """Merge sentences that differ in their figures only, with ranges; maps each to its count.
 
     >>> merge_doubts(["one round carries 7% of the weight", "one round carries 12% of the weight"])
     {'one round carries 7 to 12% of the weight': 2}

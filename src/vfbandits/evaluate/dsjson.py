@@ -2,17 +2,17 @@
 
 A log has one JSON object per line and event: the context ``c`` with one namespace for each of its
 keys and the actions in ``_multi``; the ranking ``a``, numbers of actions from 1, with the
-probabilities ``p``; the outcomes ``o``; and the label that was made of them, ``_label_cost``,
+probabilities ``p``; the outcomes ``o``; and the label made from them, ``_label_cost``,
 ``_label_Action`` and ``_label_probability``.  A reward is minus a cost.
 
 The table has the columns of ``vfb journal export``.  Features are flattened and hashed as the
 facade of that service does it, so that a server with the same scalings sees the same numbers.
 
-Left out, and counted: events that were not activated, rewards without their event, and events
-without a reward unless one is given for them, and lines that came before, to the last byte: logs
-that overlap may be joined.  If events were dropped from the log with different
-probabilities (``pdrop``), those that were dropped less often are thinned out by a hash of their ids
-until all are alike: otherwise some kinds of events would count more than others.
+Left out, and counted: events that were not activated, rewards without their event, events without
+a reward unless one is given for them, and exact repetitions of a line, so that overlapping logs can
+be concatenated.  If events were dropped from the log with different probabilities (``pdrop``),
+those that were dropped less often are thinned out by a hash of their ids until the probability is
+the same for all: otherwise some kinds of events would count more than others.
 """
 
 import gzip
@@ -54,7 +54,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    """A line; other keys are of no interest."""
+    """A line; other keys are ignored."""
 
     event_id: str = msgspec.field(default="", name="EventId")
     context: dict[str, object] | None = msgspec.field(default=None, name="c")
@@ -73,7 +73,7 @@ class _Event(msgspec.Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether the action was shown, as far as the log tells."""
+        """Whether the action was shown, as far as the log shows."""
         if self.is_skipped:
             return False
         shown = any(one.is_taken or one.deferred is False for one in self.outcomes)
@@ -136,7 +136,7 @@ def import_dsjson(
 
 
 class _Frames:
-    """Rows as frames, some at a time; those that are too many of their kind leave at the end."""
+    """Rows as frames, in batches; surplus rows are removed at the end."""
 
     def __init__(self, rows: Iterator[_Row]) -> None:
         self._rows = rows
@@ -234,28 +234,29 @@ class _Reader:
             raise self._fault(number, "must have actions of different ids, got one twice")
         index = self._index(event, len(actions), number)
         return _Row(
-            number,
-            event.event_id,
-            names,
-            index,
-            reward,
-            self._probability(event, index, number),
-            self._at(event, number),
-            self.own.free_rows([_context_pairs(context)], longest=LONGEST)[0],
-            self._features(names, actions),
-            self._dropped(event, number),
+            line=number,
+            event_id=event.event_id,
+            arms=names,
+            index=index,
+            reward=reward,
+            probability=self._probability(event, index, number),
+            at=self._at(event, number),
+            context=self.own.free_rows([_context_pairs(context)], longest=LONGEST)[0],
+            features=self._features(names, actions),
+            dropped=self._dropped(event, number),
         )
 
     def _actions(self, context: dict[str, object], number: int) -> list[dict[str, object]]:
         actions = context.get("_multi")
         if not isinstance(actions, list) or not actions:
             raise self._fault(number, "must have actions in c._multi, got none")
-        if not all(isinstance(one, dict) for one in actions):
-            raise self._fault(number, "must have objects in c._multi, got something else")
+        other = next((one for one in actions if not isinstance(one, dict)), None)
+        if other is not None or None in actions:
+            raise self._fault(number, f"must have objects in c._multi, got {other!r:.40}")
         return actions
 
     def _features(self, names: tuple[str, ...], actions: list[dict[str, object]]) -> Vector | None:
-        """Those of all actions, one behind the other."""
+        """The features of all actions, concatenated."""
         if self.arms is None:
             return None
         pairs = [
@@ -271,13 +272,13 @@ class _Reader:
         ranked = event.ranking[0] - 1 if event.ranking else None
         index = next(iter(labels), ranked)
         if index is None:
-            raise self._fault(number, "must tell the chosen action by _label_Action or a, got none")
+            raise self._fault(number, "must name the chosen action by _label_Action or a, got none")
         if not 0 <= index < n_actions:
             raise self._fault(number, f"must choose one of {n_actions} actions, got {index + 1}")
         return index
 
     def _probability(self, event: _Event, index: int, number: int) -> float:
-        """With which the action was chosen: that of the label, or its entry in ``p``."""
+        """The probability of the chosen action: that of the label, or its entry in ``p``."""
         value = event.probability
         if value is None:
             pairs = zip(event.ranking, event.probabilities, strict=False)
@@ -302,7 +303,9 @@ class _Reader:
         try:
             return datetime.fromisoformat(event.timestamp).timestamp()
         except ValueError:
-            raise self._fault(number, "must have a Timestamp of ISO 8601, got other text") from None
+            raise self._fault(
+                number, f"must have a Timestamp of ISO 8601, got {event.timestamp!r:.40}"
+            ) from None
 
     def _dropped(self, event: _Event, number: int) -> float:
         if not 0.0 <= event.dropped < 1.0:

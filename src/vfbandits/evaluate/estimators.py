@@ -39,7 +39,7 @@ def snips(weights: Vector, rewards: Vector) -> Terms:
 def dm(probabilities: Matrix, modelled: Matrix) -> Terms:
     """Mean over rounds of Σ_a π(a)·q(a), with q the ``modelled`` rewards, (n, n_arms) both.
 
-    No weights, so little variance; as biased as the model is, and no interval around it knows.
+    No weights, so little variance; as biased as the model, which its interval leaves out.
 
     >>> dm(np.array([[0.5, 0.5]]), np.array([[1.0, 3.0]])).value
     2.0

@@ -60,13 +60,13 @@ class Estimate:
         "frozen" or "learning"; see the module.
     value, low, high, standard_error
         Expected reward per round, its confidence interval and delta-method error; None where no
-        round says anything.
+        round counts.
     logging_value, relative
         Mean reward of the logging policy on the same rounds, and value over that (None if 0).
     gain_low, gain_high
         Confidence interval of value − logging_value, rounds resampled for both together.
     n_rounds, effective_size
-        Rounds that were looked at, and how many equally weighted ones would say as much; for
+        Rounds that were used, and how many equally weighted ones would be as informative; for
         replay the matched ones, for dm all.
     doubts
         Reasons not to trust the value, as sentences.
@@ -108,7 +108,7 @@ def evaluate(
     ``make_agent`` gives a new ``Bandit`` or ``Federation`` each time: one is frozen, one learns.
     They are two tasks of ``engine``, which unless it is this process needs an ``AgentFactory``.
     ``rng`` deals out folds and resamples; the policy's own randomness is the agent's.  ``on_step``
-    is told how many rounds were replayed.
+    is called with the number of rounds that were replayed.
     """
     settings = settings or EvaluationSettings()
     _refuse_unknown(estimators)
@@ -147,7 +147,7 @@ def _estimate(
 
 
 class FrozenTarget:
-    """A log, and a target that stays as it is: how likely it plays each arm, (n, n_arms).
+    """A log, and a target that does not change: its probability of each arm, (n, n_arms).
 
     ``rng`` deals out the folds of the reward model, unless its predictions are given.
     """
@@ -190,13 +190,13 @@ class FrozenTarget:
     def doubts(self, name: str) -> tuple[str, ...]:
         """Reasons to distrust one estimator here."""
         log = self.log
-        told: tuple[str, ...] = ()
+        found: tuple[str, ...] = ()
         if name != "dm":
-            told = doubts_about_weights(self.weights, log.rewards, clip=self.settings.clip)
+            found = doubts_about_weights(self.weights, log.rewards, clip=self.settings.clip)
         if name in MODELLED:
             unseen = self.modelled[np.arange(len(log)), log.chosen]
-            told = (*told, *doubts_about_model(log.rewards, unseen))
-        return (*told, MODEL_ERROR) if name == "dm" else told
+            found = (*found, *doubts_about_model(log.rewards, unseen))
+        return (*found, MODEL_ERROR) if name == "dm" else found
 
     def estimate(self, name: str, rng: np.random.Generator) -> Estimate:
         """Value, intervals and doubts of one estimator."""

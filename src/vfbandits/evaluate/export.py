@@ -2,14 +2,14 @@
 
 =============  =======================================================================
 position       of the decision in the journal
-event_id    and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
+event_id       and ``user``, ``arm``: text; ``index`` is the arm's place among those offered
 reward         that was learnt; ``probability`` with which the arm was shown, if logged
 at             seconds since 1970, and ``rewarded_at``
 epoch          of the masks; ``contributors`` whose features counted
 group          "policy", or the reason for which another arm was shown than the policy's
 due            until when a reward was waited for, in seconds since 1970
-held           true while the decision waits to be activated: nobody was shown it yet
-reward_id      what the application called the reward; null if nobody sent it
+held           true while the decision waits to be activated: its arm is not shown yet
+reward_id      the application's id of the reward; null without one
 reports        rewards that came and were not learnt, each with ``reward_id``, ``value``,
                ``why`` and ``at``
 offered        ids of the arms on offer
@@ -22,7 +22,7 @@ null where the journal has the chosen arm's context only (``log_contexts``): tha
 judge another policy.  Contexts of the chosen arms are columns ``chosen_0, chosen_1 …``, for other
 uses.
 
-Contexts are carried to the masks in force at the end, so that all rows are alike, whatever
+Contexts are mapped to the masks in force at the end, so that all rows are comparable, whatever
 ``epoch`` they were decided in.  None has the intercept.
 """
 
@@ -66,10 +66,10 @@ ENTRIES_PER_BATCH = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was written, and what was not: it has no reward, or its reward was taken back.
+    """Counts of rows that were written, and of decisions without a reward or with a retracted one.
 
     ``evaluable`` rows have all that ``vfb evaluate`` needs; ``layout`` is None where contexts were
-    not asked for, or nothing tells their layout.
+    not asked for, or their layout is unknown.
     """
 
     rows: int
@@ -150,7 +150,7 @@ def _events(reader: JournalReader, last: int) -> Iterator[tuple[int, Event]]:
 
 
 class _Frames:
-    """The rows of the table, some thousands at a time."""
+    """The rows of the table, in batches."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Frames:
         return pl.DataFrame(columns)
 
     def _wait_columns(self, rows: list[tuple[int, Decided]]) -> "dict[str, pl.Series]":
-        """What became of the wait for a reward."""
+        """The columns about the wait for a reward."""
         import polars as pl  # noqa: PLC0415
 
         shown = [self._index.activations.get(position) for position, _ in rows]
@@ -240,7 +240,7 @@ class _Frames:
 
 
 def _batches(rows: Iterator[tuple[int, Decided]]) -> Iterator[list[tuple[int, Decided]]]:
-    """At least one, which may be empty; none much longer than fits in memory."""
+    """At least one batch, which may be empty; their size is bounded."""
     some: list[tuple[int, Decided]] = []
     n_entries = 0
     is_first = True
@@ -258,7 +258,7 @@ def _batches(rows: Iterator[tuple[int, Decided]]) -> Iterator[list[tuple[int, De
 class _Contexts:
     """How contexts become columns.
 
-    ``moves`` carry contexts to the last masks, and ``lifted`` what decisions left to learn from.
+    ``moves`` map contexts to the last masks, and ``lifted`` the vectors that decisions learn from.
     """
 
     layout: str
@@ -275,31 +275,31 @@ class _Contexts:
         """From any snapshot: the layout never changes."""
         latest = reader.latest_snapshot()
         if latest is None:
-            raise JournalError("contexts need a snapshot, which tells their layout, got none")
+            raise JournalError("contexts need a snapshot, which has their layout, got none")
         bandit = Bandit.restore(latest[1])
         layout = bandit.layout
         lift = build_learner(layout, bandit.settings).lift
         moves = [remask(matrix) for _, matrix in index.moves]
         is_disjoint = layout.layout == "disjoint"
         return cls(
-            layout.layout,
-            len(moves[-1].R) if moves else bandit.dim,
-            int(layout.intercept and is_disjoint),
-            with_chosen and not is_disjoint,
-            index.has_offers,
-            [position for position, _ in index.moves],
-            moves,
-            [lift(move) for move in moves],
+            layout=layout.layout,
+            dim=len(moves[-1].R) if moves else bandit.dim,
+            skipped=int(layout.intercept and is_disjoint),
+            with_chosen=with_chosen and not is_disjoint,
+            with_offers=index.has_offers,
+            positions=[position for position, _ in index.moves],
+            moves=moves,
+            lifted=[lift(move) for move in moves],
         )
 
     def count_evaluable(self, rows: list[tuple[int, Decided]]) -> int:
-        """Decisions of which all contexts are known."""
+        """How many decisions have the contexts of all arms."""
         if self.layout == "disjoint":
             return len(rows)
         return sum(event.offered is not None for _, event in rows)
 
     def columns(self, rows: list[tuple[int, Decided]]) -> "dict[str, pl.Series]":
-        """All that is written of contexts."""
+        """The columns of contexts."""
         import polars as pl  # noqa: PLC0415
 
         arms = [_arms_of(event) for _, event in rows]
@@ -320,12 +320,12 @@ class _Contexts:
         return made
 
     def _chosen(self, rows: list[tuple[int, Decided]]) -> list[Vector]:
-        """What each decision left to learn from."""
+        """The vector that each decision learns from."""
         blocks: list[Vector] = []
         for n_before, some in groupby(rows, key=lambda row: bisect(self.positions, row[0])):
             contexts = np.array([event.x for _, event in some])
             for move in self.lifted[n_before:]:
-                contexts = move.vector(contexts.T).T  # R x for all of them at once
+                contexts = move.vector(contexts.T).T  # R x for all rows
             blocks.extend(contexts[:, self.skipped :])
         return blocks
 

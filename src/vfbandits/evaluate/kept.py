@@ -1,4 +1,4 @@
-"""Judgements of candidates on disk, so that an interrupted tuning goes on where it stopped."""
+"""Judgements of candidates on disk, so that an interrupted tuning resumes where it stopped."""
 
 import zipfile
 from hashlib import blake2b
@@ -18,9 +18,9 @@ _UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile)
 
 
 class KeptJudgements:
-    """One file for each candidate, named by all that the judgement depends on.
+    """One file for each candidate, named by a digest of all that its judgement depends on.
 
-    A file that cannot be read counts as none: the candidate is judged again.
+    A file that cannot be read counts as missing: the candidate is judged again.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class KeptJudgements:
             raise SettingError(f"{folder} must be a writable folder, got: {error}") from error
 
     def load(self, candidate: Candidate) -> Judgement | None:
-        """One that was saved."""
+        """The saved judgement, if there is one."""
         try:
             data = BytesIO(self._path(candidate).read_bytes())
             with np.load(data, allow_pickle=False) as kept:
@@ -54,7 +54,7 @@ class KeptJudgements:
             return None
 
     def save(self, candidate: Candidate, judgement: Judgement) -> None:
-        """Keep it; whole or not at all."""
+        """Save it, whole or not at all."""
 
         def write(file: IO[bytes]) -> None:
             np.savez(

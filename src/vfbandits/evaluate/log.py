@@ -1,4 +1,4 @@
-"""A log of bandit decisions: what was seen, what was done, how likely that was, what came of it."""
+"""A log of bandit decisions: contexts, chosen arms, their probabilities, and rewards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,15 +27,15 @@ class LoggedBandit:
     chosen
         Position in ``arms`` of the arm that was played, (n,).
     rewards, probabilities
-        What that arm gave, and with which probability the logging policy played it, (n,) each.
+        The reward of that arm, and the probability of the logging policy to play it, (n,) each.
     arms
         Ids of all arms.
     arm_features
         (n_arms, arm_dim) in layout "outer", or (n, n_arms, arm_dim) where they change from round to
         round; otherwise None.
     owners
-        For each column of a context the participant that holds it, the active one first; None
-        where nobody asks.
+        For each column of a context the participant that holds it, the active one first; None if
+        it is not known.
     offered
         Which arms could be played in each round, (n, n_arms); None where all could.  Contexts and
         features of the others may be anything.
@@ -81,15 +81,15 @@ class LoggedBandit:
         if index.dtype.kind not in "iu" or index.ndim != 1:
             raise ArmError(f"chosen must be positions in arms, (n,), got dtype {index.dtype}")
         log = cls(
-            rows,
-            index.astype(np.intp),
-            _column(rewards, "rewards", RewardError),
-            _column(probabilities, "probabilities", SettingError),
-            ids,
-            layout,
-            _arm_features(arm_features, layout=layout, n_arms=len(ids)),
-            None if owners is None else tuple(owners),
-            None if offered is None else np.asarray(offered, dtype=np.bool_),
+            contexts=rows,
+            chosen=index.astype(np.intp),
+            rewards=_column(rewards, "rewards", RewardError),
+            probabilities=_column(probabilities, "probabilities", SettingError),
+            arms=ids,
+            layout=layout,
+            arm_features=_arm_features(arm_features, layout=layout, n_arms=len(ids)),
+            owners=None if owners is None else tuple(owners),
+            offered=None if offered is None else np.asarray(offered, dtype=np.bool_),
         )
         log._check()
         return log

@@ -41,7 +41,7 @@ def layout_of(table: Table) -> str:
 
 
 class Offers:
-    """Reads those columns of one file; ``layout`` is that in which its contexts are wanted."""
+    """Reads those columns of one file; ``layout`` is the wanted layout of its contexts."""
 
     def __init__(self, table: Table, layout: str) -> None:
         self._kept = [column for column in _OF_LAYOUT.values() if column in table.names]
@@ -51,14 +51,14 @@ class Offers:
         self._table = table
 
     def complete(self, data: "pl.DataFrame") -> Keep:
-        """Which rows have all contexts that the file is about, (n,); at least one."""
+        """Which rows have the contexts of all arms, (n,); at least one."""
         keep: Keep = np.ones(len(data), dtype=np.bool_)
         for column in self._kept:
             keep &= data[column].is_not_null().to_numpy()
         if not keep.any():
             raise SettingError(
                 f"{self._table.path.name} must have rows with the contexts of all arms, got none: "
-                'a campaign keeps them from the time when it gets log_contexts = "all"'
+                'a campaign keeps them once it has log_contexts = "all"'
             )
         return keep
 
@@ -67,7 +67,7 @@ class Offers:
         return [name for name in data[OFFERED].explode().unique().to_list() if name is not None]
 
     def keep(self, data: "pl.DataFrame", ids: Sequence[ArmId]) -> Keep | None:
-        """Which arms were on offer in each row; None where all were.  A row may not tell: all."""
+        """Which arms were on offer in each row, all in a row without a list; None if always all."""
         rows, places = self._cells(data, ids)
         keep = np.zeros((len(data), len(ids)), dtype=np.bool_)
         keep[rows, places] = True
@@ -91,7 +91,7 @@ class Offers:
         return fixed if np.array_equal(fixed[places], flat) else self.blocks(data, ids)
 
     def _cells(self, data: "pl.DataFrame", ids: Sequence[ArmId]) -> tuple[Indices, Indices]:
-        """Row and arm of each entry of all lists, one behind the other."""
+        """Row and arm of each entry of all lists, in order."""
         place = {str(arm): at for at, arm in enumerate(ids)}
         lists = data[OFFERED].drop_nulls()
         counts = data[OFFERED].list.len().fill_null(0).to_numpy()

@@ -1,4 +1,4 @@
-"""A logged round, put before a bandit or a federation."""
+"""Plays logged rounds to a bandit or a federation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class LogPlayer:
     def learn(self, number: int) -> None:
         """Learn what the log did in round ``number``: a round with the logged arm alone on offer.
 
-        So an agent learns from arms that it would not have chosen, through its public face.
+        So an agent learns from arms that it would not have chosen, through its public API.
         """
         only = self.log.chosen[number : number + 1]
         self.reward(self._decide(number, only), number)

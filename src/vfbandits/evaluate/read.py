@@ -1,7 +1,7 @@
 """Logs from files: CSV, gzipped CSV and Parquet, with one more feature table per participant.
 
-Only the columns that count are read, in a stream.  CSV cells are taken as text and turned into
-numbers here, so that a cell that is none is named by row and column.
+Only the columns that count are read, in a stream.  CSV cells are read as text and converted to
+numbers here, so that an invalid cell is named by row and column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """Where things stand in a log's file.
+    """The columns of a log's file.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LogFormat:
     arm_table: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse tables that could not be joined or told apart."""
+        """Refuse tables that could not be joined, or have the same name."""
         if self.tables and self.key is None:
             raise SettingError("feature tables need a key, the column that finds rows, got none")
         if self.active in self.tables:
@@ -129,7 +129,7 @@ def read_log(
 
 
 def _offers(table: Table, columns: LogFormat, layout: str) -> Offers | None:
-    """How arms on offer are read, where the file tells them."""
+    """The reader of the arms on offer, if the file has them."""
     if not is_export(table):
         return None
     offers = Offers(table, layout)
@@ -137,7 +137,7 @@ def _offers(table: Table, columns: LogFormat, layout: str) -> Offers | None:
         return None  # columns feature@arm, or an error that names them
     if layout == "per_arm" and columns.tables:
         raise SettingError(
-            f"{table.path.name} has the contexts of all arms, whole: wanted no more tables, got "
+            f"{table.path.name} has complete contexts of all arms: wanted no more tables, got "
             f"{', '.join(columns.tables)}"
         )
     return offers
@@ -158,16 +158,15 @@ def _context_columns(table: Table, columns: LogFormat) -> list[str]:
 
 
 def _way_out(table: Table) -> str:
-    """What to do about a file of ``vfb journal export`` that has no contexts for us."""
+    """Advice for a file of ``vfb journal export`` without contexts that can be used."""
     if not {"event_id", "contributors"} <= set(table.names):
         return ""
     if layout_of(table) == "per_arm":
         return "; it has contexts of layout 'per_arm', which is taken where no layout is asked for"
     if is_export(table):
         return (
-            "; in this layout a journal has the contexts of all arms from the time when the "
-            'campaign gets log_contexts = "all"; or give features of your own: '
-            "--table NAME=FILE --key user"
+            "; in this layout a journal has the contexts of all arms once the campaign has "
+            'log_contexts = "all"; or give features of your own: --table NAME=FILE --key user'
         )
     return (
         "; export it again with vfb journal export --contexts, or give features of your own: "

@@ -1,7 +1,7 @@
 """Replay: let a learning policy walk through the log (Li et al. 2010, 2011).
 
 In each round the policy chooses; where its arm is the logged one the round counts and the policy
-learns from it, otherwise the round is as if it had never been.  On a *uniform* log the rounds
+learns from it, otherwise the round is skipped.  On a *uniform* log the rounds
 that count are distributed as in a live run of that many rounds, learning included.  On any other
 log the matched rounds are too often those that the logging policy liked, and the value is biased.
 """
@@ -19,9 +19,9 @@ from vfbandits.simulate.steps import counted
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What came of a replay: the rounds that counted, their rewards, and whether it is fair.
+    """The result of a replay: the rounds that counted, their rewards, and whether it is unbiased.
 
-    ``seen`` are the logged rewards of all rounds that were looked at.  ``is_uniform`` says whether
+    ``seen`` are the logged rewards of all rounds that were tried.  ``is_uniform`` says whether
     the log was uniform; if not, the value is biased.
     """
 
@@ -31,7 +31,7 @@ class Replay:
 
     @property
     def rewards(self) -> Vector:
-        """Of the rounds that counted."""
+        """Rewards of the rounds that counted."""
         return self.seen[self.rounds]
 
     @property

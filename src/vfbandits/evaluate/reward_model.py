@@ -32,7 +32,7 @@ class RewardModel:
     n_folds: int = 5
 
     def __post_init__(self) -> None:
-        """Refuse what is no model."""
+        """Refuse unknown models and impossible numbers."""
         if self.kind not in MODELS:
             raise SettingError(f"model must be one of {', '.join(MODELS)}, got {self.kind!r}")
         LearnerSettings(ridge=self.ridge)

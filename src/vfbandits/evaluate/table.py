@@ -37,7 +37,7 @@ class Table:
             raise SettingError(f"{path} must be a table to read, got: {error}") from error
 
     def collect(self, frame: "pl.LazyFrame") -> "pl.DataFrame":
-        """Read what ``frame``, made of this file's scan, asks for."""
+        """Collect ``frame``, which was made from this file's scan."""
         import polars as pl  # noqa: PLC0415
 
         try:
@@ -60,7 +60,7 @@ class Table:
         return [name for name in self.names if name != key]
 
     def features(self, key: str, owner: str, names: list[str]) -> "pl.LazyFrame":
-        """Numbers with the key as ``owner/``; ``owner//found`` tells a missing row from a gap."""
+        """Numbers with the key as ``owner/``; ``owner//found`` is null without a row."""
         import polars as pl  # noqa: PLC0415
 
         keys = self.collect(self.scan.select(pl.col(key).cast(pl.String)))[key]

@@ -34,11 +34,11 @@ def teach(agent: Agent, log: LoggedBandit) -> Agent:
 
 
 def target_probabilities(agent: Agent, log: LoggedBandit) -> Matrix:
-    """How likely ``agent`` as it is now would play each arm of each round, (n, n_arms).
+    """The probability of ``agent``, as it is now, to play each arm of each round, (n, n_arms).
 
     Zero for arms that were not on offer.
 
-    Exact for LinUCB, LinGreedy and InverseGap; for LinTS the shares of ``n_draws`` Monte Carlo
+    Exact for LinUCB, LinGreedy and InverseGap; for LinTS the fractions of ``n_draws`` Monte Carlo
     draws, unbiased, so that unclipped weights made of them are.  The agent learns nothing.
     """
     player = LogPlayer(agent, log)

@@ -5,8 +5,8 @@ estimator judges all of them on the rest, and ``best_set`` says which of them ma
 Learning from a log does not depend on the policy: candidates with the same ridge and discount share
 what was learnt, and differ in how they act on it.
 
-So the judgement is of *acting now*.  What exploration earns later is no part of it: a log that was
-written cannot tell what would have been learnt from other decisions.
+So the judgement is of *acting now*.  What exploration earns later is not part of it: a log cannot
+show what would have been learnt from other decisions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ class Candidate:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """Those of the policy, its ``name`` first; such that ``PATCH /v1/config`` takes them."""
+        """The policy's parameters, its ``name`` first, as ``PATCH /v1/config`` takes them."""
         return {
             key: value
             for key, value in describe(self.policy).items()
@@ -148,7 +148,7 @@ class TuneSettings:
         if self.evaluation.train_share <= 0.0:
             raise SettingError(
                 f"train_share must be above 0, got {self.evaluation.train_share}: candidates that "
-                "have learnt nothing cannot be told apart"
+                "have learnt nothing cannot be compared"
             )
 
 
@@ -169,7 +169,7 @@ class Keeps(Protocol):
     """Judgements from an earlier run, and where new ones go."""
 
     def load(self, candidate: Candidate) -> Judgement | None:
-        """One that was saved."""
+        """The saved judgement, if there is one."""
         ...
 
     def save(self, candidate: Candidate, judgement: Judgement) -> None:
@@ -188,8 +188,8 @@ class Rated:
     gain, gain_low, gain_high
         The same of the difference to what the log earned on the same rounds.
     behind, behind_low, behind_high
-        The same of the difference to the highest estimate; there is no interval where too few
-        rounds tell the two apart.
+        The same of the difference to the highest estimate; there is no interval where the two
+        differ in too few rounds.
     p_value, in_set
         Of "it is the best", and whether it may be.
     """
@@ -395,7 +395,7 @@ def _around(value: float, margin: float) -> tuple[float, float]:
 
 
 def as_patch(candidate: Candidate, *, with_floor: bool) -> dict[str, object]:
-    """The body of ``PATCH /v1/config`` that lets a campaign decide as a candidate does.
+    """The body of ``PATCH /v1/config`` that applies a candidate to a campaign.
 
     >>> import vfbandits as vfb
     >>> as_patch(Candidate(vfb.LinUCB(beta=0.3), floor=0.05), with_floor=True)

@@ -1,7 +1,7 @@
 """What a feature store is: keys in, rows of one participant's block out.
 
 A store holds *raw* columns, numbers and categories.  It is given the participant's scaling and
-answers with scaled rows, so that whoever asks sees float64 and nothing else.  A store in memory
+answers with scaled rows, so that callers see float64 and nothing else.  A store in memory
 scales once, when it is filled; one behind a server scales each answer.
 """
 
@@ -83,7 +83,7 @@ class FeatureStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of memory and connections; calling it twice is no fault."""
+        """Release memory and connections; a second call does nothing."""
         ...
 
 

@@ -19,7 +19,7 @@ Named = TypeVar("Named", bound=Hashable)
 class CellReader:
     """How one kind of store spells numbers and categories, and the scaling of its rows.
 
-    ``number`` gives NaN, and ``text`` None, for a cell that is no such thing.  ``where`` names the
+    ``number`` gives NaN, and ``text`` None, for any other cell.  ``where`` names the
     store in errors.  With ``has_consent`` the last cell of a row is the consent of its user.
     """
 
@@ -78,5 +78,5 @@ class CellReader:
     def _refusal(self, name: str, wanted: str, *, count: int, n_rows: int) -> FeatureError:
         return FeatureError(
             f"column {name!r} of {self.where} must hold {wanted}, "
-            f"got {count} of {n_rows} rows of this lookup without"
+            f"got {count} of {n_rows} rows of this lookup that do not"
         )

@@ -1,4 +1,4 @@
-"""Consent, as a cell of a feature table gives it: no feature, and it never leaves."""
+"""Consent, as a cell of a feature table gives it: it is no feature and never leaves."""
 
 from typing import Final
 

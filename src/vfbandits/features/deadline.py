@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-TICKS = 20  # looks at the clock in one deadline
+TICKS = 20  # checks of the clock in one deadline
 
 
 class Watchdog:
-    """Hangs up on connections whose time is over, from one thread of its own.
+    """Shuts down connections that pass their deadline, from one thread of its own.
 
     A server that is frozen, or cut off, keeps a driver waiting for ever; its own statement timeout
     does not run.  Shutting the socket down makes the driver give up.  A deadline may be overrun by
@@ -63,7 +63,7 @@ class Watchdog:
                 now = time.monotonic()
                 for line in [line for line, end in self._lines.items() if end < now]:
                     del self._lines[line]
-                    with suppress(OSError):  # the other end hung up first
+                    with suppress(OSError):  # the other end closed first
                         line.shutdown(socket.SHUT_RDWR)
                 if not self._lines and self._thread is threading.current_thread():
                     self._is_needed.clear()

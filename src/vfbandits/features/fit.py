@@ -41,19 +41,21 @@ def fit_scaling(
     if bad:
         raise FeatureError(
             f"a scaling is fitted on numbers below {LARGEST:g}, which can be squared, "
-            f"got {bad} rows with others"
+            f"got {bad} rows with larger ones, NaN or infinity"
         )
     centres, spreads = _fit_numbers(raw.numbers, method)
     return Scaling(
-        method,
-        tuple(numbers),
-        centres,
-        spreads,
-        {name: _fit_categories(texts) for name, texts in zip(categories, raw.texts, strict=False)},
-        len(raw.numbers),
-        entropy(SALT_BYTES).hex(),
-        hashed or {},
-        rest,
+        method=method,
+        numbers=tuple(numbers),
+        centres=centres,
+        spreads=spreads,
+        one_hot={
+            name: _fit_categories(texts) for name, texts in zip(categories, raw.texts, strict=False)
+        },
+        fitted_rows=len(raw.numbers),
+        salt=entropy(SALT_BYTES).hex(),
+        hashed=hashed or {},
+        rest=rest,
     )
 
 
@@ -66,7 +68,16 @@ def hash_scaling(
     192
     """
     salt = entropy(SALT_BYTES).hex()
-    return Scaling("none", (), np.zeros(0), np.ones(0), {}, 0, salt, hashed or {}, rest)
+    return Scaling(
+        method="none",
+        numbers=(),
+        centres=np.zeros(0),
+        spreads=np.ones(0),
+        one_hot={},
+        salt=salt,
+        hashed=hashed or {},
+        rest=rest,
+    )
 
 
 def _fit_numbers(values: Matrix, method: str) -> tuple[Vector, Vector]:

@@ -38,7 +38,7 @@ class MemoryStore:
         self._index = {key: place for place, key in enumerate(keys)}
         if len(self._index) != len(keys):
             again = len(keys) - len(self._index)
-            raise FeatureError(f"a store must hold each key once, got {again} rows of known keys")
+            raise FeatureError(f"a store must hold each key once, got {again} repeated keys")
         self._refused: frozenset[Key] = frozenset()
         if consents is not None:
             keys, raw = self._keep_given(keys, raw, consents)
@@ -96,7 +96,7 @@ class MemoryStore:
         return PlainBlock(self._matrix[:-1:step].copy())
 
     def check(self) -> None:
-        """Nothing can be in the way."""
+        """Nothing can fail."""
 
     def describe(self) -> dict[str, object]:
         """Kind, number of rows, columns."""

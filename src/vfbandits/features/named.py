@@ -27,7 +27,7 @@ Pair: TypeAlias = tuple[str, float | str]
 LARGEST: Final = 1e100
 MAX_LISTED: Final = 30
 MAX_NAME_LENGTH: Final = 256
-MAX_SPREADS: Final = 1e6  # a free-form number that is further from the centre is hashed
+MAX_SPREADS: Final = 1e6  # a free-form number that is farther from the centre is hashed
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ features are age, city
         return row
 
     def _fits(self, name: str, value: float) -> bool:
-        """Whether a number is one of its column, by far the most generous measure."""
+        """Whether a number belongs to its column, by a generous limit."""
         place = self._numbers.get(name)
         if place is None:
             return False
@@ -151,7 +151,7 @@ def flatten(features: object) -> Iterator[Pair]:
 
     Objects within objects give dotted names, and lists are walked through: their objects and texts
     count under the list's own name, their numbers under their position.  Names that begin with
-    ``_`` are left out, as the services do that take such features, and so is null.
+    ``_`` are left out, as in services that take such features, and so is null.
 
     >>> [*flatten([{"age": 3, "device": {"os": "iOS", "_id": 7}}, {"tags": ["a", "b"]}])]
     [('age', 3), ('device.os', 'iOS'), ('tags', 'a'), ('tags', 'b')]
@@ -208,5 +208,5 @@ def _text(value: float | str, name: str, of: str) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # as the stores read a category that is a whole number
-    came = "true or false" if isinstance(value, bool) else "another number"
+    came = "true or false" if isinstance(value, bool) else "a float"
     raise ContextError(f"features of {of}: {name!r} must be text or a whole number, got {came}")

@@ -87,7 +87,7 @@ class Features:
         }
 
     def close(self) -> None:
-        """Let go of memory and connections."""
+        """Release memory and connections."""
         self._store.close()
 
 

@@ -83,6 +83,4 @@ def write_features(scaling: Scaling, source: Path, *, key: Sequence[str], beside
     try:
         return write_whole(target, lambda file: file.write(text.encode()), mode=0o600)
     except OSError as error:
-        raise FeatureError(
-            f"[features] needs a file to write to, got {target}: {error.strerror}"
-        ) from error
+        raise FeatureError(f"cannot write [features] to {target}: {error.strerror}") from error

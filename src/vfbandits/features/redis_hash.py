@@ -110,7 +110,7 @@ class RedisStore:
                 return
 
     def sample(self, count: int) -> PlainBlock:
-        """Rows of the hashes that the server finds first, among so many keys of its own."""
+        """Rows of the first hashes that a bounded scan of the server finds."""
         names: list[bytes] = []
         cursor = 0
         for _ in range(MAX_SCANS):
@@ -168,7 +168,7 @@ def hash_name(prefix: str, key: Key, *, n_parts: int) -> bytes:
 
 
 def user_in(rest: bytes, *, n_parts: int) -> str | None:
-    """The user in the name of a hash behind the prefix, None if ``hash_name`` writes no such name.
+    """The user in the name of a hash after the prefix, None if ``hash_name`` writes no such name.
 
     >>> user_in(b"u%3A7:tea:green", n_parts=2), user_in(b"u:7", n_parts=1), user_in(b"u", n_parts=2)
     ('u:7', 'u:7', None)

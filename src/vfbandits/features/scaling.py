@@ -21,7 +21,7 @@ cancel on average.  ``rest`` is the width of one more such part, for features th
 there the name is hashed too, and a number x adds ±sign(x)·ln(1 + |x|), since nothing is known of
 its range.
 
-A fitted scaling tells facts about private data, so its file is its owner's alone.  Others are told
+A fitted scaling tells facts about private data, so its file is its owner's alone.  Others receive
 its digest; a random salt keeps them from guessing at what it covers.
 """
 
@@ -136,9 +136,9 @@ class Scaling:
         try:
             document = json.loads(Path(path).read_bytes())
         except OSError as error:
-            raise FeatureError(f"a scaling must be a file to read, got: {error}") from error
+            raise FeatureError(f"cannot read the scaling {path}: {error.strerror}") from error
         except ValueError as error:
-            raise FeatureError(f"{path} must be a scaling in JSON, but {error}") from error
+            raise FeatureError(f"{path} must be a scaling in JSON, got: {error}") from error
         return _from_document(document, str(path))
 
     @property
@@ -247,7 +247,7 @@ class Scaling:
         try:
             return write_whole(target, lambda file: file.write(data), mode=0o600)
         except OSError as error:
-            raise FeatureError(f"a scaling needs a file to write to, got: {error}") from error
+            raise FeatureError(f"cannot write the scaling {target}: {error.strerror}") from error
 
 
 def _refuse_faults(scaling: Scaling) -> None:
@@ -379,18 +379,21 @@ def _from_document(document: object, where: str) -> Scaling:
         )
     file = decode(document, ScalingFile, where=where, error=FeatureError)
     scaling = Scaling(
-        file.method,
-        tuple(column.name for column in file.numbers),
-        np.array([column.centre for column in file.numbers], dtype=np.float64),
-        np.array([column.spread for column in file.numbers], dtype=np.float64),
-        {column.name: column.categories for column in file.one_hot},
-        file.fitted_rows,
-        file.salt,
-        {column.name: column.width for column in file.hashed},
-        file.rest,
+        method=file.method,
+        numbers=tuple(column.name for column in file.numbers),
+        centres=np.array([column.centre for column in file.numbers], dtype=np.float64),
+        spreads=np.array([column.spread for column in file.numbers], dtype=np.float64),
+        one_hot={column.name: column.categories for column in file.one_hot},
+        fitted_rows=file.fitted_rows,
+        salt=file.salt,
+        hashed={column.name: column.width for column in file.hashed},
+        rest=file.rest,
     )
     if scaling.digest != file.digest:
-        raise FeatureError(f"{where} must have the digest of what it says: it was changed")
+        raise FeatureError(
+            f"{where} must have the digest of its content, {scaling.digest[:12]}…, got "
+            f"{file.digest[:12]}…: it was changed"
+        )
     return scaling
 
 

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A table that was looked at: its keys, and what to ask for."""
+    """A table that was inspected: its keys, and the statement for its rows."""
 
     keys: KeyColumns
     select: sa.Select[tuple[object, ...]]
@@ -44,8 +44,8 @@ class _Question:
 class SqlStore:
     """Rows of one table or view, ``name`` or ``schema.name``; the database is asked at each lookup.
 
-    The table is first looked at when it is first needed, so that a database that is down now can
-    be up later.
+    The table is inspected when it is first needed, so that a database that is down now can be up
+    later.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class SqlStore:
     def _failure(self, error: SQLAlchemyError) -> FeatureError:
         cause = error.orig if isinstance(error, DBAPIError) else error
         return FeatureError(
-            f"{self._reader.where} must be there to read within {self._timeout_s:g} s, "
+            f"{self._reader.where} must be readable within {self._timeout_s:g} s, "
             f"got {type(cause).__name__}"
         )
 

@@ -1,4 +1,4 @@
-"""The engine of a feature table: read only where that can be said, and never waiting for ever."""
+"""The engine of a feature table: read-only for SQLite, and with a limit on every wait."""
 
 import math
 from pathlib import Path
@@ -22,7 +22,7 @@ def build_engine(url: str, *, timeout_s: float) -> sa.Engine:
             connect_args=_connect_args(parsed, timeout_s),
             poolclass=sa.QueuePool,
             pool_timeout=timeout_s,
-            # A lookup is one statement: without a transaction it is one journey.
+            # A lookup is one statement: without a transaction it is one round trip.
             isolation_level="AUTOCOMMIT",
             pool_reset_on_return=None,
             hide_parameters=True,
@@ -39,7 +39,7 @@ def build_engine(url: str, *, timeout_s: float) -> sa.Engine:
 
 
 def _read_only(url: sa.URL) -> sa.URL:
-    """SQLite would make a file that is not there."""
+    """A read-only url for SQLite, which would otherwise create a missing file."""
     name = url.database
     if url.get_backend_name() != "sqlite" or not name or name.startswith((":", "file:")):
         return url

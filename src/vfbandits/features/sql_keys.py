@@ -81,7 +81,7 @@ def python_type(column: sa.Column[StoredPart]) -> type | None:
 
 
 def _as_text(part: str) -> str | None:
-    """A text column holds neither a NUL nor half a letter; drivers would raise for them."""
+    """A text column holds neither a NUL nor a lone surrogate; drivers would raise for them."""
     try:
         return None if b"\0" in part.encode() else part
     except UnicodeEncodeError:

@@ -82,9 +82,9 @@ def read_rows(
     categories: Sequence[str] = (),
     consent: str | None = None,
 ) -> FeatureTable:
-    """The same of a file in which a key may come more than once, such as a log."""
+    """As ``read_table``, for a file in which a key may come more than once, such as a log."""
     if not key:
-        raise FeatureError("rows are found by a key column at least, got none")
+        raise FeatureError("a feature file needs at least one key column, got none")
     frame = _read(path, (*key, *numbers, *categories, *filter(None, [consent])))
     keys = list(zip(*(_texts(frame, name, path) for name in key), strict=True))
     texts = tuple(_texts(frame, name, path) for name in categories)

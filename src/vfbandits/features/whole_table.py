@@ -1,4 +1,4 @@
-"""All columns of a participant's file, as they are: what is looked at before columns are chosen."""
+"""All columns of a participant's file, as they are, to choose columns from."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def read_whole_table(path: Path) -> dict[str, Vector | list[str | None]]:
 
 
 def flags_in_words(path: Path) -> frozenset[str]:
-    """Columns of a CSV file with true and false, which are numbers above, and text to a store."""
+    """CSV columns with true and false: numbers in ``read_whole_table``, and text in a store."""
     if path.suffix == ".parquet":
         return frozenset()
     schema = pl.scan_csv(path, infer_schema_length=None).collect_schema()

@@ -1,7 +1,7 @@
 """The application behind HTTP: operations by their table, pages by routes, errors as problems.
 
-Every request takes one way: the router finds the operation, its body is read in full, its handler
-answers.  Starlette serves the pages, which are not operations.
+Every request takes the same path: the router finds the operation, its body is read in full, its
+handler answers.  Starlette serves the pages, which are not operations.
 """
 
 import time
@@ -35,7 +35,7 @@ Handler: TypeAlias = Callable[[BufferedRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the application is made of beside its handlers; ``personalizer`` is a facade."""
+    """Parts of the application besides its handlers; ``personalizer`` is a facade."""
 
     metrics: Metrics
     tracer: Tracer | None = None
@@ -81,7 +81,7 @@ class Application:
             else:
                 with self.tracer.incoming(Headers(scope=scope)):
                     response = await match.found.handler(request)
-        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+        except Exception as error:  # noqa: BLE001  (answered as a problem; logged if ours)
             response = problem_for(scope, error)
         seconds = time.perf_counter() - started
         self.metrics.http(operation.path, operation.method, response.status_code, seconds)

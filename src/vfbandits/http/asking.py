@@ -13,9 +13,9 @@ _NO_NAMES = FeatureNames()
 
 
 def query_of(request: RankRequest, *, layout: str, names: FeatureNames = _NO_NAMES) -> Query:
-    """What the campaign is asked: arms that are not excluded, their features as bytes.
+    """The query of a request: arms that are not excluded, their features as bytes.
 
-    Features by name become what numbers would have been; ``names`` says how.
+    ``names`` converts features by name to numbers.
 
     >>> query_of(RankRequest("ann", ["tea", "milk"], exclude=["tea"]), layout="disjoint").arms
     ('milk',)
@@ -23,21 +23,21 @@ def query_of(request: RankRequest, *, layout: str, names: FeatureNames = _NO_NAM
     ids, arms = _arms(request)
     if len(set(ids)) < len(ids):
         twice = Counter(ids).most_common(1)[0][0]
-        raise ArmError(f"each arm comes once, got {twice[:100]!r} twice")
+        raise ArmError(f"each arm must come once, got {twice[:100]!r} twice")
     if layout == "per_arm":
         own, of_arms = _own_of_arms(request, ids, arms, names.own), b""
     elif arms and layout == "disjoint" and any(arm.features is not None for arm in arms):
-        raise ContextError("features of arms go with layouts 'per_arm' and 'outer', got 'disjoint'")
+        raise ContextError("features of arms need layout 'per_arm' or 'outer', got 'disjoint'")
     else:
         own, of_arms = _own(request, names.own), _rows(arms, names.arms, "arm_scaling")
     return Query(
         request.user,
         ids,
         request.event_id,
-        own,
-        of_arms,
-        _baseline(request, ids),
-        request.activate,
+        own=own,
+        arm_features=of_arms,
+        baseline=_baseline(request, ids),
+        activate=request.activate,
     )
 
 
@@ -55,7 +55,7 @@ def _baseline(request: RankRequest, ids: tuple[str, ...]) -> int:
     if request.baseline is None or request.baseline in request.exclude:
         return 0
     if request.baseline not in ids:
-        raise ArmError(f"the baseline is one of the arms, got {request.baseline!r}")
+        raise ArmError(f"the baseline must be one of the arms, got {request.baseline!r}")
     return ids.index(request.baseline)
 
 
@@ -91,12 +91,12 @@ def _both(of_user: NamedFeatures, of_arm: object, arm: str) -> NamedFeatures:
         return of_user
     if not isinstance(of_arm, dict):
         raise ContextError(
-            f"features of the user came by name, so those of arms must, got numbers of {arm!r}"
+            f"features of arms must come by name, like the user's, got numbers for {arm!r}"
         )
     twice = of_user.keys() & of_arm.keys()
     if twice:
         raise ContextError(
-            f"a feature belongs to the user or to an arm, got {min(twice)!r} of the user and "
+            f"a feature must belong to the user or to an arm, got {min(twice)!r} of the user and "
             f"of {arm!r}"
         )
     return {**of_user, **of_arm}
@@ -109,7 +109,7 @@ def _rows(arms: list[Arm], names: NamedRows | None, setting: str) -> bytes:
         return b""
     kinds = {*map(type, rows)}
     if len(kinds) > 1:
-        raise ContextError("features of arms come all by name, or all as numbers, got both")
+        raise ContextError("features of arms must come all by name or all as numbers, got both")
     if len(rows) == len(arms) and dict in kinds:
         return _known(names, "an arm", setting).rows(rows, of="an arm").tobytes()  # type: ignore[arg-type]  # all of them are objects
     if len(rows) < len(arms) or len({len(row) for row in rows}) > 1:

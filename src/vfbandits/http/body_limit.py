@@ -1,4 +1,4 @@
-"""Refuses bodies that are too large: by what is declared, at once, or else by counting."""
+"""Refuses bodies that are too large: immediately by their Content-Length, else by counting."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,8 @@ from vfbandits.http.refuse import log_refusal, response_to
 class BodyLimit:
     """Wraps an application, which never sees more than ``most_bytes`` of a request's body.
 
-    If a body grows too large while it is read, the application gets TooLarge from ``receive``, and
-    whatever it answers to that the caller gets 413, unless an answer had begun before.
+    If a body grows too large while it is read, the application gets TooLarge from ``receive``.  The
+    caller gets 413 whatever the application answers, unless its answer had begun before.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class BodyLimit:
         if declared is None:
             await self._counted(scope, receive, send)
         elif declared <= self._most:
-            await self._app(scope, receive, send)  # a server hands on no more than was declared
+            await self._app(scope, receive, send)  # the server passes on no more than declared
         else:
             await self._refuse(f"{declared}", scope, receive, send)
 
@@ -76,7 +76,7 @@ class BodyLimit:
 
 
 def _declared_bytes(scope: Scope) -> int | None:
-    """The Content-Length; None if it is not there, is no number, or is not what counts."""
+    """The Content-Length; None if it is absent, no number, or overridden by Transfer-Encoding."""
     declared = None
     for name, value in scope["headers"]:
         if name == b"transfer-encoding":

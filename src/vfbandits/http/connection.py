@@ -2,14 +2,14 @@
 
 The parser is llhttp, by way of httptools, as strict as it can be: a request whose end could be
 found in two ways (two lengths, a length beside chunks, folded headers, bare line feeds) is refused
-and its connection closed.  What a strict parser leaves to the server is decided in ``_scope``.
+and its connection closed.  ``_check`` and ``_absolute`` refuse what the parser lets through.
 
 Bounds, which hold before a caller has shown a key:
 
 * All that is not body (request line, headers, trailers, chunk extensions) has at most
-  ``MAX_HEAD_BYTES``.  The count begins again with whatever ends a head; a second request that
-  begins in the same piece is counted from the next piece on.
-* One request waits behind the one that is being answered; what follows it stays unread.
+  ``MAX_HEAD_BYTES``.  The count restarts at the end of a head; a second request that begins in the
+  same piece is counted from the next piece on.
+* One request waits while another is being answered; what follows it stays unread.
 * A request that does not arrive in time, an answer that is not read, an idle connection: ``sweep``.
 """
 
@@ -64,7 +64,7 @@ _MALFORMED: Final = _refusal(
 
 
 class MalformedRequestError(Exception):
-    """What the parser takes, and we do not."""
+    """A request that the parser accepts and the server does not."""
 
 
 class ConnectionContext:
@@ -75,7 +75,7 @@ class ConnectionContext:
     app
         Answers requests.
     connections
-        Those that are open.
+        Open connections.
     tasks
         Requests that are being answered.
     is_stopping
@@ -89,7 +89,7 @@ class ConnectionContext:
         self.tasks: set[asyncio.Task[None]] = set()
         self.is_stopping = False
         self.is_empty = asyncio.Event()  # set once the last connection is closed
-        self.throttle = LogThrottle()  # anybody can send what is no HTTP
+        self.throttle = LogThrottle()  # any peer can send bytes that are not HTTP
 
 
 class Connection(asyncio.Protocol):
@@ -103,14 +103,14 @@ class Connection(asyncio.Protocol):
         self.is_write_paused = False
         self._is_read_paused = False
         self._drained: asyncio.Future[None] | None = None
-        # Requests: the one that arrives, the one that is answered, and those behind it.
+        # Requests: the one that arrives, the one that is answered, and the ones after it.
         self._incoming: Exchange | None = None
         self._current: Exchange | None = None
         self._queue: deque[Exchange] = deque()
         self._unread = b""
-        self._is_last = False  # no request is taken after the one that arrived last
-        self._refusal: bytes | None = None  # to be written when all before it is answered
-        self._n_discarded: int | None = None  # bytes read after the end of what we take
+        self._is_last = False  # no request is accepted after the one that arrived last
+        self._refusal: bytes | None = None  # to be written after all earlier answers
+        self._n_discarded: int | None = None  # bytes read after the last accepted request
         # Of the request that arrives:
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
     # --- the transport ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See who has connected."""
+        """Read the addresses and the certificate of the peer."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has its methods only
         self._client = _address(transport.get_extra_info("peername"))
         self._server = _address(transport.get_extra_info("sockname"))
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         self.is_write_paused = True
 
     def resume_writing(self) -> None:
-        """It has read most of it."""
+        """The peer has read most of what was written."""
         self.is_write_paused = False
         self._n_drained += 1
         drained, self._drained = self._drained, None
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
 
     def abort(self) -> None:
-        """Close without another word."""
+        """Close without sending what is buffered."""
         self.transport.abort()
 
     # --- bytes in -----------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            self._end_input()  # an offer that we do not take up: the request is answered
+            self._end_input()  # an upgrade that is not accepted: the request is answered
         except httptools.HttpParserError as error:
             if self._is_last and self._incoming is None:
                 self._end_input()
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """A head has come as a whole."""
+        """A head is complete."""
         self._has_advanced = True
         parser = self._parser
         version = parser.get_http_version()
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
                 self._pause_reading()
 
     def on_message_complete(self) -> None:
-        """A request has come as a whole."""
+        """A request is complete."""
         self._has_advanced = True
         self._is_reading = False
         exchange, self._incoming = self._incoming, None
@@ -350,7 +350,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _refuse(self, reason: str, refusal: bytes) -> None:
-        """Take no more, and say why once all requests before are answered."""
+        """Accept no more requests, and send the refusal after all earlier answers."""
         self._context.counts.closed[reason] += 1
         self._end_input()
         broken, self._incoming = self._incoming, None
@@ -373,14 +373,14 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _end_input(self) -> None:
-        """Read on, and drop it: a socket that is closed on unread bytes resets the answer."""
+        """Read and discard input: a socket that is closed with unread bytes resets the answer."""
         self._is_reading = False
         self._unread = b""
         if self._n_discarded is None:
             self._n_discarded = 0
 
     def _linger(self) -> None:
-        """Close for writing now, and for reading in a moment."""
+        """Close for writing now, and for reading after ``LINGER_S``."""
         self._end_input()
         if self.transport.is_closing():
             return
@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request came as a whole and is not answered yet."""
+        """Whether a whole request has arrived and is not answered yet."""
         return self._current is not None and self._current.is_whole
 
     def shut_down(self) -> None:
@@ -430,7 +430,7 @@ class Connection(asyncio.Protocol):
             self._current.keep_alive = False
 
     def is_stuck(self) -> bool:
-        """Whether a request, or the reading of an answer, got no further since the last call."""
+        """Whether a request, or the reading of an answer, made no progress since the last call."""
         is_late = self._is_reading and not self.is_answering
         is_unread = self.is_write_paused
         begun, drained = self._n_begun_before, self._n_drained_before
@@ -455,7 +455,7 @@ class Connection(asyncio.Protocol):
 
 
 def sweep(connections: Iterable[Connection], now: float) -> None:
-    """Close those that got no further since the last call, and those that are idle."""
+    """Close connections that made no progress since the last call, and idle ones."""
     stuck = []
     for connection in tuple(connections):
         if connection.is_stuck():

@@ -1,7 +1,7 @@
 """The page at ``/`` and the data it draws.  Both only read.
 
 The page is a few files of this package, without a build step; it asks no other host for anything,
-and its Content-Security-Policy would not let it.  The files hold no data, so they need no key.
+and its Content-Security-Policy would forbid it.  The files hold no data, so they need no key.
 """
 
 import gzip
@@ -52,8 +52,8 @@ def dashboard_routes(observatory: Observatory, *, require: Require) -> list[Rout
     else.
 
     >>> from vfbandits.http.access.caller import EVERYBODY
-    >>> sky = Observatory("retail", ["ads"])
-    >>> [route.path for route in dashboard_routes(sky, require=lambda scope, word: EVERYBODY)][:3]
+    >>> retail = Observatory("retail", ["ads"])
+    >>> [route.path for route in dashboard_routes(retail, require=lambda *_: EVERYBODY)][:3]
     ['/v1/dashboard', '/', '/page.css']
     """
 
@@ -74,7 +74,7 @@ def _data(observatory: Observatory, request: Request, *, lists_decisions: bool) 
     body = _encode(view)
     headers = {**_HEADERS, "cache-control": "no-store", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
-        # Level 1 makes a tenth of it in less than a millisecond; more would hold up decisions.
+        # Level 1 compresses to a tenth in under a millisecond; more would delay decisions.
         body = gzip.compress(body, compresslevel=1, mtime=0)
         headers["content-encoding"] = "gzip"
     return Response(body, headers=headers, media_type="application/json")

@@ -32,7 +32,7 @@ class Wire(Protocol):
     is_write_paused: bool
 
     async def drain(self) -> None:
-        """Wait until the peer has read enough of what was written; or is gone."""
+        """Wait until the peer has read enough of what was written, or is gone."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -90,7 +90,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._is_taken = False  # the application has the whole body
         self._is_answered = False
-        self._is_gone = False  # nobody will read an answer
+        self._is_gone = False  # no peer will read an answer
         self._waiter: asyncio.Future[None] | None = None
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
@@ -123,9 +123,9 @@ class Exchange:
         return self._framing is not None
 
     async def run(self, app: ASGIApp, running: "set[asyncio.Task[None]]") -> None:
-        """Let the application answer; if it fails, answer 500 or break off.
+        """Let the application answer; if it fails, answer 500 or abort the connection.
 
-        The task that runs this is taken out of ``running`` at its end.
+        At its end the task that runs this is removed from ``running``.
         """
         try:
             await self._run(app)
@@ -152,7 +152,7 @@ class Exchange:
     # --- the application's side ---------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """The next piece of the body; once it was all given, wait for the end of the exchange."""
+        """The next piece of the body; after the last one, wait for the end of the exchange."""
         if self._expects_continue:
             self._expects_continue = False
             if not self._is_gone and not self._body and not self.is_whole:
@@ -192,9 +192,8 @@ class Exchange:
             self._n_left -= len(body)
             if self._n_left < 0 or (self._n_left and not more):
                 self._framing = None if head else "length"  # nothing is written yet
-                raise RuntimeError(
-                    f"wanted a body as long as its content-length, got {-self._n_left} bytes more"
-                )
+                came = f"{abs(self._n_left)} bytes {'fewer' if self._n_left > 0 else 'more'}"
+                raise RuntimeError(f"wanted a body as long as its content-length, got {came}")
         elif self._framing == "chunked":
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = body if more else body + b"0\r\n\r\n"
@@ -209,7 +208,7 @@ class Exchange:
             self._wire.on_answered(self)
 
     def _head(self, n_bytes: int, *, more: bool) -> bytes:
-        """Status line and headers; decides how the end of the body is told."""
+        """Status line and headers; decides how the body is delimited."""
         lines = [_status_line(self._status), _date_line(int(time.time()))]
         length = None if more else n_bytes
         for given, value in self._headers:
@@ -218,7 +217,7 @@ class Exchange:
                 length = int(value)
             elif name == b"connection":
                 self.keep_alive = self.keep_alive and b"close" not in value.lower()
-            elif name != b"transfer-encoding":  # which is ours to choose
+            elif name != b"transfer-encoding":  # which the server chooses
                 lines.append(b"%b: %b\r\n" % (name, value))
         if self._expects_continue and not self.is_whole:
             self.keep_alive = False  # the peer may send the body, or not

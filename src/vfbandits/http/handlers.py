@@ -1,4 +1,4 @@
-"""What each route does: a request is read, a campaign asked, an answer written."""
+"""Handlers of the routes: read a request, ask a campaign, write the answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from vfbandits.http.unique_keys import (
 )
 from vfbandits.serving.served import Served, ServedCampaigns
 
-# Reasons that tell a stranger nothing: they are given to everybody.
+# Reasons that reveal nothing, and are given to callers without a key too.
 PLAIN_REASONS = frozenset({"the server is stopping", "standing by", "waiting for the journal"})
 NOT_READY = "not ready: the log of the process, or a key that may read, gives the reason"
 _DECIDING = ("rank", "reward")
@@ -51,10 +51,10 @@ _answer = msgspec.json.Decoder(schemas.RankResponse).decode
 class Handlers:
     """Handlers of one server.
 
-    One that does not ``decide`` sends those who rank and reward to others.  ``names`` says how
-    features by name become numbers.  ``problems`` are the reasons for which no traffic should come;
-    those of the campaigns unless they are given.  ``warnings`` are what an operator should look at
-    while traffic may come.
+    Without ``decides``, calls to rank and reward are refused: other processes answer them.
+    ``names`` converts features by name to numbers.  ``problems`` returns the reasons why the server
+    is not ready, by default those of the campaigns.  ``warnings`` returns what needs an operator's
+    attention although the server is ready.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Handlers:
         return Response(answer, media_type=JSON)
 
     async def rank_batch(self, request: BufferedRequest) -> Response:
-        """POST /v1/rank/batch: those that come together are gathered together."""
+        """POST /v1/rank/batch: the contexts of a batch are gathered together."""
         campaign = self._campaign(request, "rank")
         body = request.json()
         batch = _ranks(body)
@@ -110,7 +110,7 @@ class Handlers:
         return _json(schemas.RewardResponse(event_id, status))  # type: ignore[arg-type]  # one of them
 
     async def reward_batch(self, request: BufferedRequest) -> Response:
-        """POST /v1/rewards/batch: in their order, and durable together."""
+        """POST /v1/rewards/batch: rewards in their order, in one commit."""
         campaign = self._campaign(request, "reward")
         body = request.json()
         batch = _rewards(body)
@@ -173,7 +173,7 @@ class Handlers:
         return _json(schemas.Health("ok"))
 
     async def readyz(self, request: BufferedRequest) -> Response:
-        """GET /readyz: it may be sent traffic; why not is for callers that may read, and the log.
+        """GET /readyz: whether it takes traffic; reasons are for the log and callers that may read.
 
         A reason may name files, hosts and campaigns.
         """
@@ -194,7 +194,7 @@ class Handlers:
         return isinstance(caller, Caller) and caller.may("read")
 
     def _charge(self, request: BufferedRequest, n_requests: int) -> None:
-        """A batch counts as many requests as it holds; one was counted when it came in."""
+        """Count each request of a batch; the first was counted on arrival."""
         self._limits.callers.owe(caller_of(request.scope).name, n_requests - 1)
 
     def _campaign(self, request: BufferedRequest, right: Right) -> Served:
@@ -210,7 +210,7 @@ class Handlers:
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
-    """What all campaigns share: the federation's terms, and who is there."""
+    """What all campaigns share: the federation's terms, and its participants."""
 
     mask: str
     aggregation: str
@@ -240,7 +240,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
 
 def event_of(past: History) -> schemas.EventResponse:
-    """An event as it stands."""
+    """The current state of an event."""
     decided = past.decided
     reports = [schemas.Report(came.value, name, came.at) for name, came in past.came.items()]
     return schemas.EventResponse(

@@ -1,4 +1,4 @@
-"""The port of a process that dials out, for probes and Prometheus: three paths, which only read."""
+"""The status port of a process that only dials out: three read-only paths for monitoring."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -35,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Probed(Protocol):
-    """A service that can say what is wrong with it."""
+    """A service that reports its problems."""
 
     def problems(self) -> list[str]:
         """Why it cannot answer now."""
@@ -155,7 +155,7 @@ def status_app(problems: Callable[[], list[str]], metrics: StatusMetrics) -> ASG
             if match is None:
                 raise HTTPException(404)
             response = match.found()
-        except Exception as error:  # noqa: BLE001  (told as a problem, and logged if it is ours)
+        except Exception as error:  # noqa: BLE001  (answered as a problem; logged if ours)
             response = problem_for(scope, error)
         await response(scope, receive, send)
 

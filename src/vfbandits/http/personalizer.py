@@ -5,7 +5,7 @@ endpoint and the key change.  Features have no schema there.  They are flattened
 width that the scaling declares, and never refused.  An *action* is an arm, and the *context* is the
 active participant's block.
 
-What the service does and this does not: slots, its management calls, and its apprentice mode.
+Not supported: slots, management calls, and apprentice mode.
 """
 
 from collections.abc import Callable, Sequence
@@ -139,7 +139,7 @@ class Personalizer:
         actions = [action for action in asked.actions if action.id not in excluded]
         ids = tuple([action.id for action in actions])
         if len({action.id for action in asked.actions}) < len(asked.actions):
-            raise ArmError("each action comes once, got one of them twice")
+            raise ArmError("each action must come once, got one of them twice")
         if not ids:
             raise ArmError("a ranking needs an action that is not excluded, got none")
         event_id = self._ids.draw() if asked.event_id is None else asked.event_id
@@ -170,7 +170,7 @@ class Personalizer:
 
 
 def _read(decode: Callable[[bytes], T], body: bytes) -> T:
-    """The request in a body, which may have more than we know, as deep as the sender likes."""
+    """The request in a body, which may have unknown fields, nested to any depth."""
     try:
         read = decode(body)
         refuse_repeated_keys(body)
@@ -188,7 +188,7 @@ def _as_answer(answer: RankResponse, asked: RankRequest) -> RankAnswer:
 
     An event that was ranked before has the actions of its first answer, whatever is asked now.
     """
-    # Each is a number: where nobody knows them the facade is refused.
+    # Each is a number: the facade is refused where probabilities are unknown.
     ranked = {one.id: RankedAction(one.id, one.probability or 0.0) for one in answer.ranking}
     ranking = [ranked.pop(answer.arm), *ranked.values()]
     excluded = frozenset(asked.excluded_actions or ()) - {one.id for one in ranking}
@@ -212,7 +212,7 @@ def build_personalizer(
     rules = roster.terms.shares
     if rules is not None and rules.posterior_scale:
         raise ConfigError(
-            "http.personalizer answers with probabilities, which nobody knows of LinTS under "
+            "http.personalizer answers with probabilities, which are unknown for LinTS under "
             "protection 'shares'; wanted lingreedy, or no [http.personalizer]"
         )
     widths = refuse_without_hashing(settings, names, roster)
@@ -242,10 +242,17 @@ async def refuse_all(request: BufferedRequest) -> Response:
 
 
 def _operation(path: str, handler: str, *, method: str = "POST") -> Operation:
-    return Operation(method, f"{PERSONALIZER}{path}", handler, "decisions", "", "")  # type: ignore[arg-type]  # one of them
+    return Operation(
+        method,  # type: ignore[arg-type]  # one of them
+        f"{PERSONALIZER}{path}",
+        handler=handler,
+        tag="decisions",
+        summary="",
+        description="",
+    )
 
 
-# Not in our OpenAPI document: another party has described them.
+# Not in the OpenAPI document: the service's own documentation describes them.
 OPERATIONS: Final = (
     _operation("v1.0/rank", "rank"),
     _operation("v1.0/events/{event_id}/reward", "reward"),

@@ -1,7 +1,7 @@
 """Our errors as ``application/problem+json`` (RFC 9457): one table.
 
-A caller is told our own sentence for errors about its own request only.  Of anything else it
-learns that there was something, and our log has the rest.
+Only errors about the caller's own request carry their message.  For any other error the answer says
+that there was one, and the server's log has the details.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _CODES: Final = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServe
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a class of errors is told; without a ``detail`` the error's own sentence is."""
+    """The problem of a class of errors; without ``detail`` its detail is the error's message."""
 
     status: int
     name: str
@@ -47,7 +47,7 @@ class _Kind:
 
 _NO_JSON: Final = "The body is not JSON"
 _AWAY: Final = "The service is unavailable"
-# The first that fits counts, so a class stands before its base.
+# The first match counts, so a class precedes its base.
 _KINDS: Final[tuple[tuple[type[Exception], _Kind], ...]] = (
     (ArmError, _Kind(422, "invalid-arms", "The arms cannot be ranked")),
     (ContextError, _Kind(422, "invalid-context", "The features do not fit the model")),
@@ -79,7 +79,7 @@ _INTERNAL: Final = Problem(
 
 
 def problem_of(error: Exception, *, instance: str = "") -> Problem:
-    """What to tell a caller of an error; ``instance`` is the path that was asked for.
+    """The problem document of an error; ``instance`` is the path of the request.
 
     >>> problem_of(RewardError("a reward must be a finite number, got nan")).status
     422
@@ -100,7 +100,7 @@ def headers_of(error: Exception) -> dict[str, str]:
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem on its way; caches must not keep it.
+    """The response for a problem; caches must not keep it.
 
     >>> problem_response(problem_of(ConflictError("wanted 1.0 again, got 0.0"))).body
     b'{"type":"/problems/conflict",...,"status":409,"detail":"wanted 1.0 again, got 0.0"}'
@@ -135,15 +135,15 @@ def _problem(error: Exception) -> Problem:
         return Problem(f"{_TYPES}{error.kind}", error.title, error.status, _text(str(error)))
     if isinstance(error, HTTPException):
         return _of_status(error.status_code)
-    for kind, told in _KINDS:
-        if isinstance(error, kind):
-            detail = told.detail or _text(str(error))
-            return Problem(f"{_TYPES}{told.name}", told.title, told.status, detail)
+    for error_class, kind in _KINDS:
+        if isinstance(error, error_class):
+            detail = kind.detail or _text(str(error))
+            return Problem(f"{_TYPES}{kind.name}", kind.title, kind.status, detail)
     return _INTERNAL
 
 
 def _of_status(status: int) -> Problem:
-    """A problem that only a status is known of, such as the router's 404 and 405."""
+    """The problem of a bare status, such as the router's 404 and 405."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -152,5 +152,5 @@ def _of_status(status: int) -> Problem:
 
 
 def _text(sentence: str) -> str:
-    """A sentence that JSON can hold, and not too long."""
+    """A message that JSON can hold, cut off at ``MAX_DETAIL_LENGTH``."""
     return sentence[:MAX_DETAIL_LENGTH].encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""What a request can be refused for before, or instead of, being answered.
+"""Refusals of requests, before or instead of an answer.
 
 Each class has the status, the name and the title that its problem document carries.
 """
@@ -10,7 +10,7 @@ from vfbandits.errors import VFBanditsError
 
 
 class Refusal(VFBanditsError):  # noqa: N818  (a refusal is what it is)
-    """Base of the refusals; the message is told to the caller, so it never quotes a key."""
+    """Base of the refusals; the message is sent to the caller, so it never quotes a key."""
 
     status: ClassVar[int]
     kind: ClassVar[str]
@@ -22,12 +22,12 @@ class Refusal(VFBanditsError):  # noqa: N818  (a refusal is what it is)
 
 
 class Unauthorized(Refusal):
-    """Nobody that we know is asking."""
+    """The caller is not authenticated."""
 
     status, kind, title = 401, "unauthorized", "A valid API key is needed"
 
     def headers(self) -> dict[str, str]:
-        """How to say who one is.
+        """The authentication scheme.
 
         >>> Unauthorized("the API key is not valid").headers()
         {'www-authenticate': 'Bearer'}
@@ -48,25 +48,25 @@ class NotFound(Refusal):
 
 
 class Conflict(Refusal):
-    """The request contradicts what stands."""
+    """The request conflicts with the current state."""
 
     status, kind, title = 409, "conflict", "The request conflicts with an earlier one"
 
 
 class TooLarge(Refusal):
-    """The body has more bytes than are taken."""
+    """The body has more bytes than the server accepts."""
 
     status, kind, title = 413, "too-large", "The body is too large"
 
 
 class Unsupported(Refusal):
-    """The body is of a kind that is not taken."""
+    """The body has a content type that the server does not accept."""
 
     status, kind, title = 415, "unsupported-media-type", "The body must be JSON"
 
 
 class TooMany(Refusal):
-    """The caller asks more often than it may."""
+    """The caller exceeds its rate."""
 
     status, kind, title = 429, "too-many-requests", "There were too many requests"
 
@@ -84,6 +84,6 @@ class TooMany(Refusal):
 
 
 class Unavailable(Refusal):
-    """We cannot answer now, and it is not the caller's doing."""
+    """The server cannot answer now, through no fault of the caller."""
 
     status, kind, title = 503, "unavailable", "The service is unavailable"

@@ -1,4 +1,4 @@
-"""Telling a caller that it is refused, and the log why; neither ever sees a key."""
+"""Answers and logs refusals; neither the answer nor the log line holds a key."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ from vfbandits.http.problems import (
 from vfbandits.http.refusals import Refusal
 
 MAX_PATH_LENGTH: Final = 200
-CLIENT_CLOSED: Final = 499  # as nginx calls a client that hung up before its answer
+CLIENT_CLOSED: Final = 499  # nginx's status of a client that disconnected before its answer
 
 _log = structlog.get_logger(__name__)
 
@@ -32,8 +32,8 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 
 def problem_for(scope: Scope, error: Exception) -> Response:
-    """Answer an error with its problem, and log what the caller is not told."""
-    if isinstance(error, ClientDisconnect):  # nobody hears it; it is for the metrics
+    """Answer an error with its problem, and log what the answer leaves out."""
+    if isinstance(error, ClientDisconnect):  # nobody receives it; the metrics count it
         return Response(status_code=CLIENT_CLOSED)
     answer = response_to(scope, error)
     if isinstance(error, Refusal):
@@ -46,7 +46,7 @@ def problem_for(scope: Scope, error: Exception) -> Response:
 
 
 # For Starlette's ``exception_handlers``.  What is registered for Exception only is raised again
-# after it was answered, so the errors that we know stand here by name.
+# after it was answered, so known errors are listed by name.
 ERROR_HANDLERS: Final = dict.fromkeys(
     (
         VFBanditsError,
@@ -69,7 +69,7 @@ def response_to(scope: Scope, error: Exception) -> Response:
 
 
 def log_refusal(scope: Scope, refusal: Refusal, *, unlogged: int = 0) -> None:
-    """One line; ``unlogged`` is how many like it had none."""
+    """Log one line; ``unlogged`` counts similar refusals that were not logged."""
     more = {"unlogged": unlogged} if unlogged else {}
     _log.warning(
         "http_request_refused", reason=str(refusal), status=refusal.status, **_facts(scope), **more
@@ -77,13 +77,13 @@ def log_refusal(scope: Scope, refusal: Refusal, *, unlogged: int = 0) -> None:
 
 
 def address_of(scope: Scope) -> str:
-    """Whence a request comes; empty on a socket that has no addresses."""
+    """The client's address; empty on a socket that has no addresses."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def _facts(scope: Scope) -> dict[str, str]:
-    """Where and who.  Not the query: people put keys there."""
+    """Path, address and caller.  Not the query: some clients put keys there."""
     facts = {"path": str(scope.get("path", ""))[:MAX_PATH_LENGTH], "address": address_of(scope)}
     caller = scope.get(CALLER)
     return {**facts, "caller": caller.name} if isinstance(caller, Caller) else facts

@@ -1,4 +1,4 @@
-"""A request whose body has arrived in full: what every handler of the API is given."""
+"""A request whose body has arrived in full: the argument of every handler of the API."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ _JSON: Final = JSON.encode()
 
 
 class BufferedRequest(NamedTuple):
-    """An ASGI scope, the whole body, and what the path holds in the places of its parameters."""
+    """An ASGI scope, the whole body, and the values of the path's parameters."""
 
     scope: Scope
     body: bytes = b""

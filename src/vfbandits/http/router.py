@@ -1,6 +1,6 @@
-"""Which operation a path and a method ask for.
+"""Finds the operation for a path and a method.
 
-Paths without parameters are found in a dict.  The others are grouped by what stands before their
+Paths without parameters are found in a dict.  The others are grouped by the prefix before their
 first parameter, so few patterns are tried for a path.
 """
 
@@ -18,7 +18,7 @@ _PATTERNS: Final = {"event_id": ".*", "other_call": ".*"}
 
 
 class Match(NamedTuple, Generic[T]):
-    """What was found, and the parameters of its path."""
+    """The operation, and the parameters of its path."""
 
     found: T
     params: Mapping[str, str]
@@ -49,7 +49,7 @@ class Router(Generic[T]):
             group.append((_pattern(path), by_path[path]))
 
     def find(self, method: str, path: str) -> Match[T] | None:
-        """What is asked for; None if no path fits, HTTPException 405 if only the method does not.
+        """The match; None if no path fits, HTTPException 405 if only the method does not.
 
         HEAD is answered where GET is.
         """

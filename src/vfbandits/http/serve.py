@@ -1,6 +1,6 @@
-"""The HTTP side of a process of the active participant: what stands before its campaigns.
+"""The HTTP side of a process of the active participant: server, guard, handlers and page.
 
-How the rest of a process is put together is in ``serving/build.py``.
+``serving/build.py`` builds the rest of a process.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,14 @@ class HttpFront:
 
     def _waiting(self, reason: str) -> Guard:
         failures = self._failures
-        readings = Readings(list, list, lambda: 0, lambda: False, failures, self._counts)
+        readings = Readings(
+            campaigns=list,
+            participants=list,
+            epoch=lambda: 0,
+            is_ready=lambda: False,
+            task_failures=failures,
+            connections=self._counts,
+        )
         handlers = Handlers(NotReady(reason), model_facts=_no_facts, limits=self._limits)
         app = build_app(handlers, Parts(Metrics(readings)))
         return guarded(app, self._http, self._limits)
@@ -80,7 +87,7 @@ class HttpFront:
         return self._supervisor.failures
 
     async def prepare(self, process: Process) -> Serve:
-        """Look on from the first decision; what is returned begins to serve the process."""
+        """Observe from the first decision on; the function that is returned starts to serve."""
         metrics, dashboard = Metrics(self._readings(process)), await _dashboard_of(process)
         for campaign in process.campaigns:
             campaign.observe([metrics])
@@ -119,15 +126,17 @@ class HttpFront:
     def _readings(self, process: Process) -> Readings:
         campaigns = process.campaigns
         return Readings(
-            lambda: [_gauges(each, lag_s=campaigns.lag_s(each.name)) for each in campaigns],
-            lambda: [
+            campaigns=lambda: [
+                _gauges(each, lag_s=campaigns.lag_s(each.name)) for each in campaigns
+            ],
+            participants=lambda: [
                 ParticipantGauges.of(name, facts) for name, facts in process.participants().items()
             ],
-            lambda: next(iter(campaigns)).model.epoch,
-            lambda: not campaigns.problems(),
-            self._failures,
-            self._counts,
-            process.shares,
+            epoch=lambda: next(iter(campaigns)).model.epoch,
+            is_ready=lambda: not campaigns.problems(),
+            task_failures=self._failures,
+            connections=self._counts,
+            shares=process.shares,
         )
 
 
@@ -147,12 +156,12 @@ class NotReady:
         raise Unavailable(self._reason)
 
     def problems(self) -> list[str]:
-        """Why no traffic should come."""
+        """Why the process is not ready."""
         return [self._reason]
 
 
 async def _dashboard_of(process: Process) -> Observatory:
-    """What the page shows: the end of each journal, and what follows."""
+    """The page's data: the end of each journal, and all later records."""
     campaigns = process.campaigns
     dashboard = Observatory(
         process.roster().federation,

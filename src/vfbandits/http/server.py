@@ -23,15 +23,15 @@ from vfbandits.telemetry.supervised import Supervised, Supervisor
 BACKLOG: Final = 2048
 READ_S: Final = 30.0
 GRACE_S: Final = 5.0
-# New objects, then how often younger ones were collected.
+# Thresholds of the three generations of the garbage collector.
 COLLECT_AFTER: Final = (10_000, 20, 50)
 
 
 class HttpServer:
-    """Serves an application until it is stopped; signals are the caller's.
+    """Serves an application until it is stopped; the caller handles signals.
 
     A connection is closed if it has not sent the whole of a request, or read the whole of an
-    answer, after ``read_s`` to twice ``read_s``.  ``counts`` tells what became of connections;
+    answer, after ``read_s`` to twice ``read_s``.  ``counts`` has how connections ended;
     metrics read it.
     """
 
@@ -71,7 +71,7 @@ class HttpServer:
             tls=tls,
             is_trusted=proxies_of(self._settings).trusts,
         )
-        # It closes the socket at its end.
+        # It closes the socket when it ends.
         self._accepting = self._supervisor.start("http accept", acceptor.run, restart=False)
         self._sweeping = self._supervisor.start("http connections", self._sweep)
         _settle_memory()
@@ -96,7 +96,7 @@ class HttpServer:
         for task in context.tasks:
             task.cancel()
         for connection in tuple(context.connections):
-            connection.transport.close()  # what is written already goes out first
+            connection.transport.close()  # after sending what is buffered
         if context.connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.is_empty.wait(), GRACE_S)
@@ -111,7 +111,7 @@ class HttpServer:
 
 
 def tls_of(settings: HttpSettings) -> ssl.SSLContext | None:
-    """How connections are secured; None for plain HTTP."""
+    """The TLS context; None for plain HTTP."""
     if settings.certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -129,9 +129,9 @@ def tls_of(settings: HttpSettings) -> ssl.SSLContext | None:
 
 
 def _settle_memory() -> None:
-    """Look for cycles less often, and not among what was there before the first request.
+    """Collect cycles less often, and never scan what exists before the first request.
 
-    A request leaves next to none behind, while what waits for a reward is looked through each time.
+    A request leaves almost no cycles, while each full collection scans all pending decisions.
     """
     gc.collect()
     gc.freeze()

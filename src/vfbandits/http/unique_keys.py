@@ -1,11 +1,11 @@
 """Refuses JSON objects that have a key twice.
 
-msgspec takes the last of equal keys, others take the first, so a filter before us could see another
-request than we do.  To look for them in every body would take longer than to read it.  But quotes
-can be counted: without escapes, a body has two for each key and each text.  If it has no more than
-what was read from it accounts for, then no key came twice.  Fields that were sent although they
-have their default are found by reading the body again without its numbers.  Whatever is left, such
-as a body with escapes, is read key by key.
+msgspec takes the last of equal keys, other parsers take the first, so a filter in front of the
+server could see another request than the server.  A search in every body would take longer than
+decoding it.  But quotes can be counted: without escapes, a body has two for each key and each text.
+If it has no more than the decoded request accounts for, then no key came twice.  Fields that were
+sent although they have their default are found by decoding the body again without its numbers.  All
+other bodies, such as those with escapes, are read key by key.
 """
 
 import json
@@ -31,8 +31,8 @@ def refuse_repeated_keys(
 ) -> None:
     """Raise ValidationError if some object in ``body``, which is JSON, has a key twice.
 
-    ``n_texts`` is the number of keys and texts that what was read from it must have come with;
-    ``count_again`` counts them in the body, with those that may be left out.
+    ``n_texts`` is the least number of keys and texts of the decoded request; ``count_again`` counts
+    them in the body, with optional fields that were sent.
 
     >>> refuse_repeated_keys(b'{"value": 1, "value": 2}', 1)
     Traceback (most recent call last):
@@ -158,7 +158,7 @@ def texts_of_rewards(rewards: Sequence[EventReward]) -> int:
 
 
 def _refuse_pairs(pairs: list[tuple[str, object]]) -> None:
-    """Called for each object; what it holds is of no interest."""
+    """Check the keys of one object; values are ignored."""
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:

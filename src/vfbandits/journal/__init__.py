@@ -1,1 +1,1 @@
-"""What survives a restart."""
+"""Journals and snapshots: the state that survives a restart."""

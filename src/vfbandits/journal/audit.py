@@ -1,6 +1,6 @@
 """Who changed what, and when: the records of a journal that name somebody.
 
-Compaction keeps them, but retractions, which name an event.
+Compaction keeps them, except retractions, which belong to an event.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ KEPT = (Administered, LossAccepted, SetAside)
 class Change:
     """What somebody changed; ``at`` is in seconds since 1970.
 
-    ``position`` is that of its record, 0 for a change that is on record elsewhere.
+    ``position`` is that of its record, 0 for a change that is not recorded in the journal.
 
     ``by`` is the name of a certificate or of an API key, or user and machine of a command.
     """
@@ -30,7 +30,7 @@ class Change:
 
 
 def changes_in(reader: JournalReader) -> Iterator[Change]:
-    """All changes that a journal has on record, in their order; a writer may be at work.
+    """All changes that a journal has on record, in their order; a writer may be running.
 
     >>> from vfbandits.journal.memory import MemoryJournal
     >>> journal = MemoryJournal()
@@ -40,12 +40,12 @@ def changes_in(reader: JournalReader) -> Iterator[Change]:
     [Change(position=1, at=3.5, by='ops', what='settings', detail='{"mode": "frozen"}')]
     """
     for position, event in chain(reader.remains(), reader.read(reader.compacted_to)):
-        told = _told(event)
-        if told is not None:
-            yield Change(position, *told)
+        change = _change_of(event)
+        if change is not None:
+            yield Change(position, *change)
 
 
-def _told(event: Event) -> tuple[float, str, str, str] | None:
+def _change_of(event: Event) -> tuple[float, str, str, str] | None:
     match event:
         case Administered():
             return event.at, event.by, event.what, event.detail

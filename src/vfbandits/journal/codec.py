@@ -1,4 +1,4 @@
-"""Records and snapshots as a log keeps them: plain, or encrypted with AES-256-GCM.
+"""Records and snapshots as a journal stores them: plain, or encrypted with AES-256-GCM.
 
 An encrypted record is::
 
@@ -8,13 +8,14 @@ and an encrypted snapshot::
 
     VFBSEAL1 | salt, 16 bytes | pieces of the plain one, encrypted | CRC-32 u32
 
-Each opening of a log draws a salt, and with it a key that no other opening has; the nonce is the
-position, and before a position is written a second time another salt is drawn.  A snapshot has a
-salt of its own and counts its pieces.  Log, position and kind are authenticated, so nothing can be
-swapped, or put into another log.  The checksum outside tells damage from a key that does not fit.
+Each opening of a journal draws a salt, and with it a key that no other opening has; the nonce is
+the position, and before a position is written a second time another salt is drawn.  A snapshot has
+a salt of its own and counts its pieces.  Journal, position and kind are authenticated, so no record
+can be swapped with another one, or moved to another journal.  The outer checksum distinguishes
+damage from a wrong key.
 
-Seen without the key: how many events there are, of which kind and size, when they came, and which
-belong to the same decision (``names.py``).
+Visible without the key: the number of records, their kinds and sizes, when they came, and which of
+them belong to the same decision (``lookup.py``).
 """
 
 import os
@@ -36,7 +37,7 @@ from vfbandits.journal.record import decode, is_whole
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 
 IDENTITY_BYTES = 16
-SEALED = 128  # no record.VERSION will come to that
+SEALED = 128  # above every record.VERSION
 _SALT_BYTES = 16
 _TAG_BYTES = 16
 _HEAD = struct.Struct("<BBH")
@@ -49,9 +50,9 @@ _MAX_CIPHERS = 1_000
 
 
 class Codec:
-    """Writes and reads what one log holds; made anew for each opening.
+    """Encodes and decodes the records of one journal; each opening makes one of its own.
 
-    ``identity`` is drawn when a log is made, with its name where it has one.
+    ``identity`` is drawn when a journal is created; the name follows if the journal has one.
     """
 
     def __init__(self, identity: bytes, key: JournalKey | None = None) -> None:
@@ -67,10 +68,10 @@ class Codec:
         )
 
     def seal(self, records: Sequence[bytes], *, after: int) -> list[bytes]:
-        """Plain records as the log keeps them, at the positions behind ``after``."""
+        """Plain records as the journal stores them, at the positions after ``after``."""
         if self._key is None:
             return list(records)
-        if after < self._sealed_to:  # those were not written: no nonce may serve twice
+        if after < self._sealed_to:  # positions are sealed again: no nonce may be used twice
             self._salt = os.urandom(_SALT_BYTES)
         self._sealed_to = after + len(records)
         cipher, salt = self._cipher(self._salt), self._salt
@@ -82,7 +83,7 @@ class Codec:
         return sealed
 
     def open(self, record: object, position: int) -> Event:
-        """The event of a record that stands at ``position``."""
+        """The event of the record at ``position``."""
         if not isinstance(record, bytes) or not is_whole(record):
             return decode(record, position)  # which says what is wrong
         if self._key is None:
@@ -94,7 +95,7 @@ class Codec:
         return decode(self._decrypt(record, position), position)
 
     def seal_snapshot(self, position: int, snapshot: Snapshot) -> bytes:
-        """A snapshot as the log keeps it."""
+        """A snapshot as the journal stores it."""
         data = seal_snapshot(snapshot)
         if self._key is None:
             return data
@@ -169,7 +170,7 @@ class Codec:
 def refuse_other_key(
     key: JournalKey | None, *, identity: bytes, check: bytes | None, log: str
 ) -> None:
-    """Raise unless a log with this check is read with its own key, or is plain and has none."""
+    """Raise unless an encrypted journal is opened with its own key, and a plain one without."""
     if key is None and check is not None:
         raise JournalError(f"the journal {log} is encrypted: wanted its key, got none")
     if key is not None and check is None:
@@ -181,7 +182,7 @@ def refuse_other_key(
         return
     if not secrets.compare_digest(key.check(identity), check):
         raise JournalError(
-            f"the journal {log}: wanted the key that it was made with, got a different key"
+            f"the journal {log}: wanted the key that it was created with, got a different key"
         )
 
 

@@ -1,13 +1,14 @@
-"""Group commit: events that gather while a commit is under way go into the next one, together.
+"""Group commit: events that arrive during a commit are written together by the next one.
 
-One thread writes, so the order of the log is the order of ``add``.  Alone, an event is committed
-at once; under load one fsync serves as many as came in the meantime.  Those who wait for a commit
-ask again together when it is done: so a commit also takes along what each next turn of the event
-loop brings, for a moment.  Else they would come apart into ever more and smaller commits.  A commit
-that has enough goes at once, and those who bring the next one work meanwhile.
+One thread writes, so the order of the journal is the order of ``add``.  A single event is committed
+immediately; under load one fsync serves all events that arrived meanwhile.  Callers that waited for
+the same commit add their next events together, within a few turns of the event loop.  So a commit
+waits while each turn brings more events, for ``MAX_TURNS`` turns at most: otherwise these callers
+would be spread over more and smaller commits.  With ``BATCH_SIZE`` events a commit starts without
+waiting, and the event loop goes on meanwhile.
 
-A journal in memory is written without the thread: to wake it and to be woken by it takes longer
-than the write.
+A journal that ``is_quick`` is written without the thread, since waking a thread takes longer than
+the write.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ BATCH_SIZE = 16
 
 
 class Appendable(Protocol[T_contra]):
-    """A journal, or another log of which each event has a position."""
+    """A journal, or another store that gives each event a position."""
 
     @property
     def last_position(self) -> int:
@@ -44,16 +45,16 @@ class Appendable(Protocol[T_contra]):
 
 
 class GroupCommit(Generic[T]):
-    """Brings events into a journal from one event loop.
+    """Writes the events of one event loop to a journal.
 
     Attributes
     ----------
     position
-        Of the last event added: what the log will have once all is durable.
+        Position of the last event added, durable or not.
     n_commits, n_events
-        How many commits were made, of how many events.
+        Number of commits, and of the events in them.
     broken_by
-        Why nothing more is taken; None while all is well.
+        Why further events are refused; None while the journal is healthy.
     """
 
     def __init__(self, journal: Appendable[T]) -> None:
@@ -72,19 +73,19 @@ class GroupCommit(Generic[T]):
         """Raise once a commit has failed."""
         if self.broken_by is not None:
             raise JournalError(
-                "the journal and the model may differ, so nothing is taken until it is opened "
-                f"again: {self.broken_by}"
+                "the journal and the model may differ, so writes are refused until the journal is "
+                f"opened again: {self.broken_by}"
             )
 
     def add(self, event: T) -> None:
-        """Put an event that the model has just applied in line."""
+        """Queue an event that the model has just applied."""
         self._events.append(event)
         self.position += 1
 
     async def flush(self) -> None:
-        """Wait until all that was added so far is durable; raises if it will not be.
+        """Wait until all events added so far are durable; raises if that fails.
 
-        To cancel the waiting takes nothing back: the events are committed all the same.
+        A cancelled wait takes nothing back: the events are still committed.
         """
         self.check_healthy()
         if not self._events and not self._is_busy:
@@ -101,7 +102,7 @@ class GroupCommit(Generic[T]):
         await waiter
 
     def fail(self, reason: str) -> None:
-        """Refuse everything from now on, and tell those who wait."""
+        """Refuse all further events, and fail all waiters."""
         if self.broken_by is None:
             self.broken_by = reason
         for waiter in _still_waiting([*self._in_flight, *self._waiters]):
@@ -113,13 +114,13 @@ class GroupCommit(Generic[T]):
         await asyncio.get_running_loop().run_in_executor(self._thread, _nothing)
 
     def mend(self) -> None:
-        """Take events again, where the journal ends now; nothing may be under way."""
+        """Accept events again, after the present end of the journal; no commit may be under way."""
         self.position = self._journal.last_position
         self.broken_by = None
         self._is_busy = False
 
     async def close(self) -> None:
-        """Wait for what is under way and stop the thread."""
+        """Wait for the commits under way, and stop the thread."""
         if self.broken_by is None and (self._events or self._is_busy):
             await asyncio.gather(self.flush(), return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
@@ -140,14 +141,14 @@ class GroupCommit(Generic[T]):
         if events:
             writing = loop.run_in_executor(self._thread, self._journal.append, events)
             writing.add_done_callback(partial(self._finish, self.position, len(events)))
-        else:  # they wait for what was committed meanwhile
+        else:  # the events of these waiters were committed meanwhile
             self._go_on(loop)
 
     def _commit_here(self) -> None:
         events, self._events = self._events, []
         try:
             last = self._journal.append(events)
-        except Exception as error:  # noqa: BLE001  (whatever it was, nothing more is taken)
+        except Exception as error:  # noqa: BLE001  (any error makes the journal refuse events)
             self._fail_by(error)
         else:
             self._count(last, wanted=self.position, n_events=len(events))
@@ -155,7 +156,7 @@ class GroupCommit(Generic[T]):
             raise JournalError(f"not acknowledged: {self.broken_by}")
 
     def _finish(self, wanted: int, n_events: int, writing: "asyncio.Future[int]") -> None:
-        """A commit has ended; whatever ended it, nobody may wait for ever."""
+        """Handle the end of a commit; whatever ended it, no waiter may wait for ever."""
         error = writing.exception()
         if error is not None:
             self._fail_by(error)
@@ -175,7 +176,7 @@ class GroupCommit(Generic[T]):
         self.fail(str(error) if isinstance(error, JournalError) else type(error).__name__)
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """What was committed is durable; see what has gathered behind it."""
+        """Release the waiters of a durable commit, and start the next one if there are events."""
         for waiter in _still_waiting(self._in_flight):
             waiter.set_result(None)
         self._in_flight = []
@@ -186,7 +187,7 @@ class GroupCommit(Generic[T]):
 
 
 def _nothing() -> None:
-    """The thread has come to this: all before it is done."""
+    """Run in the thread, which has then finished all earlier calls."""
 
 
 def _still_waiting(waiters: Iterable[asyncio.Future[None]]) -> list[asyncio.Future[None]]:

@@ -1,9 +1,9 @@
-"""Make a log shorter: what a snapshot stands for may go, if the log is whole.
+"""Compact a journal: drop records that a snapshot covers, if the journal verifies.
 
-Kept are the newest two snapshots, all events behind the older one, and before it the decisions
-that were still waited for then, in memory or not, with what had happened to them, and the changes
-of masks behind the first of them.  Settings are in the snapshots.  Who changed what stays on
-record (``audit.py``).  A decision whose wait has no end is waited for as long as it is in memory.
+Kept are the newest two snapshots and all records after the older one.  Before it, kept are the
+records of decisions that were pending then, in memory or not, the mask changes after the first of
+these decisions, and the records of who changed what (``audit.py``).  Settings are in the snapshots.
+A decision without a deadline is pending as long as it is in memory.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from vfbandits.journal.verify import verify
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Up to where a log was compacted, and how many events before that went and stayed."""
+    """The position up to which a journal was compacted, and the counts of records before it."""
 
     position: int
     dropped: int
@@ -36,16 +36,16 @@ def compact(
     now: float = 0.0,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Compaction | None:
-    """Verify a log and drop what it no longer needs; None if there are too few snapshots.
+    """Verify a journal and drop records that it no longer needs; None with too few snapshots.
 
-    All or nothing, whenever the process is killed.  ``by`` is who asks for it, if that is to be on
-    record.
+    All or nothing, even if the process is killed.  ``by`` is who asks for it, for a record of the
+    journal; without it none is written.
     """
     found = verify(journal, on_step=on_step)
     if found.problems:
         raise JournalError(
-            f"a journal must be whole to be compacted, got {len(found.problems)} problems, "
-            f"of which the first is: {found.problems[0]}"
+            f"a journal must verify to be compacted, got {len(found.problems)} problems, "
+            f"the first: {found.problems[0]}"
         )
     usable = [p for p in journal.snapshot_positions() if p > journal.compacted_to]
     if len(usable) < SNAPSHOTS_KEPT:
@@ -62,7 +62,7 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
     model = Model.restore(position, journal.load_snapshot(position))
     wanted, cold = set(model.bandit.open_decisions), set(model.cold.positions)
     events: dict[EventId, list[int]] = {}
-    moved: list[int] = []
+    mask_changes: list[int] = []
     changes: list[int] = []
     for at, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if at > position:
@@ -71,13 +71,13 @@ def _still_needed(journal: Journal, position: int) -> set[int]:
         if isinstance(event, Decided) and at in cold:
             wanted.add(event.event_id)
         if isinstance(event, MasksChanged):
-            moved.append(at)
+            mask_changes.append(at)
         elif isinstance(event, KEPT):
             changes.append(at)
         elif event_id is not None and event_id in wanted:
-            if isinstance(event, Decided):  # an earlier one of the same name is not the open one
+            if isinstance(event, Decided):  # an earlier one of the same id is not the pending one
                 events[event_id] = []
             events.setdefault(event_id, []).append(at)
     first = min((places[0] for places in events.values()), default=position)
     kept = {at for places in events.values() for at in places}
-    return {*kept, *changes, *(at for at in moved if at > first)}
+    return {*kept, *changes, *(at for at in mask_changes if at > first)}

@@ -1,4 +1,4 @@
-"""All that a journal holds, in an order in which another one can take it."""
+"""The contents of a journal, in the order in which a copy is written."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +20,11 @@ _HEAD = struct.Struct("<cQQ")
 
 @dataclass(slots=True)
 class JournalContents:
-    """What a journal holds: its snapshots, then its records, then its inbox.
+    """The contents of a journal: its snapshots, then its records, then its inbox.
 
-    ``on_begin`` is called before the first of it is read, once there is a place for it.  ``digest``
-    is of the snapshots and records that were given so far, as plain bytes with their
-    positions: the same for a plain journal and an encrypted one, in a file and in a database.
+    ``on_begin`` is called before anything is read, once the target exists.  ``digest`` covers the
+    snapshots and records that were read so far, as plain bytes with their positions: it is the same
+    for a plain journal and an encrypted one, in a file and in a database.
     """
 
     reader: JournalReader
@@ -52,14 +52,14 @@ class JournalContents:
         return self._hash.hexdigest()
 
     def snapshots(self) -> Iterator[tuple[int, Snapshot]]:
-        """Every snapshot, the first one first."""
+        """All snapshots, the oldest first."""
         for position in sorted(self.reader.snapshot_positions()):
             snapshot = self.reader.load_snapshot(position)
             self._add(b"s", position, seal_snapshot(snapshot))
             yield position, snapshot
 
     def batches(self) -> Iterator[list[tuple[int, Event, bytes]]]:
-        """Every record that is kept, some at a time: position, event, and its plain bytes."""
+        """All kept records in batches: position, event, and plain bytes."""
         after = self.compacted_to
         batch: list[tuple[int, Event, bytes]] = []
         for position, event in chain(self.reader.remains(), self.reader.read(after)):
@@ -87,7 +87,7 @@ class JournalContents:
 
 
 def digest_of(reader: JournalReader, *, on_step: Callable[[int], None] = lambda done: None) -> str:
-    """The digest of all that a journal holds.
+    """The digest of a journal's snapshots and records.
 
     >>> from vfbandits.journal.memory import MemoryJournal
     >>> digest_of(MemoryJournal()) == digest_of(MemoryJournal())

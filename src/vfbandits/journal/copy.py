@@ -1,8 +1,8 @@
-"""Copies a journal to another place: from a file to a database, the other way, or to its like.
+"""Copies a journal to another place, between files and databases in any direction.
 
-What was learnt goes along bit for bit, and so does all else that is kept: records at their
+The copy has the same model, bit for bit, and everything else that is kept: records at their
 positions, snapshots, pending decisions, known event ids, tombstones of erased users, and between
-databases the inbox.  Left behind is what was set aside as damaged, which is part of no journal.
+databases the inbox.  Records that were set aside as damaged are not copied.
 """
 
 import math
@@ -27,11 +27,11 @@ from vfbandits.journal.open import (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What was copied: records up to a position, snapshots, and events of the inbox.
+    """Counts of what was copied: records up to position ``last``, snapshots, events of the inbox.
 
-    ``left_out`` counts events of the inbox that were not: they were refused, or nobody can read
-    them.  ``digest`` is that of both journals.  ``was_there`` says that an earlier call had made
-    the copy: nothing was written.
+    ``left_out`` counts events of the inbox that were not copied: the journal had refused them, or
+    they cannot be read.  ``digest`` is that of both journals.  ``was_there`` says that an earlier
+    call had made the copy: nothing was written.
     """
 
     records: int
@@ -52,7 +52,7 @@ class _Arrivals:
     n_left_out: int = 0
 
     def read(self) -> Iterator[Copied]:
-        """Those that can be read."""
+        """The events that can be read."""
         for one in self.found:
             if one.event is None:
                 self.n_left_out += 1
@@ -61,15 +61,15 @@ class _Arrivals:
                 yield one
 
     def leave_out(self) -> None:
-        """Copy none; refuses to, where one is not in the journal yet."""
+        """Copy none; refused if any of them waits for the journal."""
         n_waiting = 0
         for one in self.found:
             n_waiting += one.taken is None
             self.n_left_out += one.taken == math.inf
         if n_waiting:
             raise JournalError(
-                f"a file has no inbox: wanted an empty one, got {n_waiting} events that wait in "
-                "it; start the leader until it has taken them in, stop it, and copy again"
+                f"a file has no inbox: wanted an empty one, got {n_waiting} waiting events; run "
+                "the leader until it has taken them into the journal, stop it, and copy again"
             )
         self.found = ()
 
@@ -86,12 +86,11 @@ def copy_journal(  # noqa: PLR0913  (by name)
     now: float,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Copy:
-    """Make a journal at ``target`` that holds the same, and compare both.
+    """Copy a journal to ``target``, and compare both.
 
-    ``source`` is open for writing here, so nobody else changes it; its last record then says who
-    copied it, and when (``described`` is where it is), and so does that of the copy.  An
-    interrupted call can be made again, and so can one that was not: it compares, and copies
-    nothing.
+    ``source`` is open for writing here, so no other process changes it.  The last record of both
+    then says who copied the journal, when, and from where (``described``).  The call can be
+    repeated: after an interruption it copies again, after a success it only compares.
     """
     place = place_of(target, name=name)
     if place == described:

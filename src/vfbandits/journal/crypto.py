@@ -1,7 +1,7 @@
-"""The key of a log that is encrypted at rest, and where it comes from.
+"""The key of a journal that is encrypted at rest, from a file or from the environment.
 
-A key is 32 random bytes.  As a file it is 64 hexadecimal digits (or the 32 bytes themselves) that
-only its owner may read; in the environment it is the digits.  Whoever loses it loses the log.
+A key is 32 random bytes.  Its file has 64 hexadecimal digits (or the 32 bytes themselves), and only
+its owner may read it; an environment variable has the digits.  Without its key a journal is lost.
 """
 
 import os
@@ -25,7 +25,7 @@ _NAMES = b"vfbandits journal, names"
 
 @dataclass(frozen=True, slots=True)
 class JournalKey:
-    """A secret from which the keys of one log are derived; it encrypts nothing itself.
+    """A secret from which the keys of one journal are derived; it encrypts nothing itself.
 
     >>> JournalKey.generate()
     JournalKey()
@@ -34,9 +34,10 @@ class JournalKey:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no key."""
+        """Refuse all but 32 bytes."""
         if not isinstance(self.secret, bytes) or len(self.secret) != KEY_BYTES:
-            came = f"{len(self.secret)} bytes" if isinstance(self.secret, bytes) else "no bytes"
+            kind = type(self.secret).__name__
+            came = f"{len(self.secret)} bytes" if isinstance(self.secret, bytes) else f"a {kind}"
             raise JournalError(f"the key of a journal must be {KEY_BYTES} bytes, got {came}")
 
     @classmethod
@@ -45,15 +46,15 @@ class JournalKey:
         return cls(entropy(KEY_BYTES))
 
     def check(self, identity: bytes) -> bytes:
-        """What a log keeps to know its key again; tells nothing of the key."""
+        """A value by which a journal recognises its key; it reveals nothing of the key."""
         return self._derive(_CHECK, salt=identity, size=CHECK_BYTES)
 
     def cipher(self, identity: bytes, salt: bytes) -> AESGCM:
-        """AES-256-GCM under a key of its own for each log and each ``salt``."""
+        """AES-256-GCM under a key of its own for each journal and each ``salt``."""
         return AESGCM(self._derive(_CIPHER + identity, salt=salt, size=KEY_BYTES))
 
     def name_secret(self, identity: bytes) -> bytes:
-        """The secret behind the numbers by which one log's events are found."""
+        """The secret of a journal's lookup hashes."""
         return self._derive(_NAMES, salt=identity, size=KEY_BYTES)
 
     def _derive(self, info: bytes, *, salt: bytes, size: int) -> bytes:
@@ -63,7 +64,7 @@ class JournalKey:
 
 
 def write_key(path: Path, key: JournalKey) -> None:
-    """Write a key to a new file for its owner only; a file that is there is left alone."""
+    """Write a key to a new file for its owner only; an existing file is never replaced."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -106,7 +107,7 @@ def key_from_environment(variable: str) -> JournalKey:
 def _from_digits(data: bytes, where: str) -> JournalKey:
     try:
         secret = bytes.fromhex(data.decode("ascii").strip())
-    except ValueError:  # its message would quote what is wrong
+    except ValueError:  # its message would quote the key
         secret = b""
     if len(secret) != KEY_BYTES:
         raise JournalError(

@@ -1,15 +1,16 @@
-"""Forget a user: identity, answers and contexts leave the journal, its snapshots and its inbox.
+"""Erase a user: identity, answers and contexts leave the journal, its snapshots and its inbox.
 
-What was learnt stays, as sums over all contexts, unless it is to be unlearnt.  A record of one of
-the user's decisions becomes an ``Erased``, which keeps the event's id: so the event is not ranked a
-second time, and takes no reward.  In order:
+What was learnt stays, as sums over all contexts, unless it is to be unlearnt.  Every record of the
+user's decisions becomes an ``Erased``, which keeps the event's id: so the event is not ranked a
+second time, and accepts no reward.  The steps:
 
-1. Pending decisions of the user are closed, and what is to be unlearnt is retracted.
-2. Two snapshots are taken, which stand for all that will be gone; older ones go, but the first.
-3. Between them an ``Administered`` says who asked for it, and why.
-4. The inbox, then the journal, drop what is the user's.
+1. Pending decisions of the user are closed, and rewards to unlearn are retracted.
+2. Two snapshots are taken, which cover all records to erase; older ones are deleted, except the
+   first.
+3. An ``Administered`` between them records who asked for it, and why.
+4. The user's records are erased from the inbox, then from the journal.
 
-Whenever the process is killed, the journal verifies, and the same call again finishes the work.
+If the process is killed at any point, the journal still verifies, and calling again finishes.
 """
 
 import re
@@ -52,9 +53,9 @@ _WITH_A_USER = "a model that was restored, erased with a user that was unlearnt"
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequest:
-    """Whom to forget, why, who asks for it, and when in seconds since 1970.
+    """The user to erase, the reason, who asks for it, and when, in seconds since 1970.
 
-    All but the user stays in the journal, so a reason that names the user is refused.
+    The journal keeps all of it except the user, so a reason that names the user is refused.
     """
 
     user: str = field(repr=False)
@@ -81,11 +82,11 @@ class ErasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What was erased: decisions of the user, and records of these.
+    """Counts of what was erased: decisions of the user, and records.
 
-    Among the records are those with a context whose decision has left the journal before: nobody
-    can tell whose they are.  ``unlearnt`` rewards were taken out of the model.  ``naming`` is how
-    many event ids contain the user's id, and stay.
+    The records include those with a context whose decision is no longer in the journal, since they
+    may belong to any user.  ``unlearnt`` counts the rewards taken out of the model.  ``naming``
+    counts the event ids that contain the user's id; these stay.
     """
 
     decisions: int
@@ -98,7 +99,8 @@ class Erasure:
 class _Found:
     """The user's decisions in a journal, each with its records, and what unlearning them needs.
 
-    ``orphans`` are records with a context whose decision is no longer there: they may be anybody's.
+    ``orphans`` are records with a context whose decision is no longer in the journal: they may
+    belong to any user.
     """
 
     decisions: list[Found] = field(default_factory=list)
@@ -130,10 +132,10 @@ def erase_user(
     inbox: Inbox | None = None,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Erasure:
-    """Forget a user; ``unlearn`` subtracts the contexts that were rewarded, exactly.
+    """Erase a user; ``unlearn`` subtracts the contexts that were rewarded, exactly.
 
     Refused, with nothing changed, for a journal with problems and where unlearning cannot be exact.
-    ``on_step`` is told how far the journal was verified.
+    ``on_step`` gets the position up to which the journal was verified.
 
     >>> import numpy as np, vfbandits as vfb
     >>> from vfbandits.journal.memory import MemoryJournal
@@ -149,8 +151,8 @@ def erase_user(
     found = verify(journal, on_step=on_step)
     if found.problems:
         raise JournalError(
-            f"a journal must be whole to erase from it, got {len(found.problems)} problems, of "
-            f"which the first is: {found.problems[0]}"
+            f"a journal must verify to erase from it, got {len(found.problems)} problems, "
+            f"the first: {found.problems[0]}"
         )
     mine = _survey(journal, request.user)
     model = own_model(journal)
@@ -185,7 +187,7 @@ def erase_user(
 def _survey(journal: Journal, user: str) -> _Found:
     """All that the journal has of a user's decisions, in one pass."""
     found = _Found()
-    by_name: dict[EventId, Found] = {}  # a name may be used again: the latest of it
+    by_name: dict[EventId, Found] = {}  # an id may be used again: the latest decision with it
     for position, event in chain(journal.remains(), journal.read(journal.compacted_to)):
         if isinstance(event, MasksChanged):
             found.mask_changes.append((position, event))
@@ -217,7 +219,7 @@ def _has_context(event: Event) -> bool:
 
 
 def _orphans(journal: Journal, records: list[tuple[int, EventId]]) -> Iterator[tuple[int, EventId]]:
-    """Those of ``records`` whose decision the journal does not have."""
+    """The ``records`` whose decision is not in the journal."""
     for start in range(0, len(records), NAMES_PER_BATCH):
         some = records[start : start + NAMES_PER_BATCH]
         found = journal.find_many([*dict.fromkeys(name for _, name in some)])
@@ -227,11 +229,11 @@ def _orphans(journal: Journal, records: list[tuple[int, EventId]]) -> Iterator[t
 
 
 def _refuse_inexact(journal: Journal, model: Model, mine: _Found) -> None:
-    """What was learnt from a context is subtracted only where all are there, with full weight."""
+    """Refuse to unlearn unless the journal has all contexts, and each counts with full weight."""
     discount = model.bandit.settings.discount
     if discount < 1.0:
         raise SettingError(
-            f"a context is unlearnt exactly only without forgetting, got discount {discount}; "
+            f"to unlearn a user exactly, the discount must be 1, got {discount}; "
             "nothing was changed"
         )
     if journal.compacted_to or mine.n_set_aside:
@@ -240,12 +242,12 @@ def _refuse_inexact(journal: Journal, model: Model, mine: _Found) -> None:
             where = f"one with {mine.n_set_aside} records set aside"
         raise ConflictError(
             "to unlearn a user exactly, the journal must have all of its contexts, got "
-            f"{where}: contexts may be gone; nothing was changed"
+            f"{where}: contexts may be missing; nothing was changed"
         )
 
 
 def _closings(model: Model, mine: _Found) -> Iterator[Forgotten]:
-    """Events by which decisions that are waited for leave the model."""
+    """Events that remove the user's pending decisions from the model."""
     for records in mine.decisions:
         name, position = _name(records), records[0][0]
         pending = model.pending.get(name)
@@ -256,7 +258,7 @@ def _closings(model: Model, mine: _Found) -> Iterator[Forgotten]:
 
 
 def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterator[Retracted]:
-    """Events by which what was learnt from the user leaves the model."""
+    """Events that remove what was learnt from the user from the model."""
     bandit = model.bandit
     settings = CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)
     campaign = Campaign(model, settings)
@@ -265,7 +267,7 @@ def _retractions(model: Model, mine: _Found, request: ErasureRequest) -> Iterato
             continue
         decided = past.decided
         if past.is_arm_dropped or not model.holds(past.learnt_at):
-            # It went with a model that was let go or replaced; but that may have been exported.
+            # Its model was dropped or replaced since, but that model may have been exported.
             yield Retracted(
                 event_id=decided.event_id,
                 value=past.learnt,
@@ -290,7 +292,7 @@ def _note(done: Erasure, request: ErasureRequest) -> Administered:
 def _write(
     journal: Journal, model: Model, events: list[Event], mine: _Found, note: Administered
 ) -> dict[int, Erased | SetAside]:
-    """Append, and take the snapshots that cover what goes; returns what is put in its place."""
+    """Append, take the snapshots that cover the erased records, and return the replacements."""
     first = journal.last_position + 1
     for position, event in enumerate(events, start=first):
         model.enter(position, event)  # before anything is written: one that does not fit is refused

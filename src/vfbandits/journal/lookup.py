@@ -1,8 +1,8 @@
-"""Numbers by which the events of a decision are found: a keyed hash of its id.
+"""The lookup hash of a decision, by which its records are found: a keyed hash of its id.
 
-In an encrypted log the key of the hash is secret: without it the numbers tell which events belong
-together, and nothing of the ids.  Two ids may share a number, so whoever finds an event by it
-compares the id itself.
+In an encrypted journal the key of the hash is secret: without it the hashes show which records
+belong together, and nothing of the ids.  Two ids may have the same hash, so a lookup by hash
+compares the ids as well.
 """
 
 import struct
@@ -42,7 +42,7 @@ _OF_NO_DECISION = (
 
 
 class LookupHash:
-    """The numbers of one log.
+    """The lookup hashes of one journal.
 
     >>> names = LookupHash(b"of this log")
     >>> names.of("17") == names.of("17"), names.of("17") == names.of(17)
@@ -52,7 +52,7 @@ class LookupHash:
     __slots__ = ("_number", "_text")
 
     def __init__(self, secret: bytes) -> None:
-        # Begun once, for each event a copy: that takes half the time.
+        # Keyed once and copied for each id, which takes half the time.
         self._text = blake2b(b"text", key=secret, digest_size=_NUMBER.size)
         self._number = blake2b(b"number", key=secret, digest_size=_NUMBER.size)
 
@@ -68,12 +68,12 @@ class LookupHash:
         return int(name)
 
     def of_event(self, event: Event) -> int | None:
-        """The number of the event's decision; None if it belongs to none."""
+        """The lookup hash of the event's decision; None if it belongs to none."""
         event_id = event_id_of(event)
         return None if event_id is None else self.of(event_id)
 
     def of_events(self, events: Sequence[Event]) -> list[int | None]:
-        """The numbers of several events; a part of every commit, so without a call too many."""
+        """The lookup hashes of several events, with few calls, since every commit needs them."""
         of = self.of
         return [
             None if isinstance(event, _OF_NO_DECISION) else of(event.event_id) for event in events
@@ -81,12 +81,12 @@ class LookupHash:
 
 
 def event_id_of(event: Event) -> EventId | None:
-    """The id of the decision that an event belongs to, if it does to one."""
+    """The id of the decision that an event belongs to; None if it belongs to none."""
     return None if isinstance(event, _OF_NO_DECISION) else event.event_id
 
 
 def sorted_out(events: Found, ids: Sequence[EventId]) -> dict[EventId, Found]:
-    """Those of ``events`` that belong to one of ``ids``, by id; each id is there.
+    """The ``events`` of the decisions ``ids``, by id; the answer has every id.
 
     >>> from vfbandits.campaign.events import Forgotten
     >>> sorted_out([(1, Forgotten("a")), (2, Forgotten("b"))], ["a", "c"])

@@ -29,7 +29,7 @@ class ShareFiles:
         return {epoch: self._read(path) for epoch, path in sorted(self._paths().items())}
 
     def epochs(self) -> tuple[int, ...]:
-        """The epochs that there is a share of, whole or not."""
+        """The epochs with a share, damaged or not."""
         return tuple(sorted(self._paths()))
 
     def store(self, epoch: int, held: HeldShare) -> None:

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MemoryDisk:
-    """What stays when a journal is closed.  Past ``capacity`` records it is full, as a disk is."""
+    """The state that outlives a closed journal; it is full at ``capacity`` records."""
 
     capacity: int | None = None
     records: list[bytes | None] = field(default_factory=list, repr=False)
@@ -91,21 +91,21 @@ class MemoryJournal:
 
     @property
     def last_position(self) -> int:
-        """Number of events that the log has had."""
+        """Position of the last record."""
         return len(self._disk.records)
 
     @property
     def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
+        """Position up to which only some records are kept."""
         return self._disk.compacted_to
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged since the journal was opened."""
+        """Damage that was found since the journal was opened."""
         return self._damage
 
     def append(self, events: Sequence[Event]) -> int:
-        """Add events to the log, all or none."""
+        """Add events to the journal, all or none."""
         self._refuse_unless_open()
         if self._has_failed:
             raise JournalError(
@@ -127,7 +127,7 @@ class MemoryJournal:
             return self.last_position
 
     def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``."""
+        """All events after ``after``."""
         self._refuse_unless_open()
         refuse_compacted(after, self.compacted_to)
         for position in range(after + 1, self.last_position + 1):
@@ -166,7 +166,7 @@ class MemoryJournal:
                 del self._disk.snapshots[old]
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots."""
+        """Positions of all snapshots, newest first."""
         self._refuse_unless_open()
         with self._guard:
             return sorted(self._disk.snapshots, reverse=True)
@@ -180,13 +180,13 @@ class MemoryJournal:
         return self._codec.open_snapshot(data, position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         found, passed_over = newest_whole(self.snapshot_positions(), self.load_snapshot)
         self._damage = Damage(self._damage.records, self._damage.snapshots + passed_over)
         return found
 
     def set_aside(self, records: Mapping[int, SetAside]) -> None:
-        """Put others in the place of damaged records, which the disk keeps as damaged."""
+        """Replace damaged records; the disk keeps their bytes."""
         self._refuse_unless_open()
         refuse_unknown(records, self.last_position)
         with self._guard:
@@ -196,7 +196,7 @@ class MemoryJournal:
                 self._disk.records[position - 1] = sealed
 
     def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
-        """Put others in the place of records, and drop those that were kept as damaged."""
+        """Replace records, and delete those that were kept as damaged."""
         self._refuse_unless_open()
         refuse_unknown(records, self.last_position)
         with self._guard:
@@ -206,7 +206,7 @@ class MemoryJournal:
             self._disk.damaged.clear()
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
-        """Drop events up to ``position`` but those at ``keep``."""
+        """Drop records up to ``position`` except those at ``keep``."""
         self._refuse_unless_open()
         with self._guard:
             disk = self._disk
@@ -221,7 +221,7 @@ class MemoryJournal:
             return kept.count(None) - before.count(None)
 
     def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
-        """Drop these events, and snapshots before ``covered_by``."""
+        """Drop these records, and snapshots before ``covered_by``."""
         self._refuse_unless_open()
         with self._guard:
             disk = self._disk
@@ -234,7 +234,7 @@ class MemoryJournal:
             self._drop_lost_names()
 
     def close(self) -> None:
-        """Let the next writer in."""
+        """Release the journal for the next writer."""
         if self._is_open:
             self._is_open = self._disk.is_taken = False
 

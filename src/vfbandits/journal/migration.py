@@ -2,8 +2,8 @@
 
 Records and snapshots are never rewritten: they are read through upcasters.  Only where a *table*
 must change does a journal need ``vfb journal migrate``.  A step turns the tables of one version
-into those of the next; all steps run in one transaction, so a kill at any time leaves the tables of
-the version before.
+into those of the next; all steps run in one transaction, so a migration that is killed leaves the
+tables unchanged.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from vfbandits.errors import JournalError
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From the tables of one version to those of the next; ``does`` says it for the dry run."""
+    """A step from one version of the tables to the next; ``does`` describes it for a dry run."""
 
     does: str
     statements: tuple[LiteralString, ...]
@@ -25,7 +25,8 @@ class Step:
 class Migrated:
     """Tables were migrated: from which version to which, by whom, and when in seconds since 1970.
 
-    It stands in a table of its own, which needs no key, and comes with the migration or not at all.
+    This record is in a table of its own, which needs no key, and is written in the transaction of
+    the migration.
     """
 
     tables: str
@@ -41,7 +42,7 @@ Steps: TypeAlias = Mapping[int, Step]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What brings these tables from version ``found`` to ``newest``; no steps if they are there."""
+    """The steps from version ``found`` of these tables to ``newest``; none if they are the same."""
 
     tables: str
     found: int
@@ -50,7 +51,7 @@ class Migration:
 
 
 def newest(steps: Steps) -> int:
-    """The version that is written.
+    """The newest version, in which new tables are created.
 
     >>> newest({}), newest({1: Step("add a column", ("ALTER TABLE ...",))})
     (1, 2)
@@ -59,7 +60,7 @@ def newest(steps: Steps) -> int:
 
 
 def plan(found: int, steps: Steps, *, tables: str, journal: str) -> Migration:
-    """What is to be done with tables of version ``found``."""
+    """The migration that tables of version ``found`` need."""
     if not 1 <= found <= newest(steps):
         raise _unknown(found, newest(steps), journal)
     todo = tuple(steps[number].does for number in range(found, newest(steps)))

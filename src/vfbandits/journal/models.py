@@ -1,4 +1,4 @@
-"""Models of a campaign by their place in its journal: exported to a file, and put back.
+"""Models of a campaign at a position of its journal: exported to a file, and restored.
 
 A restore is a record of the journal like any other, so a restart and the replicas come to the same
 model.
@@ -43,9 +43,9 @@ CHECK_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """A model was put back by the record at ``position``; it holds the rewards up to ``of``.
+    """A model was restored by the record at ``position``; it has learnt the rewards up to ``of``.
 
-    ``of`` is None for a model of another journal.
+    ``of`` is a position, and None for a model of another journal.
     """
 
     position: int
@@ -66,9 +66,9 @@ def model_at(
     for start in sorted((one for one in found if one <= position), reverse=True):
         try:
             model = restore_from(reader, start, reader.load_snapshot(start))
-        except SnapshotError:  # an older one does as well
+        except SnapshotError:  # an older one will do
             continue
-        return fold(_told(_up_to(position, reader.read(after=start)), on_step), model)
+        return fold(_with_steps(_up_to(position, reader.read(after=start)), on_step), model)
     first = min(found, default=None)
     raise JournalError(
         f"the model of position {position} needs a snapshot at or before it, got "
@@ -77,9 +77,9 @@ def model_at(
 
 
 def position_at(reader: JournalReader, time: float) -> int:
-    """Position of the last record that is not from after a time, in seconds since 1970.
+    """Position of the last record from before or at a time, in seconds since 1970.
 
-    Refused if that may be gone: then it is not known what the journal had come to.
+    Refused if compaction may have dropped that record.
     """
     compacted_to = reader.compacted_to
     found = None if compacted_to else 0
@@ -91,8 +91,8 @@ def position_at(reader: JournalReader, time: float) -> int:
             found = position
     if found is None:
         raise JournalError(
-            f"wanted a time behind position {compacted_to}, up to which the journal was compacted, "
-            "got one before all records since"
+            f"the journal was compacted up to position {compacted_to}: wanted the time of a later "
+            "record, got one before all of them"
         )
     return found
 
@@ -144,15 +144,15 @@ def restore_model(
     now: float,
     same_masks: bool = False,
 ) -> Restoration | None:
-    """Put a model back, as a record of the journal; None if it is the model in force already.
+    """Restore a model, as a record of the journal; None if it is the model in force already.
 
-    Pending decisions stay, and teach the restored model when their rewards come.  A model of an
-    earlier mask epoch is carried to the masks in force, by the journal's own mask changes.  Rewards
-    that were retracted since stay retracted.  A model of another journal is taken only where the
-    caller answers for it that it was learnt behind the ``same_masks``.
+    Pending decisions stay, and the restored model learns from their rewards.  A model of an earlier
+    mask epoch is transformed to the masks in force, by the journal's own mask changes.  Rewards
+    that were retracted since stay retracted.  A model of another journal is accepted only if the
+    caller guarantees, with ``same_masks``, that it was learnt behind the same masks.
 
-    Refused, with nothing changed, where layout, width or a setting that shapes what is learnt
-    differs, and where a mask change or a retraction since is no longer in the journal.
+    Refused, with nothing changed, if layout, width or a setting that shapes what is learnt differs,
+    or if a mask change or a retraction since then is no longer in the journal.
     """
     if not reason.strip():
         raise SettingError("wanted the reason for a restore, got none")
@@ -161,7 +161,7 @@ def restore_model(
     size = sum(array.nbytes for array in event.model.arrays.values())
     if size > MAX_MODEL_BYTES:
         raise JournalError(
-            f"a model that is put back has at most {MAX_MODEL_BYTES} bytes, got {size}"
+            f"a restored model must have at most {MAX_MODEL_BYTES} bytes, got {size}"
         )
     before, position = learnt_by(model.bandit), journal.last_position + 1
     model.enter(position, event)  # before anything is written: one that does not fit is refused
@@ -191,8 +191,8 @@ def _proposed(
         return put_back(exported, model, later, rewards=rewards, at=now)
     if model.signed_roster and not same_masks:
         raise ConflictError(
-            "the model was exported from another journal, and nothing tells whether that was "
-            "behind the same masks: wanted --same-masks, if it was; nothing was changed"
+            "the model was exported from another journal, whose masks may be different: "
+            "wanted --same-masks if they are the same; nothing was changed"
         )
     return put_in(exported, model, at=now)
 
@@ -233,7 +233,7 @@ def _up_to(position: int, events: Iterator[tuple[int, Event]]) -> Iterator[tuple
         yield at, event
 
 
-def _told(
+def _with_steps(
     events: Iterator[tuple[int, Event]], on_step: Callable[[int], None]
 ) -> Iterator[tuple[int, Event]]:
     for at, event in events:

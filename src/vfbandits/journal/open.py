@@ -1,13 +1,13 @@
-"""A log by its address: a file, or a database whose URL may come from the environment.
+"""Opens a journal by its address: a file, or a database whose URL may be in the environment.
 
 ::
 
     state/journal.db            an SQLite file
     sqlite:///state/journal.db  the same; four slashes for an absolute path
-    postgresql://host/database  a log in PostgreSQL, by its name there
+    postgresql://host/database  a journal in PostgreSQL, by its name there
     env:VFB_JOURNAL             one of these, in an environment variable
 
-A password belongs into the environment, a ``.pgpass`` file or ``PGPASSWORD``; no error shows it.
+Put a password into that variable, a ``.pgpass`` file or ``PGPASSWORD``; no error shows it.
 """
 
 import os
@@ -40,11 +40,12 @@ def open_journal(
     witness: Path | None = None,
     accept_loss: str | None = None,
 ) -> Journal:
-    """The log at ``target``, for its one writer; a new one is made if there is none.
+    """Open the journal at ``target`` for its one writer; it is created if there is none.
 
-    ``name`` is for databases, which hold several logs; so is ``wait_s``, how long to wait for
-    another writer to go, and ``witness``, the file that notes how far the log was acknowledged (one
-    in a file has its own).  ``accept_loss`` is who accepts that acknowledged records are lost.
+    Three parameters are for databases: ``name``, since a database holds several journals;
+    ``wait_s``, how long to wait for the lock of another writer; and ``witness``, the file that
+    records how far the journal was acknowledged (a journal in a file has its own).
+    ``accept_loss`` is who accepts that acknowledged records are lost.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +70,7 @@ def open_journal(
 def open_reader(
     target: str | os.PathLike[str], *, name: str = DEFAULT_NAME, key: JournalKey | None = None
 ) -> JournalReader:
-    """The log at ``target`` for reading, while its writer may be at work; it must be there."""
+    """Open the journal at ``target`` for reading; it must exist, and its writer may be running."""
     place = _resolve(target)
     if isinstance(place, Path):
         _refuse_name(name)
@@ -87,10 +88,10 @@ def fill_journal(
     name: str = DEFAULT_NAME,
     key: JournalKey | None = None,
 ) -> None:
-    """Make a log at ``target``, where there must be none, of all that another one holds.
+    """Create a journal at ``target``, where there must be none, with the contents of another one.
 
-    All or nothing: what an interrupted call has left cannot be opened, and the next one clears it
-    away.  A file has no inbox.
+    All or nothing: the remains of an interrupted call cannot be opened, and the next call deletes
+    them.  A journal in a file has no inbox.
     """
     place = _resolve(target)
     if isinstance(place, Path):
@@ -104,7 +105,7 @@ def fill_journal(
 
 
 def place_of(target: str | os.PathLike[str], *, name: str = DEFAULT_NAME) -> str:
-    """Where a log is, in words that hold no password.
+    """The place of a journal, for messages: it has no password.
 
     >>> place_of("postgresql://ann:secret@db.internal/vfb")
     "'default' at db.internal:5432/vfb"
@@ -132,7 +133,7 @@ def plan_migration(target: str | os.PathLike[str]) -> list[Migration]:
 def migrate(target: str | os.PathLike[str], *, by: str = "", now: float = 0.0) -> list[Migration]:
     """Bring the tables of the journal at ``target`` to the newest version.
 
-    In a database these are the tables of all its journals.  ``by`` and ``now`` are put on record.
+    In a database these are the tables of all its journals.  ``by`` and ``now`` are recorded.
     """
     place = _resolve(target)
     if isinstance(place, Path):
@@ -155,7 +156,7 @@ def migrations_of(target: str | os.PathLike[str]) -> list[Migrated]:
 
 
 def is_database(target: str | os.PathLike[str]) -> bool:
-    """Whether the address is that of a database, which holds several logs by name.
+    """Whether the address is that of a database, which holds several journals by name.
 
     >>> is_database("postgresql://db.internal/vfb"), is_database("state/journal.db")
     (True, False)

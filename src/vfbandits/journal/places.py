@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from vfbandits.campaign.events import Event
 from vfbandits.journal.base import JournalReader
 
-FAR = 1_000  # further apart than this, two events are read by themselves
+MAX_GAP = 1_000  # records with a larger gap between them are read separately
 
 
 def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Event]:
@@ -23,12 +23,12 @@ def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Eve
     for run in _runs(positions):
         wanted, last, compacted_to = set(run), run[-1], journal.compacted_to
         whole = run[0] > compacted_to
-        # What is behind the compaction is read as a whole; a run may lie on either side of it.
+        # Records after the compaction have no gaps; a run may begin before it and end after it.
         events = journal.read(run[0] - 1) if whole else journal.remains(run[0] - 1)
         for position, event in events:
             if position in wanted:
                 found[position] = event
-            if position >= last:  # what comes behind may be damaged
+            if position >= last:  # later records may be damaged
                 break
         if not whole and last > compacted_to:
             rest = [position for position in run if position > compacted_to]
@@ -37,10 +37,10 @@ def events_at(journal: JournalReader, positions: Sequence[int]) -> dict[int, Eve
 
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
-    """Positions that are near to each other, together."""
+    """The positions, divided where a gap exceeds ``MAX_GAP``."""
     run: list[int] = []
     for position in positions:
-        if run and position - run[-1] > FAR:
+        if run and position - run[-1] > MAX_GAP:
             yield run
             run = []
         run.append(position)

@@ -4,10 +4,10 @@
 
     version u8 | kind u8 | fields, an array in MessagePack | CRC-32 u32, of all before it
 
-The fields are those of the event's class, in their order; a record may lack the last ones, should
-they have been added since (``later``).  A context is raw little-endian float64, so it comes back
-bit for bit; a matrix is (rows, columns, raw float64).  Whole numbers of more than 64 bits and texts
-that are no UTF-8 are extensions.  The same bytes are kept by every journal.
+The fields are those of the event's class, in their order; a record may lack the last ones if they
+were added to the class later (``later``).  A context is raw little-endian float64, so it comes back
+bit for bit; a matrix is (rows, columns, raw float64).  Integers of more than 64 bits and text that
+is not valid UTF-8 are extensions.  All journals store the same bytes.
 
 Only ``VERSION`` is written.  A record of an earlier version goes through ``UPCASTERS``.
 """
@@ -52,7 +52,7 @@ from vfbandits.errors import JournalError, RecordError
 from vfbandits.journal.snapshot import open_sealed, seal_snapshot
 from vfbandits.versions import upcast
 
-VERSION: Final = 1  # at most 127: above are the marks of encrypted records (codec.py)
+VERSION: Final = 1  # at most 127: higher values mark encrypted records (codec.py)
 # Kind and fields of a record, as one version has them and as the next one does.
 Fields: TypeAlias = tuple[int, list[object]]
 UPCASTERS: dict[int, Callable[[Fields], Fields]] = {}
@@ -73,7 +73,7 @@ def encode(event: Event) -> bytes:
     form = _FORMS.get(type(event))
     try:
         if form is None:
-            raise TypeError("an event is one of those in events.py")
+            raise TypeError(f"wanted a class of events.py, got {type(event).__name__}")
         body = bytes((VERSION, form.kind)) + form.pack(event)
     except _UNWRITABLE as error:
         raise JournalError(f"a {type(event).__name__} cannot be written: {error}") from error
@@ -81,7 +81,7 @@ def encode(event: Event) -> bytes:
 
 
 def is_whole(record: object) -> bool:
-    """Whether these bytes are as they were written; says nothing about what they mean."""
+    """Whether these are the bytes that were written; their meaning is not checked."""
     if not isinstance(record, bytes) or len(record) < _HEAD_SIZE + _CHECKSUM.size:
         return False
     body = memoryview(record)[: -_CHECKSUM.size]
@@ -89,7 +89,7 @@ def is_whole(record: object) -> bool:
 
 
 def decode(record: object, position: int) -> Event:
-    """The event of a record; ``position`` is where it stands, for the error."""
+    """The event of a record; ``position`` is only for the error."""
     if not isinstance(record, bytes) or not is_whole(record):
         raise RecordError(
             f"record {position} of the journal is damaged: its checksum is wrong", position
@@ -114,7 +114,7 @@ def decode(record: object, position: int) -> Event:
 
 
 class _Packing(NamedTuple):
-    """How a value is kept that MessagePack has no word for."""
+    """How to store a value that MessagePack has no type for."""
 
     kept_as: Any
     pack: Callable[[Any], object]
@@ -122,9 +122,9 @@ class _Packing(NamedTuple):
 
 
 class _Form:
-    """How the events of one class are kept: ``packed`` are the fields that are kept otherwise.
+    """How to store the events of one class; ``packed`` are the fields with a form of their own.
 
-    A record may lack the last ``later`` fields: they were added to the class after it was written.
+    A record may lack the last ``later`` fields, which were added to the class later.
     """
 
     def __init__(
@@ -246,14 +246,14 @@ def _unpack_offered(kept: tuple[Any, Any, Any] | None) -> Offered | None:
 
 
 def _plain(value: object) -> object:
-    """What MessagePack has a word for, of what it does not know: NumPy's own float."""
+    """A plain float for NumPy's own float, which MessagePack cannot encode."""
     if isinstance(value, float):
         return float(value)
     raise TypeError(f"wanted a plain value, got {type(value).__name__}")
 
 
 def _extended(value: object) -> object:
-    """``value`` with extensions where MessagePack has no room for it."""
+    """``value`` with extensions for large integers and for text that is not valid UTF-8."""
     if isinstance(value, list | tuple):
         return [_extended(one) for one in value]
     if isinstance(value, str):
@@ -312,7 +312,7 @@ _OFFERED: Final = _Packing(
     _unpack_offered,
 )
 LOSS_ACCEPTED: Final = 9
-# A number is never used for another kind.
+# A number is never reused for another kind.
 _FORMS: Final[dict[type, _Form]] = {
     Decided: _Form(1, Decided, {"x": _VECTOR, "offered": _OFFERED}, later=2),
     Rewarded: _Form(2, Rewarded, {"recalled": _RECALLED}),

@@ -19,7 +19,7 @@ _MAY_CHANGE = ("seed", "floor", "max_open")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How a model came back: from a snapshot of ``start``, by ``replayed`` events.
+    """How a model was recovered: from the snapshot of ``start`` and ``replayed`` records.
 
     ``start`` is None if there was no intact snapshot and the fold started from record 1.
     """
@@ -30,16 +30,16 @@ class Recovery:
 
 
 def recover(journal: Journal, model: Model) -> tuple[Model, Recovery]:
-    """The model at the end of the log; ``model`` is what a new log begins with.
+    """The model at the end of the journal; a new journal starts with ``model``.
 
-    Its policy and ``floor`` are those from now on, and so is how many decisions are kept in
-    memory: the log says where that changed.  All that shapes what is learnt (layout, ridge,
-    discount) stays as the log was begun, and a difference is refused.  A new log gets its first
-    snapshot here, which pins them.
+    The policy and ``floor`` of ``model`` apply from now on, and so does its limit of pending
+    decisions in memory, whose changes the journal records.  Settings that shape what is learnt
+    (layout, ridge, discount) are those of the first start; a difference is refused.  The first
+    snapshot of a new journal, which is taken here, pins them.
 
-    Random draws: a new log begins with the bandit's own generator.  Afterwards each opening takes
-    a fresh stream derived from the first seed and the last position, so that no draw behind a
-    decision in the log is used again.
+    Random draws: a new journal begins with the bandit's own generator.  Afterwards each opening
+    derives another stream from the first seed and the last position, so that the draws of recorded
+    decisions are not used again.
     """
     latest = journal.latest_snapshot()
     start, recovered = None, model
@@ -68,7 +68,7 @@ def recover(journal: Journal, model: Model) -> tuple[Model, Recovery]:
 
 
 def own_model(journal: JournalReader) -> Model:
-    """The model at the end of a log, by the settings that the log has; nothing is written."""
+    """The model at the end of a journal, with the journal's own settings; nothing is written."""
     latest = journal.latest_snapshot()
     if latest is None:
         raise JournalError("wanted a journal with a snapshot of its model, got one without")
@@ -79,18 +79,18 @@ def own_model(journal: JournalReader) -> Model:
 def restore_from(
     reader: JournalReader, position: int, snapshot: Snapshot, *, make_move: MakeMove = remask
 ) -> Model:
-    """The model of a snapshot; what an older one does not say is read from the records."""
+    """The model of a snapshot; counts that an older format lacks are read from the records."""
     model = Model.restore(position, snapshot, make_move=make_move)
     if position and is_older(snapshot):
         found = chain(reader.remains(), reader.read(reader.compacted_to))
-        with suppress(JournalError):  # a damaged record does not keep a later snapshot from use
+        with suppress(JournalError):  # a damaged record must not make a later snapshot unusable
             for _, event in takewhile(lambda one: one[0] <= position, found):
                 model.n_retracted += isinstance(event, Retracted)
     return model
 
 
 def is_older(snapshot: Snapshot) -> bool:
-    """Whether a snapshot is from before models counted what was retracted."""
+    """Whether a snapshot was written before models counted retractions."""
     return not snapshot.record.child("durable").has("comparison")
 
 

@@ -1,9 +1,9 @@
 """Set damaged records aside, so that a journal opens and verifies again.
 
-A record that a snapshot covers is needed by no restart: in its place a ``SetAside`` is put, and the
-damaged bytes are kept beside the journal (table ``damaged``).  A record behind the newest whole
-snapshot is part of what was learnt since: it is set aside only where its loss is accepted, and so
-are records that do not fit without it, such as the reward of a decision that is gone.
+No restart needs a record that a snapshot covers: a ``SetAside`` replaces it, and the damaged bytes
+are kept beside the journal (table ``damaged``).  A record after the newest undamaged snapshot is
+part of what was learnt since: it is set aside only if its loss is accepted.  Records that cannot be
+applied without it, such as the reward of a lost decision, are then set aside as well.
 """
 
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A record that cannot be read; ``covered_by`` is the snapshot that stands for it, if any."""
+    """A record that cannot be read; ``covered_by`` is the snapshot that covers it, if any."""
 
     position: int
     why: str
@@ -29,10 +29,10 @@ class Fault:
 
 
 def survey(reader: JournalReader) -> list[Fault]:
-    """All records that are damaged or missing, in order; a writer may be at work.
+    """All records that are damaged or missing, in order; a writer may be running.
 
-    Those at the very end are covered by nothing: a journal that ends so is refused when it is
-    opened, whatever snapshots there are.
+    No snapshot covers those at the very end: a journal with a damaged end is refused when it is
+    opened, whatever snapshots it has.
     """
     latest, last = reader.latest_snapshot(), reader.last_position
     newest = None if latest is None else latest[0]
@@ -55,13 +55,13 @@ def repair(
     accept_loss: bool = False,
     make_move: MakeMove = remask,
 ) -> list[Fault]:
-    """Set these records aside, all or none; returns what was, with what did not fit any more."""
+    """Set these records aside, all or none; returns them and those that no longer apply."""
     uncovered = [fault.position for fault in faults if fault.covered_by is None]
     if uncovered and not accept_loss:
         raise JournalLossError(
             f"a record is set aside if a snapshot covers it, got record {uncovered[0]}, which none "
-            "does: what was learnt by it would be lost.  Nothing was changed.  Put the journal "
-            "back from a backup, or accept that with --accept-loss"
+            "does: what was learnt from it would be lost.  Nothing was changed.  Restore the "
+            "journal from a backup, or accept the loss with --accept-loss"
         )
     if uncovered:
         faults = [*faults, *_unfit(journal, set(uncovered), make_move)]
@@ -75,7 +75,7 @@ def repair(
 def read_whole(
     read: Callable[[int], Iterator[tuple[int, Event]]], after: int
 ) -> Iterator[tuple[int, Event] | RecordError]:
-    """Events behind ``after``; the error in the place of a record that cannot be read."""
+    """Events after ``after``, and the error of every record that cannot be read."""
     while True:
         try:
             for position, event in read(after):
@@ -91,7 +91,7 @@ def read_whole(
 def readable(
     read: Callable[[int], Iterator[tuple[int, Event]]], after: int
 ) -> list[tuple[int, Event]]:
-    """Events behind ``after``; records that cannot be read are left out, and one line says so."""
+    """Events after ``after``; records that cannot be read are left out, with one warning."""
     events: list[tuple[int, Event]] = []
     errors: list[JournalError] = []
     try:
@@ -100,7 +100,7 @@ def readable(
                 errors.append(found)
             else:
                 events.append(found)
-    except JournalError as error:  # nothing behind it can be read
+    except JournalError as error:  # nothing after it can be read
         errors.append(error)
     if errors:
         _log.warning(
@@ -111,7 +111,7 @@ def readable(
 
 
 def readable_end(reader: JournalReader, *, after: int) -> list[tuple[int, Event]]:
-    """All events behind ``after`` that are kept, those of a compacted part too."""
+    """All kept events after ``after``, including those of a compacted part."""
     compacted_to = reader.compacted_to
     older = readable(reader.remains, after) if after < compacted_to else []
     return older + readable(reader.read, max(after, compacted_to))
@@ -129,28 +129,28 @@ def _broken(
 
 
 def _unfit(journal: Journal, lost: set[int], make_move: MakeMove) -> Iterator[Fault]:
-    """Records behind the newest snapshot that cannot be applied without those that are lost."""
+    """Records after the newest snapshot that cannot be applied without those that are lost."""
     latest = journal.latest_snapshot()
     if latest is None:
-        raise JournalError("a journal is repaired from a snapshot on, got none that is whole")
+        raise JournalError("a repair needs an undamaged snapshot of the journal, got none")
     model = Model.restore(*latest, make_move=make_move)
     for found in read_whole(journal.read, latest[0]):
         if isinstance(found, RecordError):
             continue
         position, event = found
-        _refuse_lost_move(position, event, model, lost)
+        _refuse_lost_mask_change(position, event, model, lost)
         try:
             model.apply(position, event)
         except JournalError as error:
             yield Fault(position, str(error), None)
 
 
-def _refuse_lost_move(position: int, event: Event, model: Model, lost: set[int]) -> None:
-    """Without a change of masks nothing behind it means what it meant."""
+def _refuse_lost_mask_change(position: int, event: Event, model: Model, lost: set[int]) -> None:
+    """Refuse if a mask change is lost: every later record depends on it."""
     wanted = model.epoch + 1 if isinstance(event, MasksChanged) else model.epoch
     if isinstance(event, MasksChanged | Decided) and event.epoch != wanted:
         raise JournalError(
             f"record {position} of the journal is of mask epoch {event.epoch}, wanted {wanted}: "
-            f"one of the damaged records ({min(lost)} is the first) is a mask change, and without "
-            "it the rest means nothing.  Restore the journal from a backup"
+            f"one of the damaged records ({min(lost)} is the first) is a mask change, without "
+            "which later records cannot be used.  Restore the journal from a backup"
         )

@@ -1,8 +1,8 @@
-"""Which records of a journal are older than they may get, and can go.
+"""Records of a journal that are past their retention time and no longer needed.
 
-They go as in a compaction, while the journal is in use: a snapshot stands for what they taught.
-Kept are pending decisions with what happened to them, the changes of masks behind the first of
-them, and who changed what.
+They are dropped as in a compaction, but while the journal is in use: a snapshot covers them.  Kept
+are the records of pending decisions, the mask changes after the first of these decisions, and the
+records of who changed what.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,10 @@ from vfbandits.journal.verify import time_of
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The decisions of a model that are waited for: those in memory, and where the others are."""
+    """Pending decisions of a model: ids of those in memory, and positions of the others.
+
+    ``first`` is the position of the first of all; None if there is none.
+    """
 
     names: Collection[EventId]
     cold: Collection[int]
@@ -28,17 +31,17 @@ class Waited:
 
     @classmethod
     def of(cls, model: Model) -> "Waited":
-        """As a model has them now."""
+        """The decisions that are pending now."""
         return cls(frozenset(model.pending), frozenset(model.cold.positions), model.first_pending)
 
 
 def old_records(
     reader: JournalReader, *, before: float, waited: Waited, most: int
 ) -> tuple[int, ...]:
-    """Positions of records from before a time that nothing needs any more, ``most`` at most.
+    """Positions of records from before a time that are no longer needed, ``most`` at most.
 
-    Records stand in the order of their times: the first that is younger ends the search.  One that
-    has no time is as old as the next that has.
+    Records are in the order of their times, so the first younger one ends the search.  A record
+    without a time counts as old as the next one that has a time.
 
     >>> import numpy as np
     >>> from vfbandits.journal.memory import MemoryJournal

@@ -1,4 +1,4 @@
-"""Events from a table with a row for each: what SQLite and PostgreSQL have in common."""
+"""Events from a table with one row per record: the common part of SQLite and PostgreSQL."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,40 +18,40 @@ NamedRow: TypeAlias = tuple[int, object, object]
 
 
 class EventRows(ABC):
-    """The table of events; a subclass says how its database looks rows up."""
+    """The table of records; a subclass has the queries of its database."""
 
     codec: Codec
 
     @abstractmethod
     def last(self) -> int:
-        """Position of the last event."""
+        """Position of the last record."""
 
     @abstractmethod
     def compacted_to(self) -> int:
-        """Position up to which only some events are kept."""
+        """Position up to which only some records are kept."""
 
     @abstractmethod
     def page_after(self, position: int) -> Sequence[NamedRow]:
-        """Rows behind a position, in order; none at the end."""
+        """Rows after a position, in order; empty at the end."""
 
     @abstractmethod
     def page_before(self, position: int) -> Sequence[Row]:
-        """Rows before a position and behind ``compacted_to``, newest first; none at the end."""
+        """Rows before a position and after ``compacted_to``, newest first; empty at the end."""
 
     def read(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, none left out, a page at a time."""
+        """All events after ``after``, a page at a time."""
         refuse_compacted(after, self.compacted_to())
         while rows := self.page_after(after):
             for position, record, name in rows:
                 after += 1
                 if position != after:
-                    refuse_compacted(after, self.compacted_to())  # by its writer, a moment ago
+                    refuse_compacted(after, self.compacted_to())  # by its writer, since the start
                     why = f"record {after} of the journal is missing, the next is {position}"
                     raise RecordError(why, after)
                 yield position, _open(self.codec, position, record, name)
 
     def remains(self, after: int) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after`` that compaction has kept."""
+        """Events after ``after`` that compaction has kept."""
         upto = self.compacted_to()
         while rows := self.page_after(after):
             for position, record, name in rows:
@@ -61,14 +61,14 @@ class EventRows(ABC):
                 after = position
 
     def backwards(self) -> Iterator[Row]:
-        """Rows from the last one down, as they are, to where the log was compacted."""
+        """Rows with undecoded records, from the last one back to ``compacted_to``."""
         before = self.last() + 1
         while rows := self.page_before(before):
             yield from rows
             before = rows[-1][0]
 
     def found(self, rows: Iterable[Row], ids: Sequence[EventId]) -> dict[EventId, Found]:
-        """Events by their decision, from rows that were found by number, in order."""
+        """Events by decision, from rows that were found by lookup hash, in order."""
         opened = [(position, self.codec.open(record, position)) for position, record in rows]
         return sorted_out(opened, ids)
 
@@ -77,17 +77,17 @@ Rows = TypeVar("Rows", bound=EventRows)
 
 
 class RowsReader(ABC, Generic[Rows]):
-    """What a journal in a database reads from its rows, be it for reading or for its writer."""
+    """The queries that readers and writers of a journal in a database have in common."""
 
     _rows: Rows
 
     @property
     def compacted_to(self) -> int:
-        """Where the log begins to be whole."""
+        """Position up to which only some records are kept."""
         return self._rows.compacted_to()
 
     def read(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """Events behind ``after``, a page at a time."""
+        """All events after ``after``, a page at a time."""
         return self._rows.read(after)
 
     def remains(self, after: int = 0) -> Iterator[tuple[int, Event]]:

@@ -35,9 +35,9 @@ UPCASTERS: dict[int, Callable[[Snapshot], Snapshot]] = {}
 ITEMS_PER_BATCH = 1_000
 _HEADER = "header.json"
 _FOLDER = "arrays/"
-_NO_TIME = (1980, 1, 1, 0, 0, 0)  # the first that a ZIP archive can name
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive can have
 _CHECKSUM = struct.Struct("<I")
-# What zipfile and NumPy raise on bytes that are not what they seem.
+# The errors of zipfile and NumPy on damaged bytes.
 _DAMAGE = (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError, ValueError)
 
 
@@ -81,7 +81,7 @@ def open_sealed(data: bytes, *, name: str = "the snapshot") -> Snapshot:
 
 
 def load(path: str | os.PathLike[str]) -> Bandit | Federation:
-    """The bandit or federation that was saved: it goes on, bit for bit, as the saved one would.
+    """The bandit or federation that was saved; it continues, bit for bit, as the saved one would.
 
     >>> import tempfile, vfbandits as vfb
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -120,9 +120,9 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def json_in_pieces(value: object) -> Iterator[str]:
-    """``value`` as JSON; a long list is spelt in several calls.
+    """``value`` as JSON; a long list is encoded in several calls.
 
-    A call holds Python's lock from its beginning to its end, and those who decide wait for it.
+    Each call holds the global interpreter lock until it returns, and decisions wait for that.
 
     >>> "".join(json_in_pieces({"open": [["a", 1.5], ["b", None]]}))
     '{"open": [["a", 1.5], ["b", null]]}'
@@ -148,7 +148,7 @@ def _read(file: IO[bytes], path: str) -> Snapshot:
             if top.text("format") != FORMAT:
                 raise SnapshotError(f"{path} must be a {FORMAT}, got {top.text('format')!r}")
             version = top.integer("version")
-            # Before the arrays: a later version may keep them otherwise.
+            # Before the arrays: a later version may store them in another form.
             refuse_unknown_version(
                 version,
                 newest=VERSION,

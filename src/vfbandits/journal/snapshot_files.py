@@ -1,7 +1,7 @@
-"""The snapshots of a log, as files beside it: ``<log>.snapshot-<position>``.
+"""The snapshots of a journal, as files beside it: ``<journal>.snapshot-<position>``.
 
-Each is a ZIP archive as ``vfb.save`` writes it, with a checksum behind, and ``vfb.load`` reads it
-too; in an encrypted log it is that, encrypted.
+Each is a ZIP archive as ``vfb.save`` writes it, followed by a checksum, and ``vfb.load`` reads it
+too.  In an encrypted journal the file is encrypted.
 """
 
 import glob
@@ -20,9 +20,9 @@ _ASIDE = ".lost"
 
 
 class SnapshotFiles:
-    """Writes, reads and clears away the snapshots of one log; all but reading is for its writer.
+    """Writes, reads and deletes the snapshots of one journal; all but reading is for its writer.
 
-    ``n_damaged`` counts those that were not whole, or of a position that the log has lost.
+    ``n_damaged`` counts those that were damaged, or of a position that the journal has lost.
     """
 
     def __init__(self, log: Path, codec: Codec) -> None:
@@ -32,12 +32,12 @@ class SnapshotFiles:
         self.n_damaged = 0
 
     def clear_parts(self) -> None:
-        """Remove what a killed writer left half written."""
+        """Remove the half-written files of a killed writer."""
         for part in self._log.parent.glob(f".{glob.escape(self._log.name)}.snapshot-*{PART}"):
             part.unlink()
 
     def save(self, position: int, snapshot: Snapshot) -> None:
-        """Write a snapshot whole; afterwards those go that need not be kept."""
+        """Write a snapshot, whole or not at all, then delete those that need not be kept."""
         data = self._codec.seal_snapshot(position, snapshot)
         with self._guard:
             write_whole(self._path(position), lambda file: write_in_pieces(file, data), mode=0o600)
@@ -45,7 +45,7 @@ class SnapshotFiles:
                 self._path(old).unlink()
 
     def positions(self) -> list[int]:
-        """Where there are snapshots, newest first."""
+        """Positions of all snapshots, newest first."""
         start = f"{self._log.name}.snapshot-"
         found = self._log.parent.glob(f"{glob.escape(start)}*")
         rests = (path.name.removeprefix(start) for path in found)
@@ -60,7 +60,7 @@ class SnapshotFiles:
         return self._codec.open_snapshot(data, position)
 
     def latest(self) -> tuple[int, Snapshot] | None:
-        """The newest that is whole."""
+        """The newest undamaged snapshot."""
         while True:
             positions = self.positions()
             found, passed_over = newest_whole(positions, self.load)
@@ -69,7 +69,7 @@ class SnapshotFiles:
                 return found
 
     def set_aside(self, *, after: int) -> None:
-        """Rename those of positions that the log does not have any more."""
+        """Rename the snapshots of positions that the journal has lost."""
         for position in self.positions():
             if position > after:
                 path = self._path(position)
@@ -78,13 +78,13 @@ class SnapshotFiles:
                 _log.warning("snapshot of lost position %d kept as *%s", position, _ASIDE)
 
     def drop_set_aside(self) -> None:
-        """Remove those that were renamed: what stands in them is part of no log."""
+        """Remove the renamed snapshots, which belong to no journal."""
         for path in self._log.parent.glob(f"{glob.escape(self._log.name)}.snapshot-*{_ASIDE}"):
             path.unlink()
         sync_folder(self._log.parent)
 
     def drop_before(self, position: int) -> None:
-        """Remove older ones, after the log was compacted."""
+        """Remove the snapshots before ``position``, after a compaction."""
         for older in self.positions():
             if older < position:
                 self._path(older).unlink()

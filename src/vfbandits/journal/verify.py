@@ -1,8 +1,8 @@
-"""Find out whether a log is whole, and its snapshots are what its events say.
+"""Verify that a journal is undamaged, and that its snapshots equal the fold of its records.
 
-Every record is read and every event applied again.  Where a snapshot stands, the model must equal
-it to the last bit; what a restart may change (policy, floor, and the policy's randomness, which is
-no part of what was learnt) is left out.
+Every record is read and applied again.  At each snapshot the model must equal it to the last bit,
+except for what a restart may change: the policy, the floor, and the policy's random state, which is
+not learnt.
 """
 
 import json
@@ -23,24 +23,24 @@ _MAY_CHANGE = ("policy", "rng")
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found in a log.
+    """The result of a verification.
 
     Attributes
     ----------
     last, compacted_to
-        Positions: of the last event, and up to which only some were kept.
+        Positions: of the last record, and up to which only some were kept.
     counts
-        Events that were read, by kind.
+        Records that were read, by kind.
     first_at, last_at
-        When the first and last of them that says so happened, in seconds since 1970.
+        Times of the first and the last record that has one, in seconds since 1970.
     folded_from
-        Position of the snapshot from which events were applied; None if there was none.
+        Position of the snapshot from which records were applied; None if there was none.
     snapshots
         Positions whose snapshot equals the fold, or began it.
     n_open
-        Decisions that wait for a reward at the end; None if the fold did not get there.
+        Pending decisions at the end; None if the fold did not reach it.
     problems
-        What is wrong, one sentence each, at most ``MAX_PROBLEMS``.
+        One sentence each, at most ``MAX_PROBLEMS``.
     """
 
     last: int
@@ -60,7 +60,7 @@ def verify(
     make_move: MakeMove = remask,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Verification:
-    """Read a log up to where it ends now; a writer may go on meanwhile.
+    """Verify a journal up to its present end; its writer may go on meanwhile.
 
     >>> from vfbandits.campaign.events import Forgotten
     >>> from vfbandits.journal.memory import MemoryJournal
@@ -75,7 +75,7 @@ def verify(
 
 @dataclass(slots=True)
 class _Check:
-    """One pass over a log; ``model`` is None where the fold has no ground to stand on."""
+    """One pass over a journal; ``model`` is None until a snapshot is found to fold from."""
 
     reader: JournalReader
     make_move: MakeMove
@@ -145,7 +145,7 @@ class _Check:
             stored = self.reader.load_snapshot(position)
             restored = restore_from(self.reader, position, stored, make_move=self.make_move)
         except VFBanditsError as error:
-            if position in self.reader.snapshot_positions():  # else its writer took it away
+            if position in self.reader.snapshot_positions():  # else its writer deleted it
                 self.problems.append(f"snapshot of position {position}: {error}")
             return
         if self.model is None:
@@ -180,7 +180,7 @@ def difference(one: Snapshot, other: Snapshot) -> str | None:
 
 
 def _of_this_version(stored: Snapshot, restored: Model) -> Snapshot:
-    """A snapshot with all that one of this version has."""
+    """A snapshot with the counts that this version writes."""
     return restored.snapshot() if is_older(stored) else stored
 
 
@@ -198,7 +198,7 @@ def _learnt(snapshot: Snapshot) -> dict[str, object]:
 def _walk(
     read: Callable[[int], Iterator[tuple[int, Event]]], after: int, last: int, problems: list[str]
 ) -> Iterator[tuple[int, Event | None]]:
-    """Events behind ``after`` and up to ``last``; None where a record is damaged or missing."""
+    """Events after ``after`` and up to ``last``; None where a record is damaged or missing."""
     while after < last and len(problems) < MAX_PROBLEMS:
         try:
             for position, event in read(after):

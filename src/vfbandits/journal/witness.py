@@ -1,10 +1,10 @@
-"""How far a journal was acknowledged, noted beside it: the witness that makes a loss visible.
+"""The witness of a journal: a file with its last acknowledged position, which reveals a loss.
 
-SQLite drops a damaged end of its write-ahead log without a word, and a file or a database can be
-put back from an older copy; then the journal ends before its witness.  The note is written after
-each commit, so it never runs ahead of what is durable, and it is not synced then: a killed process
-loses nothing of it, since the operating system has the bytes, and after a power cut it may be
-older than the journal, which is no reason to refuse.  It is synced with each snapshot and when the
+SQLite silently drops a damaged end of its write-ahead log, and a file or a database can be restored
+from an older copy; then the journal ends before its witness.  The acknowledgement is written after
+each commit, so it is never ahead of what is durable.  It is not synced then: a killed process loses
+nothing of it, since the operating system has the bytes, and after a power failure it may be older
+than the journal, which is no reason to refuse.  It is synced with each snapshot and when the
 journal is closed.
 """
 
@@ -24,9 +24,9 @@ from vfbandits.versions import upcast
 VERSION = 1
 UPCASTERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {}
 CHECK_BYTES = 4
-MAX_NOTE_BYTES = 256
-# A note is a head, a body and a checksum of both.  One of version 1 may come without a head: it is
-# known by its size, which no other note has.
+MAX_ACK_BYTES = 256
+# An acknowledgement is a head, a body and a checksum of both.  One of version 1 may lack the head:
+# its size, which no other one has, identifies it.
 _HEAD = struct.Struct("<4sB")
 _MAGIC = b"VFBW"
 _BODY = struct.Struct("<Q4s")
@@ -36,7 +36,7 @@ _CHECKSUM = struct.Struct("<I")
 class Head(NamedTuple):
     """The last position that was acknowledged, and the checksum of the record there.
 
-    ``check`` is empty where it is not known.
+    ``check`` is empty if it is not known.
     """
 
     position: int
@@ -53,7 +53,7 @@ class Loss:
 
 
 def lock_path(log: Path) -> Path:
-    """The file of an SQLite journal's lock, which is its witness, too."""
+    """The lock file of an SQLite journal, which is also its witness."""
     return log.with_name(f"{log.name}.lock")
 
 
@@ -63,18 +63,18 @@ def check_of(record: bytes) -> bytes:
 
 
 def pack(head: Head) -> bytes:
-    """The bytes of a note."""
-    note = _HEAD.pack(_MAGIC, VERSION) + _BODY.pack(head.position, head.check)
-    return note + _CHECKSUM.pack(zlib.crc32(note))
+    """The bytes of an acknowledgement."""
+    ack = _HEAD.pack(_MAGIC, VERSION) + _BODY.pack(head.position, head.check)
+    return ack + _CHECKSUM.pack(zlib.crc32(ack))
 
 
-def unpack(note: bytes, *, name: str = "a witness") -> Head | None:
-    """What a note says; None if it is damaged.  JournalError if a newer version wrote it.
+def unpack(ack: bytes, *, name: str = "a witness") -> Head | None:
+    """Read an acknowledgement: None if it is damaged, JournalError if a newer version wrote it.
 
     >>> unpack(pack(Head(7, b"abcd")))
     Head(position=7, check=b'abcd')
     """
-    body, checksum = note[: -_CHECKSUM.size], note[-_CHECKSUM.size :]
+    body, checksum = ack[: -_CHECKSUM.size], ack[-_CHECKSUM.size :]
     if checksum != _CHECKSUM.pack(zlib.crc32(body)):
         return None
     if len(body) == _BODY.size:
@@ -91,8 +91,8 @@ def unpack(note: bytes, *, name: str = "a witness") -> Head | None:
     return Head(position, check if any(check) else b"")
 
 
-def noted_in(path: Path) -> Head | None:
-    """What was noted last; None if there is no note, or a damaged one."""
+def read_ack(path: Path) -> Head | None:
+    """The acknowledgement in a file; None if there is no file, or it is damaged."""
     try:
         return unpack(path.read_bytes(), name=str(path))
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def noted_in(path: Path) -> Head | None:
 
 
 class Witness:
-    """A file with a note; ``head`` is None in a damaged one, and of position 0 in a new one."""
+    """The file of the acknowledgement; ``head`` is None if damaged, of position 0 in a new file."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -109,7 +109,7 @@ class Witness:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def lock(self) -> None:
-        """Keep every other process from writing; until it is closed."""
+        """Lock out every other writer until the file is closed."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -120,8 +120,8 @@ class Witness:
 
     @property
     def head(self) -> Head | None:
-        """What was noted last."""
-        data = os.pread(self._descriptor, MAX_NOTE_BYTES, 0)
+        """The last acknowledgement."""
+        data = os.pread(self._descriptor, MAX_ACK_BYTES, 0)
         return unpack(data, name=str(self.path)) if data else Head(0)
 
     def ack(self, head: Head) -> None:
@@ -129,11 +129,11 @@ class Witness:
         os.pwrite(self._descriptor, pack(head), 0)
 
     def sync(self) -> None:
-        """Make the note durable."""
+        """Make the acknowledgement durable."""
         os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        """Give the file back; safe to call twice."""
+        """Close the file, which releases the lock; safe to call twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -142,16 +142,16 @@ class Witness:
 def loss_after(
     head: Head, *, last: int, compacted_to: int, record_at: Callable[[int], object]
 ) -> Loss | None:
-    """What the witness saw and the journal, which ends at ``last``, has not."""
+    """The loss of a journal that ends at ``last``, by its witness; None if nothing is lost."""
     if head.position > last:
         return Loss(head.position, last, f"{head.position - last} records are missing from its end")
     if not head.check or head.position <= compacted_to:
         return None
     record = record_at(head.position)
-    # A damaged record is another matter: it is named when it is read.
+    # A damaged record is not a loss: it raises an error of its own when it is read.
     if not isinstance(record, bytes) or not is_whole(record) or check_of(record) == head.check:
         return None
-    why = f"record {head.position} is another one than was acknowledged there"
+    why = f"record {head.position} differs from the record that was acknowledged there"
     return Loss(head.position, last, why)
 
 

@@ -1,9 +1,9 @@
 """The dealer of secret shares as a program: secrets once for each epoch, windows as often as asked.
 
 All words of an epoch follow from the dealer's state file, which is on the disk before the first
-envelope.  A window that is dealt again, because the dealer was killed before it noted it, has the
-same words under the same name.  An epoch whose state was lost is not dealt again: other words under
-a name that was used would show secrets.
+envelope.  A window that is dealt again, because the dealer was killed before it recorded it, has
+the same words under the same name.  An epoch whose state was lost is not dealt again: other words
+under a name that was used would reveal secrets.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class DealtWindows:
 
 
 def state_path(key_dir: Path, epoch: int) -> Path:
-    """Where the dealer's state of an epoch lies unless the operator says otherwise."""
+    """The default path of the dealer's state of an epoch."""
     return key_dir / f"dealer.epoch-{epoch}.state"
 
 
@@ -68,7 +68,7 @@ def deal_windows(  # noqa: PLR0913  (settings, by name)
     before: Roster | None = None,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> DealtWindows:
-    """Deal so many more windows of an epoch into ``out``, and its secrets if they are not yet.
+    """Deal ``windows`` more windows of an epoch into ``out``, and its secrets the first time.
 
     An epoch after the first begins with a hand-over, from the participants of the roster ``before``
     or, if there is none, from the same ones.  ``on_step`` is called with the number of windows that
@@ -115,7 +115,7 @@ def deal_windows(  # noqa: PLR0913  (settings, by name)
 
 
 def _about(roster: Roster, deal: str, *, is_handed_out: bool) -> dict[str, object]:
-    """What the state notes beside the dealer's own."""
+    """What the state file holds in addition to the dealer's own state."""
     return {
         "federation": roster.federation,
         "digest": terms_digest(roster),
@@ -128,7 +128,8 @@ def _about(roster: Roster, deal: str, *, is_handed_out: bool) -> dict[str, objec
 def _first_dealer(roster: Roster, before: Roster, epoch: int, previous: Path) -> Dealer:
     """The dealer of an epoch that was not dealt yet.
 
-    Of the dealer before it is known, if at all, how many columns are idle, and no secret.
+    From the previous epoch's dealer it takes the number of idle columns, if there is one, and no
+    secret.
     """
     if epoch <= FIRST_EPOCH:
         return Dealer(roster.share_terms, epoch=epoch)
@@ -138,12 +139,12 @@ def _first_dealer(roster: Roster, before: Roster, epoch: int, previous: Path) ->
 
 
 def _refuse_other_handover(dealer: Dealer, before: Roster | None, roster: Roster) -> None:
-    """More windows of an epoch need no roster from before it; a wrong one is a mistake."""
+    """Refuse a roster ``before`` other than the one that the epoch was dealt with."""
     plan = dealer.handover
     if before is None:
         return
     if plan is None:
-        raise StockError(f"epoch {dealer.epoch} begins without a hand-over: leave --from out")
+        raise StockError(f"epoch {dealer.epoch} begins without a hand-over: omit --from")
     idle = replace(before.share_terms, idle=plan.idle)
     if next_terms(idle, before, roster)[1] != plan:
         raise StockError(
@@ -190,7 +191,8 @@ def _read(path: Path, epoch: int) -> Kept:
         )
     kept = Kept.from_bytes(body)
     if kept.record.integer("epoch") != epoch:
-        raise StockError(f"{path} is of epoch {kept.record.integer('epoch')}, got {epoch}")
+        came = kept.record.integer("epoch")
+        raise StockError(f"{path}: wanted the state of epoch {epoch}, got that of epoch {came}")
     return kept
 
 
@@ -238,15 +240,15 @@ def _writing(folder: Path, *, n_whole: int) -> Iterator[None]:
         yield
     except OSError as error:
         raise StockError(
-            f"what is dealt cannot be written to {error.filename or folder}: {error.strerror}.  "
-            f"Nothing half-written is left and the {n_whole} windows before are whole: run the "
-            "same command again when this is mended"
+            f"the deal cannot be written to {error.filename or folder}: {error.strerror}.  The "
+            f"{n_whole} windows before are complete and no partial file is left: run the same "
+            "command again when the error is corrected"
         ) from error
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other dealers away from this state."""
+    """Lock this state against other dealers."""
     try:
         lock = Witness(path.with_name(f"{path.name}.lock"))
     except OSError as error:
@@ -256,7 +258,7 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         lock.lock()
     except JournalError as error:
-        raise StockError(f"another process deals from {path} at this moment") from error
+        raise StockError(f"{path} is in use by another dealer: wait for its end") from error
     try:
         yield
     finally:

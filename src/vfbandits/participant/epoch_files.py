@@ -1,4 +1,4 @@
-"""What a participant or a helper keeps on its disk for each epoch, and when it goes."""
+"""The files that a participant or a helper keeps for each epoch, and their removal."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class EpochFiles:
         self._in_force = 0
 
     def carry_out(self, todo: StoreShare | StoreSecrets | DropShares) -> None:
-        """Do as the role says; it is on the disk when this returns."""
+        """Carry out an instruction of the role; it is on the disk when this returns."""
         if isinstance(todo, StoreShare):
             self._shares.store(todo.epoch, HeldShare(todo.share, todo.roster))
         elif isinstance(todo, DropShares):
@@ -49,7 +49,7 @@ class EpochFiles:
         """The answer of server B, if this is the helper."""
         server = self._server
         if server is None:
-            return Helped(message.number, problem="this participant does not help")
+            return Helped(message.number, problem="this participant is not the helper")
         epoch = server.epoch
         reply = await helped(server, message, log=log)
         if server.epoch != epoch:

@@ -24,14 +24,14 @@ class EnvelopeFile:
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """One drawing of a mask: its name, which stands on each envelope, and the files."""
+    """One deal of a mask: its name, which is on each envelope, and the files."""
 
     name: str
     files: tuple[EnvelopeFile, ...]
 
 
 def envelope_path(folder: Path, participant: str, epoch: int) -> Path:
-    """Where the envelope of a participant lies."""
+    """The path of a participant's envelope."""
     return folder / f"{participant}.epoch-{epoch}.envelope"
 
 
@@ -45,8 +45,8 @@ def deal_files(
 ) -> Deal:
     """Draw one mask with the signing key in ``key_dir`` and write its envelopes, all or none.
 
-    Envelopes that are there are not replaced: half of one deal and half of another fit nobody.
-    ``on_step`` is told 1 when Q is drawn and one more for each share sealed.
+    Existing envelopes are not replaced: envelopes of two deals do not fit together.  ``on_step`` is
+    called with 1 when Q is drawn, and with one more for each sealed share.
     """
     split = roster.split
     paths = {name: envelope_path(out, name, epoch) for name in split.names}
@@ -77,5 +77,5 @@ def find_generator(key_dir: Path, roster: Roster) -> MaskGenerator:
         if generator.public_key == roster.generator_key:
             return generator
     came = ", ".join(generator.public_key for generator in generators) or "no signing key"
-    wanted = roster.generator_key or "nobody, since its masks are not dense"
-    raise IdentityError(f"the roster names as generator {wanted}; {key_dir} has {came}")
+    wanted = roster.generator_key or "none, since its masks are not dense"
+    raise IdentityError(f"wanted the roster's generator ({wanted}) in {key_dir}, got {came}")

@@ -47,11 +47,11 @@ class HelperService:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the active participant has welcomed it, on a link that is still there."""
+        """Whether the active participant has welcomed it, on a link that is still open."""
         return not self._link.problem
 
     def problems(self) -> list[str]:
-        """Why it cannot answer now; sentences name no host or file."""
+        """Why it cannot answer now; the texts name no host or file."""
         problems = [self._link.problem, self._server.problem]
         return [problem for problem in problems if problem]
 

@@ -1,7 +1,7 @@
 """The stream of a participant or a helper to the active participant.
 
-It has no port of its own.  Whatever breaks the stream, it dials again, after a wait that grows and
-is drawn at random so that many participants do not come back in the same instant.
+The participant has no port of its own.  When the stream breaks, it dials again after a random,
+growing wait, so that many participants do not reconnect at the same time.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from vfbandits.settings.services import Backoff
 from vfbandits.telemetry.log import Logger, log_line
 from vfbandits.transport.channel import Dialer
 
-# Sentences for strangers: the log has the reasons, which may name hosts and files.
+# Texts for any reader; the reasons are in the log, since they may name hosts and files.
 DISCONNECTED = "not connected to the active participant"
-REFUSED = "the active participant refuses this one: link_refused in the log has the reason"
+REFUSED = "refused by the active participant: link_refused in the log has the reason"
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Greeter(Protocol):
 
 
 class ActiveLink:
-    """Keeps a stream to the active participant until ``stop``; ``answer`` hears its messages."""
+    """Keeps a stream to the active participant until ``stop``; ``answer`` handles its messages."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ActiveLink:
         self.problem = DISCONNECTED
 
     async def run(self) -> None:
-        """Dial and serve, again and again."""
+        """Dial and serve until ``stop``, again after each failure."""
         self._task = asyncio.current_task()
         waits = Waits(self._backoff)
         while not self._stopping:
@@ -102,7 +102,7 @@ class ActiveLink:
         return self._hear_first(waits, message) if self.problem else self._answer(message)
 
     async def _hear_first(self, waits: "Waits", message: Message) -> list[Message]:
-        """Hear what comes before it is welcomed, and the welcome."""
+        """Handle the messages up to the welcome."""
         replies = await self._answer(message)
         if self._role.is_welcome:
             self.problem = ""
@@ -110,7 +110,7 @@ class ActiveLink:
         return replies
 
     async def _idly(self, waiting: Awaitable[T]) -> T:
-        """Wait for something that ``stop`` may cut short."""
+        """Wait for something that ``stop`` may interrupt."""
         self._is_idle = True
         try:
             return await waiting
@@ -119,7 +119,7 @@ class ActiveLink:
 
 
 class Waits:
-    """Waits that double up to a bound, each drawn between half of it and the whole."""
+    """Waits that double up to a bound, each drawn between half and all of its length."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -133,5 +133,5 @@ class Waits:
         return wait * random.uniform(0.5, 1.0)  # noqa: S311  (spreads load, hides nothing)
 
     def reset(self) -> None:
-        """Start small again: the last attempt went well."""
+        """Return to the first wait, after a successful attempt."""
         self._wait_s = self._backoff.first_s

@@ -1,8 +1,8 @@
 """The key of a participant's noise and the terms it was used under, in the state folder.
 
-The key makes the noise of each vector the same for ever.  Without it every vector would get other
-noise, be released once more, and cost ε once more; so a key that was used and is lost is an error,
-and never replaced.  The terms are a list, since each change of them is another release as well.
+The key makes the noise of each vector reproducible.  With another key every vector would get other
+noise, be released again, and cost ε again; so a key that was used and is lost is an error, and is
+never replaced.  The terms are a list, since each change of them is another release as well.
 """
 
 import json
@@ -64,7 +64,7 @@ def read_terms(folder: Path) -> NoiseFile | None:
     try:
         document = json.loads(read_file(path, "the terms of the noise"))
     except ValueError as error:
-        raise ConfigError(f"{path} must be JSON, got something damaged: put it back") from error
+        raise ConfigError(f"{path} must be JSON, got a damaged file: restore it") from error
     return decode(document, NoiseFile, where=path.name)
 
 
@@ -82,13 +82,14 @@ def read_key(folder: Path, known: NoiseFile | None) -> bytes:
         raise ConfigError(f"{path} must have {KEY_BYTES} bytes, got {len(key)}: put it back")
     if known is not None and _digest(key) != known.key_digest:
         raise ConfigError(
-            f"{path} must be the key that {TERMS_FILE} beside it names, got another: put it back"
+            f"{path} must be the key with digest {known.key_digest[:12]}…, as in {TERMS_FILE} "
+            f"beside it, got one with digest {_digest(key)[:12]}…: restore it"
         )
     return key
 
 
 def refuse_unless_bounded(noise: VectorNoise, bound: float) -> None:
-    """Refuse noise that would carry masked values beyond what the roster's terms let through."""
+    """Refuse noise that could push masked values beyond the bound of the roster's terms."""
     largest = noise.clip + MAX_DEVIATIONS * noise.sigma
     if largest > bound:
         raise ConfigError(

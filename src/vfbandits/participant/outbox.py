@@ -1,14 +1,14 @@
-"""What a passive participant has sent under pads: the very bytes, so that it can send them again.
+"""Messages that a passive participant has sent under pads, byte for byte, to send them again.
 
-A pad covers one message, for ever.  Two things make sure of it.  Rounds are *reserved* a thousand
-at a time, on the disk before the first of them is used: after a crash, every round up to the
-reservation counts as used.  And stamps only grow: the database refuses a message whose stamp is
-not after that of the last one, also when that one was forgotten long ago, and it refuses to take a
-reservation back, whatever process asks it to.
+A pad covers one message, and never another.  Two mechanisms ensure that.  Rounds are *reserved* a
+thousand at a time, on the disk before the first of them is used: after a crash, every round up to
+the reservation counts as used.  And stamps only grow: the database refuses a message whose stamp is
+not after that of the last one, even if that message was deleted long ago, and it refuses to reduce
+a reservation, whichever process tries.
 
 The newest messages are kept, so that a retry finds the bytes: ``MAX_KEPT`` of them, or as many as
 fit into ``MAX_KEPT_BYTES``, which is four of the largest.  The active participant has two rounds
-open at a time.  They survive a killed process, and if a power cut takes one, the retry is declined
+open at a time.  Messages survive a killed process; if a power cut loses one, the retry is declined
 and nothing is sent twice.
 """
 
@@ -85,9 +85,8 @@ class Sent:
 class Outbox:
     """Sent messages by their stamp.
 
-    ``noted`` is a round up to which rounds were certainly reserved, from another file than this
-    one; ``on_reserve`` is called with each reservation, once it is on the disk.  ``reserve`` is how
-    many rounds are reserved ahead.
+    ``noted`` is the last reserved round by another file; ``on_reserve`` is called with each
+    reservation, once it is on the disk.  ``reserve`` is the number of rounds to reserve ahead.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +124,7 @@ class Outbox:
             raise JournalError(f"the outbox {path} cannot be opened: {error}") from error
         if self._reserved < noted:
             self._db.close()
-            raise ConfigError(old_copy(path, f"it knows of rounds up to {self._reserved}", noted))
+            raise ConfigError(old_copy(path, f"got rounds up to {self._reserved}", noted))
         self.next_round = self._reserved + 1
 
     def _make_tables(self) -> None:
@@ -143,12 +142,12 @@ class Outbox:
         try:
             self._db.executescript(f"{script}\nCOMMIT;")
         except sqlite3.Error:
-            self._db.close()  # which takes all of it back
+            self._db.close()  # which rolls all of it back
             raise
         self._db.execute("PRAGMA synchronous = NORMAL")
 
     def keep(self, stamp: Stamp, senders: tuple[str, ...], message: bytes, *, asked: bytes) -> None:
-        """Write down a message before it is sent; refuses a stamp that may have been used."""
+        """Store a message before it is sent; refuses a stamp that may have been used."""
         if stamp.round < self.next_round:
             raise JournalError(
                 f"rounds up to {self.next_round - 1} count as used, got a message under {stamp}; "
@@ -183,7 +182,7 @@ class Outbox:
         return Sent(tuple(row[0].split("\n")) if row[0] else (), row[1], row[2])
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the database."""
         self._db.close()
 
     def _reservation(self) -> int:
@@ -202,7 +201,7 @@ class Outbox:
             self._on_reserve(self._reserved)
 
     def _forget_old(self) -> None:
-        """Forget the oldest, until those that are left are as few and as small as promised."""
+        """Delete the oldest messages beyond ``MAX_KEPT`` and ``MAX_KEPT_BYTES``."""
         rows = self._db.execute("SELECT place, length(message) FROM sent ORDER BY place").fetchall()
         count, size, last = len(rows), sum(length for _, length in rows), 0
         for place, length in rows:
@@ -214,10 +213,10 @@ class Outbox:
 
 
 def old_copy(path: Path, got: str, wanted: int) -> str:
-    """What is wrong with an outbox that does not know all pads that were used."""
+    """The error text for an outbox that lacks pads which were used."""
     return (
-        f"{path} must know of all rounds up to {wanted}, {got}: it is an old copy, or was lost.  "
-        "Which pads were used is not known any more, and a pad must not cover two messages.  Put "
-        "no old copy back: remove this participant and add it again with new keys (vfb pki request "
+        f"{path} must have all rounds up to {wanted}, {got}: it is an old copy, or was lost.  The "
+        "used pads are no longer known, and a pad must not cover two messages.  Restore no old "
+        "copy: remove this participant and add it again with new keys (vfb pki request "
         "in an empty folder)"
     )

@@ -47,7 +47,7 @@ from vfbandits.transport.channel import Dialer
 from vfbandits.transport.rpc.codec import decode_to_active, encode
 
 SLOW_LOOKUP = ("sql", "redis")
-# Sentences for strangers: the log has the reasons, which may name hosts and files.
+# Texts for any reader; the reasons are in the log, since they may name hosts and files.
 NO_SHARE = "the mask share of the epoch in force is not in the state folder"
 NO_FEATURES = "the feature store failed: features_failed in the log has the reason"
 
@@ -94,7 +94,7 @@ class PassiveService:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the active participant has welcomed it, on a link that is still there."""
+        """Whether the active participant has welcomed it, on a link that is still open."""
         return not self._link.problem
 
     @property
@@ -103,7 +103,7 @@ class PassiveService:
         return self._gate
 
     def problems(self) -> list[str]:
-        """Why it cannot answer an ask now; sentences name no host, file or user."""
+        """Why it cannot answer an ask now; the texts name no host, file or user."""
         found = [self._link.problem] if self._link.problem else []
         if self.is_connected and self.epoch not in self._shares.epochs():
             found.append(NO_SHARE)
@@ -126,7 +126,7 @@ class PassiveService:
         self._log.info("process_stopped", answered=self._answered)
 
     async def sync_record(self) -> None:
-        """Make the access record durable, again and again."""
+        """Make the access record durable, periodically."""
         while True:
             await asyncio.sleep(SYNC_S)
             unsynced = self._gate.record.unsynced
@@ -134,7 +134,7 @@ class PassiveService:
                 await asyncio.to_thread(self._gate.record.sync, unsynced)
 
     async def index_users(self) -> None:
-        """Build the index of users again whenever it should be."""
+        """Build the index of users again whenever it is due."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self._index_if_due()
@@ -169,7 +169,7 @@ class PassiveService:
         return replies
 
     def _carry_out(self, todo: PassiveInstruction, replies: list[Message]) -> None:
-        """Do as the role says, and note what it says to send."""
+        """Carry out an instruction of the role; what it sends is added to ``replies``."""
         if isinstance(todo, Reply):
             replies.append(todo.message)
         elif isinstance(todo, Keep):
@@ -205,7 +205,7 @@ class PassiveService:
         keys, admission = named.keys(), self._gate.admit(named)
         lookup: Lookup | None = None
         n_declined, n_users = admission.n_declined, len(ask.users)
-        if n_declined < n_users:  # something may leave
+        if n_declined < n_users:  # some rows may be answered
             is_known = _known_rows(users, ask)
             if n_declined or is_known is not None:
                 lookup = await self._look_up_some(keys, admission, is_known)
@@ -220,7 +220,7 @@ class PassiveService:
             log_line(self._log, "access_declined", facts)
         if lookup is None or n_declined == n_users:
             self._gate.note(ask, admission.refused(), ())
-            # Not which limit: a list of users may be one of consent.
+            # Do not name the limit: a list of users may be a list of consents.
             return self._role.over_limits(ask, "over a limit of the participant's owner")
         if n_declined:
             lookup = _only(lookup, admission.is_answered)
@@ -248,7 +248,7 @@ class PassiveService:
     ) -> Lookup:
         """Rows of the keys that are answered; the others are zeros, and absent if not known.
 
-        ``is_known`` says of each key whether its user is; None if that is not known beforehand.
+        ``is_known`` says of each key whether its user is known; None if that is not determined yet.
         """
         is_known = [True] * len(keys) if is_known is None else is_known
         is_wanted = [*map(and_, admission.is_answered, is_known)]
@@ -276,7 +276,7 @@ class PassiveService:
         return self._features.block(keys)
 
     def _again(self, todo: Resend) -> Answer | Declined:
-        """The bytes that were sent before, or nothing."""
+        """The bytes that were sent under this stamp, or a refusal."""
         number, attempt = todo.ask.round, todo.ask.attempt
         found = self._needed_outbox().find(todo.stamp)
         if found is None:
@@ -287,7 +287,8 @@ class PassiveService:
             return Declined(number, attempt, "pads", reason)
         message = decode_to_active(found.message)
         if not isinstance(message, (Answer, Declined)):
-            raise ConfigError("the outbox holds something that is not an answer")
+            came = type(message).__name__
+            raise ConfigError(f"the outbox must hold answers and refusals, got {came}")
         return message
 
     def _needed_outbox(self) -> Outbox:
@@ -304,7 +305,7 @@ def _known_rows(users: Resolved | None, ask: Ask) -> list[bool] | None:
 
 
 def each_row(of_user: Sequence[bool], ask: Ask) -> list[bool]:
-    """What holds of each user, for each of its rows.
+    """A value per user, repeated for each of its rows.
 
     >>> each_row([True, False], Ask(1, 0, 1, ("ann", "bob"), (("tea",), ("tea", "mate"))))
     [True, False, False]
@@ -313,7 +314,7 @@ def each_row(of_user: Sequence[bool], ask: Ask) -> list[bool]:
 
 
 def _only(lookup: Lookup, is_answered: Sequence[bool]) -> Lookup:
-    """The same with zeros in all other rows, which count as absent."""
+    """The lookup with zeros in all other rows, which count as absent."""
     others = np.flatnonzero(np.logical_not(is_answered)).tolist()
     rows = lookup.values.copy()
     rows[others] = 0.0

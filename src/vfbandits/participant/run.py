@@ -1,4 +1,4 @@
-"""A configuration file becomes a passive participant or a helper, until a signal ends it."""
+"""A passive participant or a helper, run from its configuration until a signal."""
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
@@ -51,12 +51,12 @@ from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.transport.event_loop import signalled
 from vfbandits.transport.rpc.client import RpcDialer
 
-# On secret shares a round is a slot, and those that are reserved are lost at a restart.
+# On secret shares a round is a slot, and reserved slots are lost at a restart.
 RESERVED_SLOTS = 8
 
 
 class Front(Protocol):
-    """The port on which a participant tells how it is."""
+    """The port with the status of a participant."""
 
     async def start(self) -> int:
         """Listen; returns the port."""
@@ -146,7 +146,7 @@ def _passive_of(
 
 
 def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
-    """A helper without features, ready to dial; its log is locked from now on."""
+    """A helper without features, ready to dial; its journal is locked from now on."""
     identity = Identity.load(settings.identity, settings.name)
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     shares = ShareFiles(settings.state / "shares")
@@ -166,7 +166,7 @@ def build_helper(settings: HelperSettings, log: Logger) -> HelperService:
 
 
 def _signed_roster(settings: ParticipantConfig, held: Mapping[int, HeldShare]) -> bytes:
-    """Of two rosters, the older one is in force until the active participant says otherwise."""
+    """The roster to start with: of two, the older one, until the active participant changes it."""
     if held:
         return held[min(held)].signed_roster
     return read_file(settings.roster, "the signed roster")
@@ -183,10 +183,10 @@ def _dialer(settings: ParticipantConfig, roster: Roster) -> RpcDialer:
 
 
 class SharingFiles:
-    """What a participant or a helper has on its disk for secret shares: rosters and secrets.
+    """The files of a participant or a helper for secret shares: rosters and secrets.
 
-    The roster of an epoch is kept with the share of its mask; ``first`` is that of one that has
-    none yet.
+    The roster of an epoch is kept with the share of its mask; ``first`` is the roster of a member
+    without a share.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class SharingFiles:
         self._first = first
 
     def participants(self) -> dict[int, ParticipantSecrets]:
-        """What covers its rows, in each epoch that it has a share of, or may be welcomed to."""
+        """The secrets that cover its rows, for each epoch that it has a share of or may join."""
         epochs = self._epochs or (self._newest,)
         return {epoch: self._participant(epoch) for epoch in epochs}
 
@@ -232,7 +232,7 @@ class SharingFiles:
                 raise ConfigError(f"wanted the secrets of server B in epoch {epoch}, got none")
             plan = NextEpoch(*next_terms(terms, before, after), secrets.server)
         except (ConfigError, EnvelopeError, IdentityError, SettingError) as error:
-            raise SharesError(f"server B cannot go over to epoch {epoch}: {IN_LOG}") from error
+            raise SharesError(f"server B cannot hand over to epoch {epoch}: {IN_LOG}") from error
         return plan, Dealt(epoch, secrets.deal, terms_digest(after))
 
     @property
@@ -298,7 +298,7 @@ def _check_columns(
 def _open_outbox(
     place: ParticipantConfig, held: Collection[int], lock: StateLock, *, reserve: int
 ) -> Outbox:
-    """The outbox is made at the first start, before the first share comes, and never again."""
+    """Open the outbox, which is created at the first start only, before the first share comes."""
     path, noted = place.state / OUTBOX, lock.noted()
     if not path.is_file() and (held or noted):
         raise ConfigError(missing_outbox(path))
@@ -306,10 +306,10 @@ def _open_outbox(
 
 
 def missing_outbox(path: Path) -> str:
-    """What is wrong if there is no outbox, though something may have been sent."""
+    """The error text if the outbox is missing, though messages may have been sent."""
     return (
         f"{path} is not there, while {path.parent / 'shares'} or {path.parent / LOCK} is from an "
-        "earlier start: which pads were used is not known any more, and a pad must not cover two "
+        "earlier start: the used pads are no longer known, and a pad must not cover two "
         "messages.  Do not restore an old copy: remove this participant and add it again with new "
         "keys (vfb pki request in an empty folder)"
     )
@@ -323,7 +323,7 @@ async def run_passive(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    With [status] ``make_front`` makes what listens there; ``on_ready`` is told its port.
+    With [status] ``make_front`` makes what listens there; ``on_ready`` is called with its port.
     """
     log = logger_for(settings.name, settings.role)
     service = build_passive(settings, log)

@@ -1,8 +1,8 @@
-"""The helper of secret shares with a disk: a slot is burnt before its answer leaves.
+"""The durable helper of secret shares: a slot is marked as used before its answer is sent.
 
-A helper that was killed goes on from its state at the last fold and the messages since: their
-answers are the same bytes again.  An answer that was not durable has not left, so it does not
-matter that it is forgotten.
+A helper that was killed resumes from its state at the last fold and the messages since: their
+answers are the same bytes again.  An answer that was not durable was not sent, so losing it does no
+harm.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ IN_LOG = "help_refused in the log of server B has the reason"
 Successor: TypeAlias = Callable[[int, ShareTerms], tuple[NextEpoch, Dealt]]
 """What server B needs for a hand-over to an epoch from a state under these terms; SharesError if it
 is not there."""
-BROKEN = "the helper's log cannot be written: help_refused in the log has the reason; start again"
+BROKEN = "the helper's journal cannot be written: help_refused in the log has the reason; restart"
 
 
 class HelpingServer(Protocol):
@@ -66,15 +66,15 @@ class HelpingServer(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why nothing is answered any more; empty if all is well."""
+        """Why it refuses all messages; empty if it does not."""
         ...
 
     async def answer(self, data: bytes) -> bytes:
-        """The answer to a message of server A's, once it is durable that it was given."""
+        """The answer to a message of server A, once the answer is durable."""
         ...
 
     async def close(self) -> None:
-        """Give its files back."""
+        """Release its files."""
         ...
 
 
@@ -85,15 +85,15 @@ async def helped(server: HelpingServer, message: Help, *, log: Logger) -> Helped
     except (SharesError, WireError, JournalError) as error:
         cause = f": {error.__cause__}" if isinstance(error.__cause__, VFBanditsError) else ""
         log_line(log, "help_refused", {"reason": f"{error}{cause}"})
-        # Errors of the log name files, which are no business of server A's.
+        # Errors of the journal name files, which server A must not see.
         if isinstance(error, JournalError):
-            return Helped(message.number, problem=f"server B cannot use its log: {IN_LOG}")
+            return Helped(message.number, problem=f"server B cannot use its journal: {IN_LOG}")
         return Helped(message.number, problem=str(error))
 
 
 @dataclass(slots=True)
 class _Passage:
-    """A hand-over under way: digests of its messages, and the answers that they got.
+    """An unfinished hand-over: digests of its messages, and their answers.
 
     ``start`` is the receipt of the last message before it.
     """
@@ -113,12 +113,12 @@ class _Before:
     start: Receipt
 
     def to_record(self) -> list[object]:
-        """For the state on the disk."""
+        """As in the header of the stored state."""
         return [self.epoch, self.deal, self.start.position, self.start.digest.hex()]
 
     @classmethod
     def from_record(cls, record: object) -> "_Before | None":
-        """What was kept."""
+        """The inverse of ``to_record``; None for anything else."""
         match record:
             case [int(epoch), str(deal), int(position), str(digest)]:
                 return cls(epoch, deal, Receipt(position, bytes.fromhex(digest)))
@@ -126,10 +126,10 @@ class _Before:
 
 
 class DurableHelper:
-    """Answers the messages of server A, one after the other or many together.
+    """Answers the messages of server A, one at a time or concurrently.
 
     ``max_open`` must be larger than server A's: a context that A waits for must not be dropped
-    here.  One process has the file.
+    here.  One process holds the file.
 
     >>> import asyncio, tempfile
     >>> from vfbandits.core.shares.dealer import Dealer
@@ -196,7 +196,7 @@ class DurableHelper:
 
     @property
     def problem(self) -> str:
-        """Why nothing is answered any more; empty if all is well."""
+        """Why it refuses all messages; empty if it does not."""
         return "" if self._commit.broken_by is None else BROKEN
 
     @property
@@ -209,7 +209,7 @@ class DurableHelper:
         return self._helper.held()
 
     async def answer(self, data: bytes) -> bytes:
-        """The answer to one message or greeting, once it is durable that it was given.
+        """The answer to one message or greeting, once the answer is durable.
 
         SharesError if the message is refused; nothing has changed then.  JournalError if the disk
         failed: then nothing is answered until the file is opened again.
@@ -220,18 +220,18 @@ class DurableHelper:
         else:
             receipt, reply = self._answered(data)
             answer = receipt.stamp(reply)
-        # Also an answer that was given before may still be on its way to the disk.
+        # A repeated answer may not be durable yet either.
         await self._commit.flush()
         return answer
 
     async def close(self) -> None:
-        """Wait for what is under way, and let the next process in."""
+        """Wait for open writes, and release the file."""
         await self._commit.close()
         self._log.close()
 
     def _answered(self, data: bytes) -> tuple[Receipt, bytes]:
         message = read_message(data)
-        request = message.to_bytes()  # its one encoding, whatever the padding was
+        request = message.to_bytes()  # the canonical encoding, without padding
         name = hashlib.sha256(request).digest()
         if name in self._finished:
             return self._receipts[name], self._finished[name]
@@ -283,7 +283,7 @@ class DurableHelper:
         return _Passage(passage, dealt, self._head)
 
     def _handed_over(self, passage: "_Passage", helper: Helper, digest: bytes) -> StateHandedOver:
-        """Go on in the next epoch; the answers of the hand-over are kept until the next fold."""
+        """Enter the next epoch; the answers of the hand-over are kept until the next fold."""
         kept = helper.snapshot()
         before = _Before(self._dealt.epoch, self._dealt.deal, passage.start)
         state = Kept({**kept.header, "before": before.to_record()}, kept.words).to_bytes()
@@ -304,14 +304,21 @@ class DurableHelper:
         oldest = min((r.position for r in self._receipts.values()), default=self._head.position)
         self._digests = {at: kept for at, kept in self._digests.items() if at >= oldest}
         state = self._helper.snapshot().to_bytes()
-        return WindowFolded(request, reply, digest, state, opened, dropped)
+        return WindowFolded(
+            request=request,
+            reply=reply,
+            digest=digest,
+            state=state,
+            opened=opened,
+            dropped=dropped,
+        )
 
     def _standing(self, greeting: Greeting) -> Standing:
         seen, before = greeting.seen, self._before
         is_first = seen == Receipt()
         if before is not None and (greeting.epoch, greeting.deal) == (before.epoch, before.deal):
-            # It has not finished the hand-over.  An older copy of it would start from another state
-            # under the same words.
+            # Server A has not finished the hand-over.  An older copy of it would start from another
+            # state under the same words.
             is_first = seen.digest == before.start.digest
             if not is_first and seen.position <= before.start.position:
                 seen = Receipt(-1)
@@ -326,7 +333,7 @@ class DurableHelper:
         )
 
     def _replay(self) -> Receipt:
-        """Answer all messages since the last fold again, as they were answered."""
+        """Answer all messages since the last fold again; the answers must be the same."""
         head: Receipt | None = None
         for position, request, kept in self._log.messages():
             is_digest = len(request) == DIGEST_BYTES
@@ -350,6 +357,7 @@ class DurableHelper:
 
     def _other(self, position: int) -> JournalError:
         return JournalError(
-            f"{self._log.path}: message {position} gets another answer than it got before.  The "
-            "file is damaged, or its secrets, terms or version are others: restore them"
+            f"{self._log.path}: message {position} gets an answer that differs from the recorded "
+            "one.  The file is damaged, or belongs to other secrets, terms or another version: "
+            "restore them"
         )

@@ -1,8 +1,8 @@
-"""The right to use a passive participant's state folder: one process has it.
+"""The lock of a passive participant's state folder: one process holds it.
 
 Two processes with the same keys would use the same pads for different messages, and the active
-participant could subtract one from the other.  The lock's file notes how far rounds were reserved,
-so that an outbox that was lost or put back from an old copy is noticed.
+participant could subtract one from the other.  The lock file records how far rounds were reserved,
+so that an outbox that was lost or restored from an old copy is detected.
 """
 
 from pathlib import Path
@@ -31,20 +31,20 @@ class StateLock:
             ) from error
 
     def noted(self) -> int:
-        """The round up to which rounds were reserved, as far as it was noted."""
+        """The last reserved round, as recorded in the lock file."""
         head = self._lock.head
         if head is None:
             raise ConfigError(
-                f"{self.path} must note a round, got something damaged.  Put {self.path.parent} "
-                "back as it was when this process last ran; if that is not possible, remove this "
+                f"{self.path} must hold a round, got a damaged file.  Restore {self.path.parent} "
+                "to its state when this process last ran; if that is not possible, remove this "
                 "participant and add it again with new keys"
             )
         return head.position
 
     def ack(self, round_number: int) -> None:
-        """Note that rounds are reserved up to this one, on the disk."""
+        """Record, durably, that rounds are reserved up to this one."""
         self._lock.ack(Head(round_number))
 
     def release(self) -> None:
-        """Let the next process in; safe to call twice."""
+        """Release the lock; safe to call twice."""
         self._lock.close()

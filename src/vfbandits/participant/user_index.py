@@ -1,7 +1,7 @@
-"""Which user a pseudonym stands for: an index of the owner's own users, in memory.
+"""The user of a pseudonym: an index of the owner's own users, in memory.
 
-A pseudonym says nothing about its user, so the owner works out the pseudonym of every user that it
-has rows of.  Nothing of the index is written down or leaves the process.
+A pseudonym reveals nothing about its user, so the owner computes the pseudonym of every user that
+it has rows of.  The index is not written to the disk and does not leave the process.
 """
 
 import math
@@ -21,7 +21,7 @@ LOOK_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The users of an ask: ids of those that are known, and stand-ins for the others."""
+    """The users of an ask: ids of known users, and placeholders for the others."""
 
     users: tuple[str, ...] = field(repr=False)
     is_known: tuple[bool, ...]
@@ -31,7 +31,7 @@ class UserIndex:
     """The users that ``users`` gives, found by their pseudonyms.
 
     Where the store is read at each lookup (``is_live``), users may be added to it: the index is
-    built again after it was asked for a pseudonym that it does not have, though not at once.
+    built again some time after it was asked for a pseudonym that it does not have.
 
     >>> index, names = UserIndex(lambda: ["ann"], is_live=False), Pseudonyms(bytes(32))
     >>> index.build(names)
@@ -83,7 +83,7 @@ class UserIndex:
         return is_stale or (self._is_live and self._has_missed)
 
     def resolve(self, names: Pseudonyms, pseudonyms: Sequence[str]) -> Resolved:
-        """The users that these stand for; FeatureError before the index is built."""
+        """The users of these pseudonyms; FeatureError before the index is built."""
         if self._built is None or self._built[0] != names:
             raise FeatureError("users must be indexed by their pseudonyms, got no index yet")
         find = self._built[1].get
@@ -92,14 +92,14 @@ class UserIndex:
         if all(is_known):
             return Resolved(tuple([user or "" for user in found]), is_known)
         self._has_missed = True
-        # A text that no store is asked for; the access record has an entry about it all the same.
+        # No store is asked for a placeholder; the access record still has an entry about it.
         pairs = zip(found, pseudonyms, strict=True)
         users = [unknown_user(name) if user is None else user for user, name in pairs]
         return Resolved(tuple(users), is_known)
 
 
 def unknown_user(pseudonym: str) -> str:
-    """How a user is called that a pseudonym stands for and the store does not have."""
+    """The placeholder for a user whose pseudonym is not in the index."""
     return f"pseudonym {pseudonym}"
 
 

@@ -1,4 +1,4 @@
-"""Identities of a federation's members: the one module to import of all the ``pki_`` ones.
+"""Identities of a federation's members.
 
 The organiser makes an authority, every owner makes keys and a request, the organiser approves it,
 and the owner's process loads its identity.
@@ -62,8 +62,8 @@ __all__ = [
 class Identity:
     """One member, as its own process knows it.
 
-    TLS reads its key from ``key_path``.  ``sealing_key`` is a participant's, ``signing_key`` a mask
-    generator's; others have None there.
+    TLS reads its key from ``key_path``.  Participants have a ``sealing_key``, and mask generators
+    have a ``signing_key``; all others have None.
     """
 
     subject: Subject
@@ -79,7 +79,7 @@ class Identity:
         """The identity of ``name`` in its owner's folder.
 
         Its certificate must name it, be signed by the ``authority.crt`` beside it and fit the
-        private key.  Dates are not looked at: see ``check_certificate``.
+        private key.  Dates are not checked: see ``check_certificate``.
         """
         path = certificate_path(folder, name)
         authority = certificate_path(folder, AUTHORITY)
@@ -91,16 +91,16 @@ class Identity:
         keys = Keys.load(folder, name, subject.role)
         if keys.tls.public_key() != certificate.public_key():
             raise IdentityError(
-                f"{key_path(folder, name)} must be the private key of {path}, but is not"
+                f"{key_path(folder, name)} must be the private key of {path}, got a different key"
             )
         return cls(
-            subject,
-            certificate,
-            path,
-            key_path(folder, name),
-            authority,
-            keys.sealing,
-            keys.signing,
+            subject=subject,
+            certificate=certificate,
+            certificate_path=path,
+            key_path=key_path(folder, name),
+            authority_path=authority,
+            sealing_key=keys.sealing,
+            signing_key=keys.signing,
         )
 
     @property

@@ -1,8 +1,8 @@
 """Who approved which member, and when: an append-only file beside the authority.
 
-One JSON object in a line, each with a hash over itself and the line before it.  Somebody who may
-write to the folder can write the whole file again; one entry alone can be neither changed nor taken
-out unnoticed, but for the last ones.
+One JSON object per line, each with a hash of itself and of the line before it.  A process that may
+write to the folder can replace the whole file.  A change or a removal of single entries is
+detected, except at the end of the file.
 """
 
 import fcntl
@@ -53,12 +53,12 @@ def append_approval(folder: Path, entry: ApprovalEntry) -> None:
         sync_folder(folder)
     except OSError as error:
         raise IdentityError(
-            f"an approval is put on record first, got {path}: {error.strerror}"
+            f"an approval must be recorded before it is given, got {path}: {error.strerror}"
         ) from error
 
 
 def read_approvals(folder: Path) -> tuple[list[ApprovalEntry], str]:
-    """All entries in their order, and what is wrong with the record; nothing if all is well.
+    """All entries in their order, and the first problem of the record; empty if there is none.
 
     >>> import tempfile
     >>> read_approvals(Path(tempfile.mkdtemp()))
@@ -72,7 +72,7 @@ def read_approvals(folder: Path) -> tuple[list[ApprovalEntry], str]:
     except FileNotFoundError:
         return [], ""
     except OSError as error:
-        raise IdentityError(f"wanted {path}: {error.strerror}") from error
+        raise IdentityError(f"wanted the approvals in {path}, got: {error.strerror}") from error
     entries: list[ApprovalEntry] = []
     chain, problem = "", ""
     for number, text in enumerate(data.split(b"\n"), start=1):
@@ -81,7 +81,7 @@ def read_approvals(folder: Path) -> tuple[list[ApprovalEntry], str]:
         try:
             line = msgspec.json.decode(text, type=_Line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            problem = problem or f"line {number} of {path} is no entry: a write was cut short"
+            problem = problem or f"line {number} of {path} is no entry: a write was interrupted"
             continue
         chain = _chained(chain, line.entry)
         if chain != line.chain:

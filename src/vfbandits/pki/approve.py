@@ -62,7 +62,7 @@ def approve_with(
     by: str = "",
     now: datetime | None = None,
 ) -> Approval:
-    """The same, by an authority that is loaded."""
+    """The same, by a loaded authority."""
     now = now or datetime.now(UTC)
     asked = Request.from_bytes(read_file(request, "a request"))
     path = _target(request.parent if out is None else out, asked.claim.name)
@@ -95,7 +95,9 @@ def approve_with(
 def _target(out: Path, name: str) -> Path:
     path = certificate_path(out, name) if out.is_dir() else out
     if path.name == f"{AUTHORITY}.crt":
-        raise IdentityError(f"{path} is the place of the authority's certificate, not a member's")
+        raise IdentityError(
+            f"wanted a file for a member's certificate, got the authority's, {path}"
+        )
     if not path.parent.is_dir():
         raise IdentityError(f"wanted a file in a folder that exists, got {path}")
     return path
@@ -108,7 +110,9 @@ def _write(approval: Approval, authority: Authority) -> None:
     member = approval.approved.to_bytes()
     copy = approval.authority_path
     if copy.exists() and read_file(copy, "a certificate") != ca_pem:
-        raise IdentityError(f"{copy} must be the certificate of {authority.folder}, but is not")
+        raise IdentityError(
+            f"{copy} must be the certificate of {authority.folder}, got a different one"
+        )
     name = approval.approved.claim.name
     make_folder(authority.issued)
     replace_public(member_path(authority.issued, name), member)

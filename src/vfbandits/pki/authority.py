@@ -36,7 +36,7 @@ from vfbandits.pki.files import (
 from vfbandits.protocol.identity import AUTHORITY, authority_of, authority_uri, refuse_unless_label
 
 AUTHORITY_DAYS = 3653
-CLOCKS_DIFFER = timedelta(minutes=5)
+MAX_CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Grant:
     """What the organiser adds to a request.
 
     ``dns`` and ``ips`` are names of the host on which the member listens, beside its own.
-    ``renew`` gives a name that was approved before another certificate, for the same key only.
+    ``renew`` issues another certificate for a name that was approved before, with the same key.
     """
 
     days: int = 365
@@ -72,7 +72,9 @@ class Authority:
         path = key_path(folder, AUTHORITY)
         key = read_tls_key(path, passphrase=passphrase)
         if certificate.public_key() != key.public_key():
-            raise IdentityError(f"{path} must be the key of the certificate beside it, it is not")
+            raise IdentityError(
+                f"{path} must be the key of the certificate beside it, got a different key"
+            )
         return cls(folder, authority_of(certificate), certificate, key)
 
     @property
@@ -86,12 +88,12 @@ class Authority:
         return self.folder / "issued"
 
     def certify(self, request: Request, grant: Grant, now: datetime) -> x509.Certificate:
-        """A certificate for a request; it is for the caller to know that it may have one."""
+        """A certificate for a request; the caller decides whether it may have one."""
         claim = request.claim
         if claim.federation != self.federation:
             raise IdentityError(
-                f"this is the authority of {self.federation!r}, the request is for "
-                f"{claim.federation!r}"
+                f"wanted a request for {self.federation!r}, the authority's federation, got one "
+                f"for {claim.federation!r}"
             )
         public_key = request.public_key
         usage = [x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
@@ -134,7 +136,7 @@ class Authority:
         )
 
     def refuse_taken(self, request: Request, *, renew: bool) -> None:
-        """Refuse a name that another key has, a key that another name has, and a second time."""
+        """Refuse a name with another key, a key with another name, and a second approval."""
         claim, digest = request.claim, request.key_digest
         for path in sorted(self.issued.glob("*.member.json")):
             other = Approved.from_bytes(read_file(path, "a member"))
@@ -147,8 +149,8 @@ class Authority:
                 )
             if same_name and not same_key:
                 raise IdentityError(
-                    f"{other.claim.name!r} was approved for the key {other.certificate}, the "
-                    f"request has {digest}.  If the old key is lost, take it out of the roster, "
+                    f"{other.claim.name!r} was approved for the key {other.certificate}, got a "
+                    f"request with {digest}.  If the old key is lost, take it out of the roster, "
                     f"delete {path} and approve again"
                 )
             if same_name and not renew:
@@ -203,13 +205,13 @@ def _builder(subject: x509.Name, now: datetime, end: datetime) -> x509.Certifica
         x509.CertificateBuilder()
         .subject_name(subject)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCKS_DIFFER)
+        .not_valid_before(now - MAX_CLOCK_SKEW)
         .not_valid_after(end)
     )
 
 
 def _name(text: str, *, organisation: str = "") -> x509.Name:
-    """The organisation keeps a member with its federation's name from looking self-signed."""
+    """A distinguished name: with its organisation an authority differs from every member."""
     parts = [x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]
     if organisation:
         parts.insert(0, x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organisation))

@@ -1,4 +1,4 @@
-"""What is wrong with a certificate, and what to do about it."""
+"""The problems of a certificate, and how to solve them."""
 
 from datetime import datetime
 from pathlib import Path
@@ -21,10 +21,10 @@ def check_certificate(
     federation: str = "",
     key: Path | None = None,
 ) -> list[str]:
-    """Problems of the certificate in ``path``, each with what to do; none is an empty list.
+    """Problems of the certificate in ``path``, each with advice; empty if there is none.
 
-    It must be signed by the certificate in ``authority`` and valid at ``now``.  What else is given
-    must be so too: the name, role and federation in it, and the private key that belongs to it.
+    It must be signed by the certificate in ``authority`` and valid at ``now``.  It must have the
+    name, role, federation and private key, as far as these are given.
     """
     problems: list[str] = []
     try:
@@ -115,11 +115,11 @@ def _key_problems(path: Path, certificate: x509.Certificate, key: Path) -> list[
     try:
         private_key = read_tls_key(key)
     except IdentityError as error:
-        return [f"{error}.  It is where vfb pki request was run; it was never sent anywhere"]
+        return [f"{error}.  It is on the machine where vfb pki request was run, and was never sent"]
     problems = []
     if private_key.public_key() != certificate.public_key():
         problems.append(
-            f"{key} must be the private key of {path}, but is not.  Use the key that "
+            f"{key} must be the private key of {path}, got a different key.  Use the key that "
             "vfb pki request wrote beside the request of this certificate"
         )
     if is_open_to_others(key):

@@ -1,4 +1,4 @@
-"""What an owner asks to be certified, and what the organiser answers: two public JSON files."""
+"""The request of an owner for a certificate, and the organiser's approval: public JSON files."""
 
 import json
 import re
@@ -28,8 +28,8 @@ _HEX_32 = re.compile("[0-9a-f]{64}")
 class Claim:
     """All that a member says of itself; public.
 
-    ``width``, ``sealing_key`` and ``scaling`` are a participant's, as in ``Member``.
-    ``generator_key`` is a mask generator's Ed25519 public key, hex.
+    ``width``, ``sealing_key`` and ``scaling`` are for participants, as in ``Member``.
+    ``generator_key`` is the Ed25519 public key of a mask generator, in hex.
     """
 
     federation: str
@@ -41,30 +41,48 @@ class Claim:
     generator_key: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what no roster would take."""
+        """Refuse what no roster accepts."""
         Subject(self.federation, self.role, self.name)
         is_generator = self.role == GENERATOR
         if is_generator != bool(self.generator_key):
-            raise ConfigError("a generator, and nobody else, has a generator_key")
+            came = "one" if self.generator_key else "none"
+            raise ConfigError(
+                f"the role generator must have a generator_key, other roles must not, got {came} "
+                f"for role {self.role!r}"
+            )
         for what in ("sealing_key", "scaling", "generator_key"):
             value = getattr(self, what)
             if value and not _HEX_32.fullmatch(value):
-                raise ConfigError(f"{what} of {self.name!r} must be 64 digits of lower-case hex")
+                raise ConfigError(
+                    f"{what} of {self.name!r} must be 64 digits of lower-case hex, got "
+                    f"{value[:70]!r}"
+                )
         if not is_generator:
             self.as_member("0" * 64)
         elif self.width or self.sealing_key or self.scaling:
-            raise ConfigError("a generator has no block: no width, sealing key or scaling")
+            given = [name for name in ("width", "sealing_key", "scaling") if getattr(self, name)]
+            raise ConfigError(
+                "a generator has no block: wanted neither width, sealing_key nor scaling, got "
+                f"{' and '.join(given)}"
+            )
 
     @property
     def subject(self) -> Subject:
-        """Whom its certificate names."""
+        """The subject of its certificate."""
         return Subject(self.federation, self.role, self.name)
 
     def as_member(self, certificate: str) -> Member:
-        """As it stands in a roster; a mask generator is no member, only its key is pinned."""
+        """Its entry in a roster; of a mask generator a roster has only the key."""
         if self.role == GENERATOR:
             raise ConfigError(f"generator {self.name!r} goes into a roster as generator_key only")
-        return Member(self.name, self.role, certificate, self.width, self.sealing_key, self.scaling)
+        return Member(
+            name=self.name,
+            role=self.role,
+            certificate=certificate,
+            width=self.width,
+            sealing_key=self.sealing_key,
+            scaling=self.scaling,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +105,7 @@ class Request:
 
     @property
     def key_digest(self) -> str:
-        """SHA-256 of the TLS key: what to compare on the telephone."""
+        """SHA-256 of the TLS key: the fingerprint to compare on the telephone."""
         return key_digest(self.public_key)
 
     def to_bytes(self) -> bytes:
@@ -105,8 +123,8 @@ class Request:
             key.verify(bytes.fromhex(signature), _signed(claim, csr), ECDSA(SHA256()))
         except (InvalidSignature, ValueError) as error:
             raise IdentityError(
-                f"the request of {claim.name!r} must be signed by the key that it brings; it was "
-                "changed since, or made by somebody else"
+                f"the request of {claim.name!r} must be signed by its own key, got a wrong "
+                "signature: it was changed since, or made by somebody else"
             ) from error
         if not asked.is_signature_valid or (subject := subject_of(asked)) != claim.subject:
             came = subject.uri if asked.is_signature_valid else "one with a wrong signature"
@@ -135,12 +153,15 @@ class Approved:
         """Read an approval."""
         claim, (certificate,) = _read(data, MEMBER, ("certificate",))
         if not _HEX_32.fullmatch(certificate):
-            raise ConfigError(f"certificate of {claim.name!r} must be 64 digits of lower-case hex")
+            raise ConfigError(
+                f"certificate of {claim.name!r} must be 64 digits of lower-case hex, got "
+                f"{certificate[:70]!r}"
+            )
         return cls(claim, certificate)
 
 
 def format_of(data: bytes) -> str:
-    """The ``format`` that a JSON document states; empty if it is none."""
+    """The ``format`` of a JSON document; empty if it has none, or is none."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -159,7 +180,7 @@ def _spell(kind: str, values: dict[str, str | int]) -> bytes:
 
 
 def _read(data: bytes, kind: str, more: tuple[str, ...]) -> tuple[Claim, list[str]]:
-    """A claim and the texts beside it: each of its type, none missing and none unknown."""
+    """A claim and its further texts: each of its type, none missing and none unknown."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -176,7 +197,10 @@ def _read(data: bytes, kind: str, more: tuple[str, ...]) -> tuple[Claim, list[st
         raise IdentityError(f"a {kind!r} has {', '.join(known)}; missing or unknown: {odd}")
     for key, value in document.items():
         if type(value) is not known[key]:
-            raise IdentityError(f"{key} of a {kind!r} has the wrong type {type(value).__name__}")
+            wanted = "a whole number" if known[key] is int else "text"
+            raise IdentityError(
+                f"{key} of a {kind!r} must be {wanted}, got a {type(value).__name__}"
+            )
     rest = [document.pop(key) for key in more]
     return Claim(**document), rest
 

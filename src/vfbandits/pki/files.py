@@ -31,37 +31,37 @@ PrivateKey: TypeAlias = EllipticCurvePrivateKey | X25519PrivateKey | Ed25519Priv
 
 
 def certificate_path(folder: Path, name: str) -> Path:
-    """Where the certificate of ``name`` lies; "authority" names the organiser's."""
+    """Path of the certificate of ``name``; "authority" names the organiser's."""
     return folder / f"{name}.crt"
 
 
 def key_path(folder: Path, name: str) -> Path:
-    """Where the private TLS key of ``name`` lies."""
+    """Path of the private TLS key of ``name``."""
     return folder / f"{name}.key"
 
 
 def sealing_key_path(folder: Path, name: str) -> Path:
-    """Where a participant's private X25519 key lies."""
+    """Path of a participant's private X25519 key."""
     return folder / f"{name}.sealing.key"
 
 
 def signing_key_path(folder: Path, name: str) -> Path:
-    """Where a mask generator's private Ed25519 key lies."""
+    """Path of a mask generator's private Ed25519 key."""
     return folder / f"{name}.signing.key"
 
 
 def request_path(folder: Path, name: str) -> Path:
-    """Where the request of ``name`` lies."""
+    """Path of the request of ``name``."""
     return folder / f"{name}.request.json"
 
 
 def member_path(folder: Path, name: str) -> Path:
-    """Where the organiser's approval of ``name`` lies."""
+    """Path of the organiser's approval of ``name``."""
     return folder / f"{name}.member.json"
 
 
 def make_folder(folder: Path) -> Path:
-    """A folder for keys: made with mode 0700, refused if others could swap files in it."""
+    """A folder for keys: created with mode 0700, refused if others could replace files in it."""
     try:
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -73,14 +73,14 @@ def make_folder(folder: Path) -> Path:
         ) from error
     if mode & 0o022:
         raise IdentityError(
-            f"a folder of keys must be closed to the writing of others, got {folder} with mode "
+            f"a folder of keys must not be writable by others, got {folder} with mode "
             f"{mode:04o}: chmod 700 it, or choose another"
         )
     return folder
 
 
 def refuse_existing(paths: list[Path], advice: str) -> None:
-    """Refuse if any of these files is there."""
+    """Refuse if any of these files exists."""
     there = [str(path) for path in paths if path.exists() or path.is_symlink()]
     if there:
         raise IdentityError(f"wanted no file there yet, got {', '.join(there)}: {advice}")
@@ -136,7 +136,7 @@ def read_certificate(path: Path) -> x509.Certificate:
 
 
 def read_tls_key(path: Path, *, passphrase: bytes | None = None) -> EllipticCurvePrivateKey:
-    """The private key of a certificate; errors tell its path and nothing of it."""
+    """The private key of a certificate; errors name its path and nothing of the key."""
     key = _read_private_key(path, passphrase)
     if not isinstance(key, EllipticCurvePrivateKey):
         raise IdentityError(f"wanted an ECDSA key, got {_kind(key)} in {path}")
@@ -144,7 +144,7 @@ def read_tls_key(path: Path, *, passphrase: bytes | None = None) -> EllipticCurv
 
 
 def read_sealing_key(path: Path) -> X25519PrivateKey:
-    """A participant's key to its mask shares."""
+    """The key that opens a participant's mask shares."""
     key = _read_private_key(path)
     if not isinstance(key, X25519PrivateKey):
         raise IdentityError(f"wanted an X25519 key, got {_kind(key)} in {path}")
@@ -160,13 +160,13 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def private_pem(key: PrivateKey, *, passphrase: bytes | None = None) -> bytes:
-    """A private key as it lies in its owner's file."""
+    """A private key as its owner's file has it."""
     lock = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock)
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether anybody but its owner may read a file."""
+    """Whether other users than its owner may access a file."""
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 

@@ -1,4 +1,4 @@
-"""What a member's process takes from its identity and the roster."""
+"""The TLS files, keys and roster entry of a member's process."""
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -17,7 +17,7 @@ def server_name(roster: Roster) -> str:
 
 
 def tls_files(identity: Identity) -> TlsFiles:
-    """What TLS needs of an identity."""
+    """The files of an identity that TLS needs."""
     return TlsFiles(identity.certificate_path, identity.key_path, identity.authority_path)
 
 
@@ -30,7 +30,7 @@ def authority_key(identity: Identity) -> EllipticCurvePublicKey:
 
 
 def tls_of(place: ParticipantConfig) -> TlsFiles | None:
-    """What TLS needs, or None where it is switched off."""
+    """The files that TLS needs; None if TLS is switched off."""
     return None if place.insecure else tls_files(Identity.load(place.identity, place.name))
 
 
@@ -38,12 +38,15 @@ def own_member(place: ParticipantConfig, roster: Roster) -> Member:
     """The entry of this process in the roster."""
     member = roster.find(place.name)
     if member is None or member.role != place.role:
-        raise ConfigError(f"wanted {place.role} {place.name!r} in the roster, it is not there")
+        came = "no member of this name" if member is None else f"the role {member.role}"
+        raise ConfigError(f"wanted {place.role} {place.name!r} in the roster, got {came}")
     return member
 
 
 def sealing_key_of(identity: Identity) -> X25519PrivateKey:
     """The key that opens envelopes of mask shares."""
     if identity.sealing_key is None:
-        raise ConfigError(f"{identity.subject.name!r} has no sealing key; make a new request")
+        raise ConfigError(
+            f"wanted a sealing key of {identity.subject.name!r}, got none; make a new request"
+        )
     return identity.sealing_key

@@ -39,8 +39,8 @@ from vfbandits.protocol.roster import SEALING_ROLES
 class Keys:
     """The private keys of one member.
 
-    All have one for TLS, participants one to open mask shares and agree on pads with, the mask
-    generator one to sign envelopes with.
+    All have a key for TLS.  Participants have one that opens mask shares and agrees on pads, and
+    the mask generator has one that signs envelopes.
     """
 
     tls: EllipticCurvePrivateKey = field(repr=False)
@@ -49,7 +49,7 @@ class Keys:
 
     @classmethod
     def generate(cls, role: str) -> "Keys":
-        """Fresh ones, from the operating system's entropy."""
+        """New keys, from the operating system's entropy."""
         return cls(
             generate_private_key(SECP256R1()),
             X25519PrivateKey.generate() if role in SEALING_ROLES else None,
@@ -58,7 +58,7 @@ class Keys:
 
     @classmethod
     def load(cls, folder: Path, name: str, role: str) -> "Keys":
-        """The ones in their owner's folder."""
+        """The keys in their owner's folder."""
         tls = read_tls_key(key_path(folder, name))
         sealing, signing = None, None
         if role in SEALING_ROLES:
@@ -68,7 +68,7 @@ class Keys:
         return cls(tls, sealing, signing)
 
     def files(self, folder: Path, name: str) -> dict[Path, tuple[bytes, int]]:
-        """Where each key goes, and its file's mode."""
+        """The path, contents and mode of each key's file."""
         files = {key_path(folder, name): (private_pem(self.tls), SECRET)}
         if self.sealing is not None:
             files[sealing_key_path(folder, name)] = private_pem(self.sealing), SECRET
@@ -78,14 +78,15 @@ class Keys:
 
     def request(self, subject: Subject, *, width: int, scaling: str) -> Request:
         """The public parts, under the signature of the TLS key."""
+        sealing, signing = self.sealing, self.signing
         claim = Claim(
-            subject.federation,
-            subject.name,
-            subject.role,
-            width,
-            "" if self.sealing is None else self.sealing.public_key().public_bytes_raw().hex(),
-            scaling,
-            "" if self.signing is None else self.signing.public_key().public_bytes_raw().hex(),
+            federation=subject.federation,
+            name=subject.name,
+            role=subject.role,
+            width=width,
+            sealing_key="" if sealing is None else sealing.public_key().public_bytes_raw().hex(),
+            scaling=scaling,
+            generator_key="" if signing is None else signing.public_key().public_bytes_raw().hex(),
         )
         common_name = x509.NameAttribute(x509.NameOID.COMMON_NAME, subject.name)
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(subject.uri)])
@@ -111,8 +112,8 @@ def create_request(
     """Make the keys of ``name`` in ``folder`` and a request beside them; returns its path.
 
     The private keys are readable by their owner only and go nowhere.  The request holds their
-    public parts and may travel any way.  ``scaling`` is the digest of a fitted scaling.  With
-    ``reuse_keys`` the request is written again for the keys that are there, when ``width`` or
+    public parts and may be sent over any channel.  ``scaling`` is the digest of a fitted scaling.
+    With ``reuse_keys`` the request is written again for the existing keys, when ``width`` or
     ``scaling`` has changed.
     """
     subject = Subject(federation, role, name)

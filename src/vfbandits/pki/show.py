@@ -1,4 +1,4 @@
-"""What a public file of the federation says, for people."""
+"""The facts of a public file of the federation, for people."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from vfbandits.protocol.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What kind of file it is, and its facts in order."""
+    """The kind of a file, and its facts in order."""
 
     kind: str
     rows: tuple[tuple[str, str], ...]

@@ -1,8 +1,7 @@
 """The active participant: asks, gathers, and never waits longer than a deadline.
 
 A state machine without a clock or a socket.  Every method takes what happened, with the time at
-which it did, and returns what to do about it.  What becomes of a round is in rounds.py, what
-becomes of a change of masks in change.py.
+which it did, and returns what to do about it.  Rounds are in rounds.py, mask changes in change.py.
 """
 
 from collections import Counter
@@ -61,7 +60,7 @@ from vfbandits.protocol.version import SPOKEN, Versions
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for what, in seconds.
+    """Timeouts and limits of the active participant; durations are in seconds.
 
     Attributes
     ----------
@@ -81,7 +80,7 @@ class Patience:
     failures_to_open: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse waits that are over before they begin."""
+        """Refuse values that are not positive."""
         for key in ("deadline_s", "ping_every_s", "change_s", "failures_to_open"):
             if not getattr(self, key) > 0:
                 raise SettingError(f"{key} must be above 0, got {getattr(self, key)!r}")
@@ -93,10 +92,10 @@ class ActiveParticipant:
     ``has_share`` names the passive participants behind whose share of this epoch something was
     learnt: such a share, once lost, cannot be replaced by another one.
 
-    ``first_round`` comes after all rounds that it has asked for before, as far as it knows.  What
-    passive participants say in their hellos moves it on, each by ``MAX_ROUND_STEP`` in all: more
-    than an honest one needs, and too little to use the numbers up.  On secret shares each number
-    was dealt, and one may skip ``MAX_SLOT_STEP`` in one go and few over time.
+    ``first_round`` follows all rounds that it knows to have asked for.  A hello of a passive
+    participant may move it forward, by ``MAX_ROUND_STEP`` in total: more than an honest one needs,
+    and too little to use the numbers up.  On secret shares each number was dealt: a participant may
+    skip ``MAX_SLOT_STEP`` in one go, and few over time.
 
     ``spoken`` are the versions of the protocol that it speaks; each seat has the one of its stream.
     ``sealing_key`` is needed where the roster has users asked for by pseudonyms.
@@ -145,7 +144,7 @@ class ActiveParticipant:
 
     @property
     def share(self) -> MaskShare:
-        """The own share of the mask in force."""
+        """The active participant's own share of the mask in force."""
         return self._rounds.share
 
     @property
@@ -155,9 +154,10 @@ class ActiveParticipant:
 
     @property
     def has_share(self) -> frozenset[str]:
-        """Behind whose shares of this epoch something was learnt; to be kept over a restart.
+        """Participants behind whose share of this epoch something was learnt.
 
-        It grows with a note "share_in_use" and starts anew with each epoch.
+        Keep it over a restart.  It grows with each log line "share_in_use".  A mask change sets it
+        to the participants that stay.
         """
         return frozenset(self._rounds.in_use)
 
@@ -183,7 +183,7 @@ class ActiveParticipant:
     # --- participants come and go -------------------------------------------------------------
 
     def join(self, sender: str, hello: Hello, now: float) -> list[ActiveInstruction]:
-        """A passive participant whose certificate says ``sender`` brings its terms."""
+        """Handle the hello of the participant whose certificate names ``sender``."""
         done = self.leave(sender, now)  # a new stream takes the place of an old one
         try:
             protocol = agree_on_version(hello, sender=sender, spoken=self.spoken)
@@ -209,7 +209,10 @@ class ActiveParticipant:
         refuse_unless_agreed(hello, self.roster, sender=sender, epoch=self.epoch)
         if self.change is not None and self.change.is_ready:
             # Welcomed to the epoch before, it would throw away its share of the next one.
-            raise LinkError(f"masks change to epoch {self.change.epoch}: wanted one moment more")
+            raise LinkError(
+                f"wanted a hello after the mask change to epoch {self.change.epoch}, got one "
+                "during it: dial again"
+            )
         envelope = envelope_for(
             hello,
             epoch=self.epoch,
@@ -222,10 +225,10 @@ class ActiveParticipant:
         return envelope, self._catch_up(sender, hello.next_round, now)
 
     def _catch_up(self, sender: str, theirs: int, now: float) -> list[ActiveInstruction]:
-        """Go on from the round that ``sender`` is at, by no more than its step.
+        """Move on to the round that ``sender`` is at, by no more than it may still skip.
 
-        Nothing is sent twice under a number below it.  One that is still further is refused: it
-        has used its step up, while the others, which are not, are let in.
+        So nothing is sent twice under one number.  A participant that is still further ahead is
+        refused; the others are admitted.
         """
         if self.roster.terms.shares is not None:
             return self._skip_slots(sender, theirs - self._next_round, now)
@@ -235,16 +238,16 @@ class ActiveParticipant:
         if theirs > self._next_round:
             raise HandshakeError(
                 f"next_round: the active participant has {self._next_round}, {sender!r} has "
-                f"{theirs}: wanted at most {MAX_ROUND_STEP} more than it had at its start.  If it "
-                "has lost the file of its round, restore it"
+                f"{theirs}: wanted at most {MAX_ROUND_STEP} more than the active participant had "
+                "at its start.  If that has lost the file of its round, restore the file"
             )
         return []
 
     def _skip_slots(self, sender: str, count: int, now: float) -> list[ActiveInstruction]:
-        """Throw away slots that ``sender`` reserved before a restart, if they are not too many.
+        """Discard slots that ``sender`` reserved before a restart, if they are not too many.
 
-        Each was dealt: one that says that it has used more and more of them is refused, and comes
-        in again once the decisions of the others have got there.
+        Each was dealt.  A participant that claims more and more of them is refused until the
+        decisions of the others have caught up.
         """
         if count <= 0:
             return []
@@ -253,8 +256,8 @@ class ActiveParticipant:
         if count > left:
             raise HandshakeError(
                 f"next_round: {sender!r} has used {count} slots more than the active participant "
-                f"knows of: wanted at most {int(left)} now, since each was dealt.  If it has lost "
-                "the file of its round, restore it; else wait"
+                f"knows of: wanted at most {int(left)} now, since each was dealt.  If the active "
+                "participant has lost the file of its round, restore the file; otherwise wait"
             )
         self._slot_steps[sender] = left - count, now
         self._next_round += count
@@ -274,7 +277,7 @@ class ActiveParticipant:
     # --- rounds -------------------------------------------------------------------------------
 
     def askable(self) -> tuple[str, ...]:
-        """Those that a new round would ask."""
+        """The participants that a new round would ask."""
         return self._rounds.askable()
 
     def ask(  # noqa: PLR0913  (what is asked for, by name)
@@ -314,7 +317,7 @@ class ActiveParticipant:
         return number
 
     def hear(self, sender: str, message: ToActive, now: float) -> list[ActiveInstruction]:
-        """A message of a participant that has joined."""
+        """Handle a message of a participant that has joined."""
         seat = self.seats.get(sender)
         if seat is None:
             raise LinkError(f"wanted a hello of {sender!r} first, got {type(message).__name__}")
@@ -349,7 +352,7 @@ class ActiveParticipant:
         return [line, *self._give_up(change, f"{seat.name!r} declined: {message.reason}")]
 
     def tick(self, now: float) -> list[ActiveInstruction]:
-        """Time has passed: deadlines end rounds, pings look for those that were left alone."""
+        """Time has passed: end rounds at their deadlines, ping behind open circuits."""
         done = self._rounds.expire(now)
         for seat in self.seats.values():
             done += seat.ping(now, every_s=self.patience.ping_every_s)
@@ -362,7 +365,7 @@ class ActiveParticipant:
     # --- another epoch ------------------------------------------------------------------------
 
     def begin_change(self, change: Change, now: float) -> list[ActiveInstruction]:
-        """Start to move to another mask, and perhaps roster; see change.py."""
+        """Start a change to other masks, and perhaps another roster; see change.py."""
         if self.change is not None:
             raise HandshakeError(f"a change to epoch {self.change.epoch} is under way already")
         change.refuse_unless_from(self.roster, self.share, epoch=self.epoch)
@@ -375,7 +378,7 @@ class ActiveParticipant:
                 f"{', '.join(away)}"
             )
         done: list[ActiveInstruction] = [LogLine("mask_change_started", {"epoch": change.epoch})]
-        if change.is_ready:  # nobody stays that could have a part in it
+        if change.is_ready:  # no passive participant stays
             done.append(change.changed())
         number = change.start(self._next_round, deadline=now + self.patience.change_s)
         self._next_round = number + 1
@@ -406,7 +409,7 @@ class ActiveParticipant:
         ]
 
     def finish_change(self) -> list[ActiveInstruction]:
-        """Put a change into force for which ``Changed`` came; no round may be open."""
+        """Put the change into force after ``Changed``; no round may be open."""
         change = self.change
         if change is None or not change.is_ready or self.n_open:
             raise HandshakeError(

@@ -1,7 +1,7 @@
 """Messages by which two participants find their common users, before the federation serves.
 
 An element is a user as a point of an elliptic curve, under the key of one participant or of both.
-Whoever lacks one of the keys cannot tell whose element it is, nor try users.
+Without both keys nobody can tell whose element it is, or try users.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class AlignElements:
 
 @dataclass(frozen=True, slots=True)
 class AlignReply:
-    """What came, under both keys and in its order, and the next ``own`` users under one key."""
+    """The received elements under both keys, in order, and the next ``own`` users under one."""
 
     elements: tuple[bytes, ...] = field(repr=False)
     own: tuple[bytes, ...] = field(repr=False)
@@ -53,7 +53,7 @@ class AlignCommon:
 
 @dataclass(frozen=True, slots=True)
 class AlignTold:
-    """How many common users have been told of; with the last of them the digest of all."""
+    """How many common users were received so far; with the last of them the digest of all."""
 
     n_common: int
     digest: bytes = b""

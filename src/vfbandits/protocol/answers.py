@@ -1,4 +1,4 @@
-"""What a passive participant says behind its share of one epoch's mask."""
+"""What a passive participant answers behind its share of one epoch's mask."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,7 @@ class Answers:
         self._to_fetch: Ask | None = None
 
     def hear(self, ask: Ask) -> PassiveInstruction:
-        """What an ask gets: its rows looked up, the bytes that were sent before, or a refusal."""
+        """The response to an ask: look up its rows, resend the earlier bytes, or decline."""
         problem = self._problem_with(ask)
         if problem is not None:
             return Reply(problem)
@@ -84,13 +84,13 @@ class Answers:
     ) -> list[PassiveInstruction]:
         """Mask the rows that were looked up, and send them.
 
-        At the places ``absent`` are rows of zeros, of which it has no features or does not answer
-        about; ``users`` are the ids of those that the ask names by pseudonyms.
+        Rows at the places ``absent`` are zeros: it has no features of these users, or does not
+        answer about them.  ``users`` are the ids of the users that the ask names by pseudonyms.
         """
         if self._slots is not None:
             return self._answer_in_slot(self._slots, ask, block, missing=len(absent))
         if ask is not self._to_fetch:
-            # While they were, the same ask may have come again, or a later one been answered.
+            # Meanwhile the same ask may have come again, or a later one been answered.
             todo = self.hear(ask)
             if not isinstance(todo, Fetch):
                 return [todo]
@@ -125,7 +125,7 @@ class Answers:
                 raise WireError(f"rows: wanted {ask.n_rows}, got {len(block)}")
             return slots.answer(ask, block, missing=missing)
         except (ArmError, SharesError, WireError) as error:
-            # That a row of this user is a long one is for its owner alone.
+            # Only the owner of a row may know that it is a long one.
             reason = "the rows cannot be shared under the terms"
             refused = LogLine("rows_refused", {"round": ask.round, "reason": str(error)})
             return [refused, Reply(Declined(ask.round, ask.attempt, "features", reason))]
@@ -133,10 +133,10 @@ class Answers:
     def part(
         self, message: Prepare, new: MaskShare, *, roster: str, deal: str
     ) -> list[PassiveInstruction]:
-        """Its part of the change from this share to another; MaskError, SecureSumError.
+        """Its part of a mask change; raises MaskError or SecureSumError.
 
-        ``roster`` is the digest of the roster that comes into force, and ``deal`` the name of the
-        deal that the new share is of.
+        ``roster`` is the digest of the roster that comes into force, and ``deal`` names the deal of
+        the new share.
         """
         # Pads go by the round's number, by the epoch in force, and by what comes into force.
         return self._send(
@@ -149,7 +149,7 @@ class Answers:
         )
 
     def problem_with_senders(self, senders: tuple[str, ...], *, after: Roster | None = None) -> str:
-        """Why no message may be one of these senders'; as ``OnceOnly.problem_with``."""
+        """Why no message may go out with these senders; as ``OnceOnly.problem_with``."""
         if self._once is not None:
             return self._once.problem_with(senders, after=after)
         return "senders are named for secure sums only" if senders else ""
@@ -210,7 +210,7 @@ class Answers:
         parts: Sequence[RowsOfOne] | None = None,
         withheld: tuple[int, ...] = (),
     ) -> list[PassiveInstruction]:
-        """Send masked rows: as they are, or under pads and written down before."""
+        """Send masked rows: as they are, or under pads and after they are in the outbox."""
         values = rows.data
         if self._once is not None:
             blinded = self._once.cover(
@@ -218,15 +218,15 @@ class Answers:
             )
             values = blinded.values.data
         answer = Answer(
-            stamp.round,
-            stamp.attempt,
-            epoch,
-            digest,
-            rows.shape[0],
-            rows.shape[1],
-            memoryview(values).cast("B"),
-            missing,
-            withheld,
+            round=stamp.round,
+            attempt=stamp.attempt,
+            epoch=epoch,
+            digest=digest,
+            n_rows=rows.shape[0],
+            n_columns=rows.shape[1],
+            values=memoryview(values).cast("B"),
+            missing=missing,
+            withheld=withheld,
         )
         if self._once is None:
             return [Reply(answer)]

@@ -13,7 +13,7 @@ class DecideRequest:
     ``own`` is the active participant's own block for this decision, raw little-endian float64; if
     it is empty its feature store is asked.  ``arm_features`` (n_arms × arm_dim) go with layout
     "outer".  ``event_id`` names the decision, or is empty.  ``trial`` as in ``Ask``.
-    ``campaign`` is that of a decision whose contexts are gathered; others have none.
+    ``campaign`` is set where contexts are gathered, and empty elsewhere.
     """
 
     user: str
@@ -30,7 +30,7 @@ class DecideReply:
     """A decision.  ``scores`` and ``means`` are raw float64, one per arm.
 
     ``contributors`` are the participants whose features counted; ``bytes_received`` is what the
-    passive ones sent for it, its share of a batch.
+    passive ones sent for it, its fraction of a batch.
     """
 
     event_id: str
@@ -63,7 +63,7 @@ class RewardReply:
 
 @dataclass(frozen=True, slots=True)
 class StatusRequest:
-    """Ask how the federation is."""
+    """Ask for the state of the federation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ChangeReply:
 
 @dataclass(frozen=True, slots=True)
 class GatherRequest:
-    """Decisions whose contexts are wanted together; an error where a request cannot be read."""
+    """Decisions whose contexts are gathered in one batch; an error for an invalid request."""
 
     requests: tuple[DecideRequest | VFBanditsError, ...]
 
@@ -119,6 +119,6 @@ GatherOutcome: TypeAlias = GatherReply | VFBanditsError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherReplies:
-    """What came of each request of a ``GatherRequest``, in their order: one fails alone."""
+    """The outcome of each request of a ``GatherRequest``, in order; each fails alone."""
 
     outcomes: tuple[GatherOutcome, ...]

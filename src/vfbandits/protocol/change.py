@@ -2,7 +2,7 @@
 
 Each participant that stays sends its part S'_j S_j' (core/remask.py).  The change comes into force
 when all parts have come, or not at all.  Once they have, nothing that a participant does can stop
-it: one that was cut off in between has its new share on its disk and is told when it comes back.
+it: one that was disconnected has its new share on disk and enters the epoch when it is back.
 A helper without features takes part in the same way; its part has no rows and no columns.
 """
 
@@ -48,7 +48,7 @@ class Change:
         return name in self.gathering.waiting_for
 
     def refuse_unless_from(self, roster: Roster, share: MaskShare, *, epoch: int) -> None:
-        """Refuse to start from anywhere else than what is in force."""
+        """Refuse to start from other masks or another roster than those in force."""
         if self.epoch <= epoch:
             raise HandshakeError(f"epoch: wanted one after {epoch}, got {self.epoch}")
         if self.before.digest != roster.digest:
@@ -68,7 +68,7 @@ class Change:
         return self.gathering.round
 
     def prepares(self) -> Iterator[tuple[str, Prepare]]:
-        """What each participant that stays is told."""
+        """The message for each participant that stays."""
         asked = self.gathering.asked
         senders = asked if self.gathering.wanted.secure else ()
         for name in asked:
@@ -79,11 +79,11 @@ class Change:
             )
 
     def abort(self) -> Abort:
-        """What they are told when it fails."""
+        """The message for them when the change fails."""
         return Abort(self.epoch)
 
     def changed(self) -> Changed:
-        """What to do when all parts have come; MaskError if they do not fit together."""
+        """The instruction once all parts have come; MaskError if they do not fit together."""
         return Changed(self.epoch, self.remask())
 
     def remask(self) -> Remask:
@@ -124,7 +124,16 @@ def plan_change(  # noqa: PLR0913  (one argument for each thing that changes)
     n_rows = {name: rows[name] for name in stay}
     digests = dict.fromkeys(stay, digest)
     gathering = Gathering(round_number, wanted, stay, n_rows, digests, deadline=0.0)
-    return Change(epoch, before, after, old_share, share, gathering, signed_roster, envelopes or {})
+    return Change(
+        epoch=epoch,
+        before=before,
+        after=after,
+        old_share=old_share,
+        share=share,
+        gathering=gathering,
+        signed_roster=signed_roster,
+        envelopes=envelopes or {},
+    )
 
 
 def _part_width(roster: Roster) -> dict[str, int]:

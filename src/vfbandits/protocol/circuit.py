@@ -1,4 +1,4 @@
-"""Whether a participant is asked at all: after several failures in a row it is left alone."""
+"""Whether a participant is asked at all: after several failures in a row it is not."""
 
 from dataclasses import dataclass
 

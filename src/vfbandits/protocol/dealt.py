@@ -35,9 +35,9 @@ MAX_WINDOWS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class DealLabel:
-    """What stands on a dealt file, for everybody to read.
+    """The public label of a dealt file.
 
-    ``terms`` is the digest of all that dealt words depend on.  ``deal`` names one drawing of all
+    ``terms`` is the digest of all that dealt words depend on.  ``deal`` names one draw of all
     secrets, 16 random bytes in hex.  ``window`` is ``ALL_WINDOWS`` for secrets.
     """
 
@@ -62,7 +62,7 @@ class PartySecrets:
     server: ServerSecrets | None = field(default=None, repr=False)
 
     def to_bytes(self) -> bytes:
-        """To be sealed."""
+        """The bytes that are sealed."""
         block, server = self.participant, self.server
         document = {
             "participant": [] if block is None else _hexed(block.active, block.helper),
@@ -72,7 +72,7 @@ class PartySecrets:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, deal: str) -> "PartySecrets":
-        """What was sealed."""
+        """The secrets in bytes that were sealed."""
         try:
             document = json.loads(data)
             block, server = (
@@ -87,7 +87,8 @@ class PartySecrets:
         except (ValueError, KeyError, TypeError):
             # Without the cause: it could quote what is secret.
             raise EnvelopeError(
-                f"wanted the secrets of a deal, {SECRET_SIZE} bytes each, got others"
+                f"wanted the secrets of a deal, {SECRET_SIZE} bytes each, got {len(data)} bytes "
+                "that do not hold them"
             ) from None
 
 
@@ -116,7 +117,7 @@ def window_name(active: str, epoch: int, window: int) -> str:
 def first_window(epoch: int) -> int:
     """The number of an epoch's first window.
 
-    Numbers go on over epochs, so that a window and a slot name one decision for ever.
+    Numbers continue across epochs, so that a window and a slot name one decision for ever.
 
     >>> first_window(1), first_window(3)
     (0, 2097152)
@@ -177,14 +178,20 @@ def deal_secrets(dealer: Dealer, roster: Roster, *, deal: str) -> dict[str, Part
 
 
 def problem_with_parts(secrets: PartySecrets, roster: Roster, name: str) -> str:
-    """Why these are not the secrets of what ``name`` is in the roster; empty if they are."""
+    """Why these secrets do not fit the roles of ``name`` in the roster; empty if they do."""
     rules = roster.terms.shares
     is_server = name == roster.active.name or (rules is not None and name == rules.helper)
     has_block = name in roster.split.names
-    if (has_block, is_server) == (secrets.participant is not None, secrets.server is not None):
+    came = (secrets.server is not None, secrets.participant is not None)
+    if came == (is_server, has_block):
         return ""
-    wanted = " and ".join(["a server"] * is_server + ["a participant"] * has_block)
-    return f"the secrets of {name!r} as {wanted}, got other roles"
+    wanted = _roles(is_server=is_server, has_block=has_block)
+    got = _roles(is_server=came[0], has_block=came[1])
+    return f"the secrets of {name!r} as {wanted}, got those of {got}"
+
+
+def _roles(*, is_server: bool, has_block: bool) -> str:
+    return " and ".join(["a server"] * is_server + ["a participant"] * has_block) or "neither role"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +233,14 @@ class DealSealer:
 
 def deal_label(roster: Roster, epoch: int, *, to: str, deal: str, window: int) -> DealLabel:
     """The label that a dealt file of this roster must have."""
-    return DealLabel(roster.federation, terms_digest(roster), epoch, to, deal, window)
+    return DealLabel(
+        federation=roster.federation,
+        terms=terms_digest(roster),
+        epoch=epoch,
+        to=to,
+        deal=deal,
+        window=window,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,9 +280,9 @@ class DealOpener:
 
 
 def check_secrets(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) -> str:
-    """The deal that all of these sealed secrets are of; refuses those of another one.
+    """The deal that all of these sealed secrets are of; refuses a mix of deals.
 
-    They are not opened: labels and signatures are for everybody to read.
+    They are not opened: labels and signatures are public.
     """
     deals = set()
     for name, data in envelopes.items():
@@ -290,7 +304,7 @@ def _refuse_other_label(label: DealLabel, wanted: DealLabel) -> None:
         came, want = getattr(label, part.name), getattr(wanted, part.name)
         if type(came) is not type(want) or came != want:
             raise EnvelopeError(
-                f"what was dealt has another {part.name}: wanted {want!r}, got {str(came)[:128]!r}"
+                f"dealt words have another {part.name}: wanted {want!r}, got {str(came)[:128]!r}"
             )
 
 
@@ -301,5 +315,8 @@ def _parse(spelt: bytes) -> DealLabel:
     except (ValueError, TypeError, RecursionError) as error:
         raise EnvelopeError(f"wanted the label of dealt words, got {spelt[:60]!r}") from error
     if not is_right:
-        raise EnvelopeError("the label of dealt words must be spelt as this version does")
+        raise EnvelopeError(
+            "the label of dealt words must be canonical JSON with a deal of 16 bytes in hex, got "
+            f"{spelt[:60]!r}"
+        )
     return label

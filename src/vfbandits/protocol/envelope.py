@@ -4,7 +4,7 @@ The columns are sealed (``seal.py``) to the sealing key that the roster names.  
 federation, roster, epoch, participant, shape and deal on their label, which is JSON, and for no
 other.
 
-Whoever carries an envelope sees its label and size, and no number of the share.
+A carrier of an envelope sees its label and size, and no number of the share.
 """
 
 import json
@@ -37,9 +37,9 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What stands on an envelope, for everybody to read.
+    """The public label of an envelope.
 
-    ``deal`` names one drawing of Q, 16 random bytes in hex: shares of two deals do not fit
+    ``deal`` names one draw of Q, 16 random bytes in hex: shares of two deals do not fit
     together, though each is valid by itself.
     """
 
@@ -95,7 +95,7 @@ def open_share(
     """The share in an envelope, if it is ``participant``'s for this roster and epoch.
 
     IdentityError if the pinned generator did not sign it or ``private_key`` is not the one that
-    the roster names, EnvelopeError if anything else is not as it should be.
+    the roster names, EnvelopeError for any other fault.
     """
     wanted = label_for(roster, epoch=epoch, participant=participant)
     refuse_other_key(roster, participant, private_key.public_key())
@@ -108,7 +108,7 @@ def open_share(
 
 
 def read_label(data: bytes, *, roster: Roster) -> Label:
-    """What stands on an envelope that the roster's generator signed."""
+    """The label of an envelope that the roster's generator signed."""
     return _open_label(data, roster)[0]
 
 
@@ -135,13 +135,13 @@ def check_deal(envelopes: Mapping[str, bytes], *, roster: Roster, epoch: int) ->
 
 
 def most_bytes(roster: Roster) -> int:
-    """No envelope for this roster is larger."""
+    """The largest size of an envelope for this roster."""
     numbers = roster.split.dim * max(roster.split.widths)
     return len(TITLE) + 2 + MAX_LABEL + 8 * numbers + SEAL_BYTES + SIGNATURE_BYTES
 
 
 def label_for(roster: Roster, *, epoch: int, participant: str, deal: str = ALONE) -> Label:
-    """The label of a participant's share; refuses where there can be none."""
+    """The label of a participant's share; refused where there can be no share."""
     split = roster.split
     if roster.terms.mask != "dense":
         raise EnvelopeError(
@@ -154,7 +154,15 @@ def label_for(roster: Roster, *, epoch: int, participant: str, deal: str = ALONE
     if not 0 <= epoch < 1 << 63:
         raise EnvelopeError(f"an epoch is a whole number from 0, got {epoch}")
     width = dict(split.items())[participant]
-    return Label(roster.federation, roster.digest, epoch, participant, split.dim, width, deal)
+    return Label(
+        federation=roster.federation,
+        roster=roster.digest,
+        epoch=epoch,
+        participant=participant,
+        dim=split.dim,
+        width=width,
+        deal=deal,
+    )
 
 
 def _open_label(data: bytes, roster: Roster) -> tuple[Label, Signed]:
@@ -176,7 +184,10 @@ def _parse(spelt: bytes) -> Label:
     except (ValueError, TypeError, RecursionError) as error:
         raise EnvelopeError(f"wanted the label of a mask share, got {spelt[:60]!r}") from error
     if not right:
-        raise EnvelopeError("the label of a mask share must be spelt as this version does")
+        raise EnvelopeError(
+            "the label of a mask share must be canonical JSON with a deal of 16 bytes in hex, got "
+            f"{spelt[:60]!r}"
+        )
     return label
 
 

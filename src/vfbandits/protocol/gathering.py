@@ -1,6 +1,6 @@
 """One round at the active participant: who was asked, and what came.
 
-An answer is taken only if it is for this round, attempt and epoch, for these rows in this order,
+An answer is accepted only if it is for this round, attempt and epoch, for these rows in this order,
 of the right size, finite and within the declared bound; and once.  Anything else is refused and
 never summed.
 """
@@ -54,9 +54,10 @@ class Wanted:
 class Gathering:
     """The answers of one round so far; those under pads are bits that mean nothing alone.
 
-    ``n_rows`` are wanted of each that was asked, and ``digests`` are of their keys as it was asked
-    for them, needed before the first answer is taken.  ``user_rows`` are the rows of each user in
-    a secure round.  There a row that one of them withholds counts for none of them.
+    ``n_rows`` has how many rows each participant that was asked must send, and ``digests`` the
+    digests of their keys, which are needed before the first answer is taken.  ``user_rows`` are the
+    rows of each user in a secure round.  There a row that one participant withholds counts for
+    none.
     """
 
     round: int
@@ -91,7 +92,7 @@ class Gathering:
         return tuple(n for n in self.asked if n not in self.came and n not in self.failed)
 
     def next_attempt(self) -> None:
-        """Forget what came: everybody is asked again, the very same participants."""
+        """Discard all answers: the same participants are asked again."""
         self.attempt += 1
         self.came.clear()
         self.failed.clear()
@@ -99,7 +100,7 @@ class Gathering:
         self.unknown.clear()
 
     def take(self, sender: str, answer: Answer) -> None:
-        """Note an answer, or refuse it with WireError and change nothing."""
+        """Accept an answer, or raise WireError and change nothing."""
         wanted = self.wanted
         n_rows = self.n_rows.get(sender)
         if n_rows is None:
@@ -131,7 +132,7 @@ class Gathering:
 
     @property
     def alone(self) -> frozenset[int]:
-        """Places of users all of whose rows somebody withholds."""
+        """Places of users all of whose rows are withheld."""
         if not self.withheld:
             return frozenset()
         stops = accumulate(self.user_rows)
@@ -158,8 +159,8 @@ class Gathering:
     def add_up(self, own: MaskedBlock, *, is_over: bool = False) -> Matrix:
         """The own block and those that came, added in the order in which they were asked.
 
-        Sums of floats depend on the order.  So before the round ``is_over`` the sum goes as far as
-        nobody is missing, which is done while others are waited for.
+        Sums of floats depend on the order.  So before the round ``is_over`` only blocks before the
+        first missing one are added, while the others are waited for.
         """
         for name in self.asked[self._n_summed :]:
             if name in self.came:

@@ -1,4 +1,4 @@
-"""Whether two participants mean the same federation, with both values in the error."""
+"""Check that two participants agree on their federation; errors have both values."""
 
 from vfbandits.core.noise import VectorNoise
 from vfbandits.errors import HandshakeError, IdentityError
@@ -6,15 +6,15 @@ from vfbandits.protocol.messages import DTYPE, Hello, Welcome
 from vfbandits.protocol.roster import STREAM_ROLES, Member, Roster
 from vfbandits.protocol.version import SPOKEN, Versions
 
-# As many rounds as a federation has in thirty years at a thousand a second, so that an active
-# participant that lost its round catches up with one hello; and one of the eight million steps that
-# there are.
+# The rounds of thirty years at a thousand a second: an active participant that lost its round
+# catches up with one hello.  There are eight million such steps.
 MAX_ROUND_STEP = 1 << 40
 # On secret shares each number is a slot that was dealt: a participant that comes back has reserved
-# a few that it did not use.  It may skip so many in one go, and this many in the long run.
+# a few that it did not use.  It may skip so many in one go, and this many in the
+# long run.
 MAX_SLOT_STEP = 64
 SLOT_STEPS_PER_S = 1.0 / 15.0
-# The most telling difference first.
+# The most informative difference first.
 ALWAYS = ("federation", "width", "layout", "mask", "aggregation", "protection", "users", "dtype")
 OF_ONE_ROSTER = ("scaling", "dim", "roster")
 
@@ -53,9 +53,9 @@ def hello_of(
 def refuse_unless_allowed(
     roster: Roster, *, name: str, role: str, certificate: str, wanted: tuple[str, ...]
 ) -> Member:
-    """The member that a certificate stands for, if it may do what ``wanted`` roles may.
+    """The member that a certificate identifies; its role must be one of ``wanted``.
 
-    Without TLS ``certificate`` is empty, and the name is believed.
+    Without TLS ``certificate`` is empty, and the name is trusted.
     """
     member = roster.whose(certificate) if certificate else roster.find(name)
     if member is None:
@@ -94,9 +94,9 @@ def refuse_unspoken(welcome: Welcome, *, name: str, spoken: Versions) -> None:
 def refuse_unless_agreed(hello: Hello, roster: Roster, *, sender: str, epoch: int) -> None:
     """Compare a hello with the roster in force at ``epoch``.
 
-    A participant that was cut off while masks and roster changed brings shares of both epochs, and
-    still the roster of the first.  It is let in: with the share of this epoch it holds the roster
-    that goes with it, and takes that one up when it is welcomed.
+    A participant that was disconnected while masks and roster changed has shares of both epochs,
+    and still names the first roster.  It is admitted: it holds the roster of this epoch beside the
+    share of this epoch, and adopts it with the welcome.
     """
     if hello.name != sender:
         raise HandshakeError(f"wanted the hello of {sender!r}, got one that says {hello.name!r}")
@@ -126,7 +126,7 @@ def envelope_for(
     """What a newcomer gets with its welcome: a sealed share, or nothing if it needs none.
 
     ``has_share`` says whether something was learnt behind its share of this epoch.  If it has lost
-    that share since, another one would not fit to what was learnt.
+    that share since, no other one fits what was learnt.
     """
     if epoch in hello.epochs:
         return b""

@@ -1,4 +1,4 @@
-"""A member's share of a mask: how it comes by one, what it keeps with it, and of which epochs."""
+"""A member's shares of the masks, by epoch: how it obtains one, and what it keeps with it."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ class Membership:
         return cls(roster, member, signed_roster)
 
     def refuse_unless_next(self, ours: Roster) -> None:
-        """Refuse a roster that does not follow on, or from, the one in force."""
+        """Refuse a roster that is neither the one in force nor a later one."""
         roster = self.roster
         if roster.federation != ours.federation or roster.number < ours.number:
             raise IdentityError(
@@ -125,7 +125,7 @@ class Membership:
 
 
 def refuse_unless_epoch(epoch: int) -> None:
-    """Refuse a welcome to what is no epoch."""
+    """Refuse a welcome with an invalid epoch."""
     if epoch < 1 or not is_number(epoch):
         raise HandshakeError(f"epoch: wanted a number from 1, got {epoch}")
 
@@ -155,16 +155,16 @@ class HeldEpochs:
         if epoch not in self._held:
             raise HandshakeError(
                 f"epoch: the active participant is at {epoch}, {self._name!r} has shares of "
-                f"{sorted(self._held)}; if it was removed and added again, take these away first"
+                f"{sorted(self._held)}; if it was removed and added again, delete these first"
             )
         return self._held[epoch]
 
     def begin_stream(self) -> None:
-        """Changes are numbered by rounds, and those of another stream do not count."""
+        """Begin a stream: changes are numbered by rounds, and those before it do not count."""
         self._next_change = 0
 
     def begin_with(self, epoch: int, held: HeldShare) -> StoreShare:
-        """The first one of all."""
+        """Hold the share of the first epoch."""
         self._held[epoch] = held
         return StoreShare(epoch, held.share, held.signed_roster)
 
@@ -178,7 +178,10 @@ class HeldEpochs:
             # The share of the next epoch stays as it is once its part was sent.  Until the active
             # participant says whether that epoch is in force, it is not known from which share
             # another change would start.
-            reason = f"epoch: wanted the end of the change to {max(self._held)} first"
+            reason = (
+                f"epoch: wanted the change to {max(self._held)} to end first, got a change to "
+                f"{message.epoch}"
+            )
             return Declined(number, 0, "stale_epoch", reason)
         if number < first or not is_number(number):
             reason = f"round: wanted one from {first}, got {number}"

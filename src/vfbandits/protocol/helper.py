@@ -1,9 +1,9 @@
 """The helper of secret shares that is no participant: it has no features and is never asked.
 
 A state machine without a clock, a socket or a file.  Its stream begins as a passive participant's
-does; after the welcome it hears messages for server B, pings and changes of secrets and members,
-and refuses everything else.  In a change it agrees as a participant does: it opens what was dealt
-to it, keeps the roster that comes into force, and sends a part without rows.
+does; after the welcome it receives messages for server B, pings and changes of secrets and members,
+and refuses everything else.  In a mask change it takes part as a participant does: it opens what
+was dealt to it, keeps the roster that comes into force, and sends a part without rows.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class IndependentHelper:
 
     @property
     def roster(self) -> Roster:
-        """The roster that it goes by."""
+        """The roster in use."""
         return self._place.roster
 
     @property
@@ -90,7 +90,7 @@ class IndependentHelper:
         )
 
     def hear(self, message: ToPassive) -> list[HelperInstruction]:
-        """A message of the active participant."""
+        """Handle a message of the active participant."""
         if isinstance(message, Welcome):
             return self._hear_welcome(message)
         if isinstance(message, Refused):
@@ -145,8 +145,21 @@ class IndependentHelper:
         return [
             StoreSecrets(message.epoch, message.envelope),
             self._held.prepare(message, _without_columns(place)),
-            Reply(Answer(message.round, 0, message.epoch, digest, 0, 0, b"")),
+            Reply(_empty_part(message, digest)),
         ]
+
+
+def _empty_part(message: Prepare, digest: bytes) -> Answer:
+    """The part of a mask change without rows."""
+    return Answer(
+        round=message.round,
+        attempt=0,
+        epoch=message.epoch,
+        digest=digest,
+        n_rows=0,
+        n_columns=0,
+        values=b"",
+    )
 
 
 def _without_columns(place: Membership) -> HeldShare:

@@ -1,7 +1,7 @@
-"""Who a certificate speaks for: federation, role and name, and the digest that a roster pins.
+"""Who a certificate identifies: federation, role and name, and the digest that a roster pins.
 
-Everything needed stands in one URI of the certificate, ``vfb://<federation>/<role>/<name>``.  What
-that identity *may do* is not in the certificate: it comes from the roster.
+All three are in one URI of the certificate, ``vfb://<federation>/<role>/<name>``.  What that
+identity *may do* is not in the certificate: it comes from the roster.
 """
 
 import hashlib
@@ -72,14 +72,17 @@ class Subject:
 
 
 def subject_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
-    """Whom a certificate, or a request for one, names; nothing is said about who signed it."""
+    """Whom a certificate, or a request for one, names; the signature is not checked."""
     subject = Subject.from_uri(_only_uri(certificate))
     try:
         names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     except ValueError as error:
         raise IdentityError("wanted a certificate with one common name, got none") from error
     if [name.value for name in names] != [subject.name]:
-        raise IdentityError(f"wanted a certificate with the common name {subject.name!r} only")
+        came = [name.value for name in names]
+        raise IdentityError(
+            f"wanted a certificate with the common name {subject.name!r} only, got {came!r:.200}"
+        )
     return subject
 
 
@@ -106,7 +109,7 @@ def key_digest(key: CertificatePublicKeyTypes | CertificateIssuerPublicKeyTypes)
 
 
 def spell_digest(digest: str) -> str:
-    """A digest in groups, to be read out on the telephone.
+    """A digest in groups of four, to be read aloud.
 
     >>> spell_digest("00ff12ab")
     '00ff 12ab'

@@ -1,6 +1,6 @@
-"""What a role tells the process around it to do, in this order.
+"""Instructions of a role to the process around it, to be carried out in order.
 
-What every decision needs are named tuples: as frozen as the others, and quicker to make.
+Those that every decision needs are named tuples: immutable like the others, and faster to make.
 """
 
 from collections.abc import Mapping
@@ -38,9 +38,10 @@ class Gathered(NamedTuple):
     On secret shares ``contexts`` are the active participant's own masked rows alone, and ``blocks``
     are words under masks of both servers.
 
-    ``alone`` are places of users whose rows are the active participant's alone, whoever came.
+    ``alone`` are places of users whose rows have the features of the active participant only,
+    although others have answered.
 
-    To watch features by: ``blocks`` are the masked rows that each sent, ``total`` is their sum
+    For watching features: ``blocks`` are the masked rows that each sent, ``total`` is their sum
     where sums are secure, and ``unknown`` counts rows of users without features, by participant.
     """
 
@@ -61,7 +62,7 @@ class Gathered(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changed:
-    """Every part of a change of masks has come; ``finish_change`` puts it into force."""
+    """Every part of a mask change has come; ``finish_change`` puts it into force."""
 
     epoch: int
     remask: Remask = field(repr=False)
@@ -69,7 +70,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFailed:
-    """A change of masks was given up; everything is as it was."""
+    """A mask change was given up; nothing has changed."""
 
     epoch: int
     reason: str

@@ -19,7 +19,7 @@ from vfbandits.protocol.roster import Roster
 
 
 def _unheard(_: int) -> None:
-    """Nobody wants to know."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class MaskGenerator:
     ) -> dict[str, bytes]:
         """A sealed share of a fresh Q for every participant, the active one too.
 
-        ``on_step`` is told 1 when Q is drawn and one more for each share sealed.  ``entropy`` gives
+        ``on_step`` gets 1 when Q is drawn and one more for each share sealed.  ``entropy`` gives
         Q and the name of the deal; the seals take theirs from the operating system.
 
         Q and the plain shares are overwritten before this returns.  That is no promise of erasure:
@@ -72,7 +72,7 @@ class MaskGenerator:
         return sealed
 
     def _refuse(self, roster: Roster, epoch: int) -> None:
-        """Before the costly part: what would leave a deal that nobody can use, or too many can."""
+        """Before the expensive part, refuse a deal that nobody could use, or too many could."""
         if roster.terms.mask != "dense":
             raise MaskError(
                 f"a generator deals dense masks; this roster has {roster.terms.mask!r} ones, which "

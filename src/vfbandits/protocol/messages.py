@@ -8,8 +8,8 @@ are masked (protection "mask"), masked and under pads ("sum"), or under masks of
 Values travel as raw little-endian float64 (or uint64 under pads), rows after rows.  On secret
 shares they are words of 16 bytes, each of which counts as two columns.
 
-An ask and its answers pass in every decision, so these two are named tuples: they are as frozen
-as the others, and quicker to make.
+Every decision needs an ask and its answers, so these two are named tuples: immutable like the
+others, and faster to make.
 """
 
 import hashlib
@@ -177,7 +177,7 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Are you there?  Sent while nothing else is."""
+    """Are you there?  Sent to a participant that is not asked."""
 
     number: int
 
@@ -270,5 +270,5 @@ def digest_of(keys: Iterable[Key]) -> bytes:
 
 
 def change_keys(epoch: int, senders: Sequence[str]) -> list[Key]:
-    """Stands for the row keys in a part of a change of masks."""
+    """The row keys of a part of a mask change."""
     return [("change of masks", str(epoch), *senders)]

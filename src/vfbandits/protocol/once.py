@@ -37,7 +37,7 @@ class OnceOnly:
         self._first_round = next_round
         self._last: tuple[Stamp, tuple[str, ...], bytes] | None = None
         code = FixedPoint(n_terms=len(roster.passive), bound=roster.terms.bound)
-        # Two that go by different rosters may mean different participants and numbers.
+        # Under different rosters two ends may mean different participants and numbers.
         session = f"{roster.session}/{roster.digest}"
         self._blinder = Blinder(name, code, sealing_key, session=session)
         self._blinder.meet(
@@ -53,9 +53,9 @@ class OnceOnly:
         return self._first_round if self._last is None else self._last[0].round + 1
 
     def problem_with(self, senders: tuple[str, ...], *, after: Roster | None = None) -> str:
-        """Why no message may be one of these senders'; nothing if it may.
+        """Why no message may go out with these senders; empty if one may.
 
-        They are all passive participants, or in a change of masks all that stay in the roster
+        They are all passive participants, or in a mask change all that stay in the roster
         ``after`` it.  Sums of two sets of senders would differ by the message of one of them.
         """
         wanted = self._known
@@ -68,7 +68,7 @@ class OnceOnly:
         return f"the senders of a secure sum are {', '.join(sorted(wanted))}, each named once"
 
     def first_or_again(self, ask: Ask) -> Fetch | Resend | Reply:
-        """What an ask gets: new rows, the bytes that were sent before, or nothing."""
+        """The response to an ask: look up rows, resend the earlier bytes, or decline."""
         stamp = Stamp(ask.epoch, ask.round, ask.attempt)
         if self._last is None:
             if ask.round >= self._first_round:

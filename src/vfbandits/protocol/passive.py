@@ -2,7 +2,7 @@
 
 A state machine without a clock, a socket or a file.  Asks are answered one after the other, in
 the order in which they came: under pads a later message is never sent before an earlier one.
-What it answers is in answers.py; here is behind which share.
+Answers are in answers.py; this file decides behind which share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ class PassiveParticipant:
 
     @property
     def roster(self) -> Roster:
-        """The roster that it goes by."""
+        """The roster in use."""
         return self._place.roster
 
     @property
@@ -168,7 +168,7 @@ class PassiveParticipant:
         )
 
     def hear(self, message: ToPassive) -> list[PassiveInstruction]:  # noqa: PLR0911  (each kind)
-        """A message of the active participant."""
+        """Handle a message of the active participant."""
         answers = self._answers
         if isinstance(message, Ask) and answers is not None:
             return self._hear_ask(answers, message)
@@ -213,8 +213,8 @@ class PassiveParticipant:
     ) -> list[PassiveInstruction]:
         """Mask the rows that ``Fetch`` asked for and send them.
 
-        At the places ``absent`` are rows of zeros: of users that it does not know, or does not
-        answer about.  Where users are asked for by pseudonyms, ``users`` are their ids.
+        Rows at the places ``absent`` are zeros: it does not know these users, or does not answer
+        about them.  Where users are asked for by pseudonyms, ``users`` are their ids.
         """
         if self._answers is None:
             reason = f"the stream on which {self.name!r} was asked has ended"
@@ -226,11 +226,11 @@ class PassiveParticipant:
         return trial_block(ask.trial, self.name, ask.keys(), width=self._place.member.width)
 
     def no_features(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
-        """The feature store failed."""
+        """Decline an ask: the feature store failed."""
         return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
 
     def over_limits(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
-        """The owner lets no answer to this ask leave."""
+        """Decline an ask: its owner's limits allow no answer."""
         return [Reply(Declined(ask.round, ask.attempt, "limits", reason))]
 
     # --- epochs -------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ class PassiveParticipant:
         secrets = self._sharing.get(epoch)
         if secrets is None:
             raise HandshakeError(
-                f"protection 'shares' needs what the dealer made for {self.name!r} in epoch "
-                f"{epoch}, got nothing"
+                f"protection 'shares' needs the secrets that the dealer made for {self.name!r} in "
+                f"epoch {epoch}, got none"
             )
         sharing = SharingParticipant(
             roster.split.names.index(self.name),

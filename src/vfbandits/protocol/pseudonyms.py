@@ -100,7 +100,7 @@ def pseudonyms_for_all(
 ) -> dict[str, Pseudonyms]:
     """For each passive participant the pseudonyms by which the active one asks it for users.
 
-    Empty if the roster has users asked for in the clear.
+    Empty if users are asked for in the clear.
     """
     if roster.terms.users != PSEUDONYMS:
         return {}

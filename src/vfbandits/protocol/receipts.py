@@ -3,10 +3,10 @@
 The helper numbers the messages that it answers and chains their digests.  Each answer carries a
 receipt: the position of its message and the digest of all up to it.  Server A compares receipts
 with those that it has seen, so an older copy of the helper's disk shows with its first answer.
-When the servers meet again, a greeting compares the whole: the helper says where it stands, and
-server A notices also if it is itself an older copy.
+When the servers meet again, a greeting compares the whole: the helper reports its position, and
+server A also notices if it runs on an older copy itself.
 
-This is against disks that are put back from a backup, not against a helper that lies.
+This protects against disks that are restored from a backup, not against a helper that lies.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ def chained(before: bytes, entry: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Server A's first words after a start: its epoch, its deal, and the last receipt it has."""
+    """Server A's first message after a start: its epoch, its deal, and the last receipt it has."""
 
     epoch: int
     deal: str
@@ -97,7 +97,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the helper is, in answer to a greeting.
+    """The position of the helper, in answer to a greeting.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Where server A is.
+    """The position of server A.
 
     ``next_slot`` is the first slot that it has not reserved.  The helper may have one reward more
     while A ``is_learning``, and may have folded a window that ``is_full``.  While A hands over to
@@ -203,7 +203,7 @@ def check_standing(standing: Standing, *, seen: Receipt, before: Own, after: Own
     """Refuse to go on if either server is an older copy of itself.
 
     ``seen`` and ``before`` are as of the greeting, ``after`` as of its answer: other messages may
-    have been under way meanwhile.
+    have been in flight meanwhile.
     """
     there = (standing.window, standing.n_rows)
     if standing.window == after.moves_to and standing.has_seen and after.is_between:
@@ -217,8 +217,9 @@ def check_standing(standing: Standing, *, seen: Receipt, before: Own, after: Own
         )
     if not standing.has_seen or there < (before.window, before.n_rows):
         raise RollbackError(
-            f"the helper's log ends at message {standing.head.position} or has others, and server "
-            f"A has seen message {seen.position}: the helper runs on an older copy of its disk.  "
+            f"the helper's log ends at message {standing.head.position} or has other messages, "
+            f"and server A has seen message {seen.position}: the helper runs on an older copy of "
+            "its disk.  "
             f"{ADVICE}"
         )
 

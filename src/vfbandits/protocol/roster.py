@@ -67,7 +67,7 @@ class Member:
     scaling: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what no certificate could stand for."""
+        """Refuse a member that no certificate could identify."""
         if not is_name(self.name):
             raise ConfigError(
                 f"a name has 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', "
@@ -78,7 +78,10 @@ class Member:
                 f"the role of {self.name!r} must be one of {ROLES}, got {self.role!r}"
             )
         if (self.role in (ACTIVE, PASSIVE)) != (self.width > 0):
-            raise ConfigError(f"{self.role} {self.name!r} cannot have width {self.width}")
+            wanted = "from 1" if self.role in (ACTIVE, PASSIVE) else "0"
+            raise ConfigError(
+                f"{self.role} {self.name!r} must have a width {wanted}, got {self.width}"
+            )
         _refuse_unless_hex(self.certificate, 32, f"certificate of {self.name!r}")
         if self.role in SEALING_ROLES:
             _refuse_unless_hex(self.sealing_key, 32, f"sealing_key of {self.name!r}")
@@ -126,7 +129,7 @@ class SharesRules:
     accept_leak: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse words that mean nothing; numbers are refused with the widths."""
+        """Refuse unknown values; numbers are checked together with the widths."""
         for what in ("ridge", "posterior_scale", "beta", "arm_bound"):
             object.__setattr__(self, what, float(getattr(self, what)))  # one digest
         names = self.accept_leak
@@ -166,7 +169,7 @@ class Terms:
     shares: SharesRules | None = None
 
     def __post_init__(self) -> None:
-        """Refuse words that mean nothing."""
+        """Refuse unknown values."""
         for what, value, known in (
             ("mask", self.mask, MASKS),
             ("aggregation", self.aggregation, AGGREGATIONS),
@@ -227,7 +230,7 @@ class Roster:
     members: tuple[Member, ...]
     generator_key: str = ""
     session: str = ""
-    # Of a document of an earlier version; another roster that is made of this one has none.
+    # Set for a document of an earlier version; a roster that is made from this one has none.
     _read_digest: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -342,7 +345,7 @@ class Roster:
         return tuple(m for m in self.members if m.role == PASSIVE)
 
     def terms_for(self, names: Collection[str]) -> Terms:
-        """The terms without ``accept_leak`` of others: that comes and goes with a member."""
+        """The terms with ``accept_leak`` of these members only: it comes and goes with a member."""
         rules = self.terms.shares
         if rules is None:
             return self.terms
@@ -433,7 +436,7 @@ class Roster:
         )
         members = top.pop("members", None)
         if not isinstance(members, list):
-            raise ConfigError("a roster needs a list of members")
+            raise ConfigError(f"a roster needs a list of members, got {type(members).__name__}")
         words = top.pop("terms", None)
         if isinstance(words, dict) and "shares" in words:
             words = {**words, "shares": _build(SharesRules, words["shares"])}
@@ -475,14 +478,15 @@ def _build(kind: type[T], values: object) -> T:
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"{what} has no {key[:64]!r}; known: {', '.join(known)}")
-        wanted = _PLAIN.get(getattr(known[key], "__name__", str(known[key])))
+        name = getattr(known[key], "__name__", str(known[key]))
+        wanted = _PLAIN.get(name)
         bad_bool = isinstance(value, bool) and known[key] is not bool
         if wanted is not None and (bad_bool or not isinstance(value, wanted)):
-            raise ConfigError(f"{key} of {what} has the wrong type {type(value).__name__}")
+            raise ConfigError(f"{key} of {what} must be of type {name}, got {type(value).__name__}")
     try:
         return kind(**values)
     except TypeError as error:
-        raise ConfigError(f"{what} is not whole: {error}") from error
+        raise ConfigError(f"{what} is incomplete: {error}") from error
 
 
 def _refuse_unless_hex(text: str, size: int, what: str) -> None:

@@ -1,6 +1,6 @@
 """The rounds that the active participant has open, all behind masks of one epoch.
 
-Who does not answer in time counts as zeros in that round.  With secure sums it is all or nothing:
+A participant that does not answer in time counts as zeros in that round.  With secure sums
 all passive participants are asked, and if one message is missing the round falls back to the
 active participant's own block.  It is never run again with fewer participants: the two sums
 would differ by exactly the missing one's masked rows.
@@ -27,7 +27,7 @@ MAX_ATTEMPTS = 3
 
 @dataclass(slots=True, eq=False)
 class OpenRound:
-    """A round that is being gathered; ``asks`` are the ask as each has heard it.
+    """A round that is being gathered; ``asks`` has the ask as each participant received it.
 
     ``plain`` are the active participant's rows, and ``own`` the same behind its share: None until
     the first answer comes.
@@ -41,7 +41,7 @@ class OpenRound:
 
 
 class Rounds:
-    """The open rounds behind ``share`` and those of the others; the role keeps ``seats``.
+    """The open rounds behind all shares of one epoch; the role keeps ``seats``.
 
     ``in_use`` names the passive participants behind whose share something was learnt;
     ``pseudonyms`` has the names by which each is asked for users, and is empty if that is by ids.
@@ -76,7 +76,14 @@ class Rounds:
         self._own_width = self.split.widths[0]
         n_terms = len(self._passive)
         bound = roster.terms.bound
-        self._wanted = Wanted(epoch, columns, bound, self._secure, n_terms, self._shared)
+        self._wanted = Wanted(
+            epoch=epoch,
+            n_columns=columns,
+            bound=bound,
+            secure=self._secure,
+            n_terms=n_terms,
+            shared=self._shared,
+        )
 
     def __len__(self) -> int:
         """How many are open."""
@@ -84,17 +91,17 @@ class Rounds:
 
     @property
     def next_deadline(self) -> float | None:
-        """The earliest deadline of those that are open."""
-        # Each round is given as long as the one before it, so the oldest comes first.
+        """The earliest deadline of an open round."""
+        # All rounds have the same timeout, so the oldest ends first.
         return next((opened.gathering.deadline for opened in self._open.values()), None)
 
     def present(self) -> tuple[str, ...]:
-        """Those that are connected and answer."""
+        """Participants that are connected, with a closed circuit."""
         seats = self._seats
         return tuple([n for n in self._passive if n in seats and not seats[n].circuit.is_open])
 
     def askable(self) -> tuple[str, ...]:
-        """Those that a new round would ask: with secure sums all, or nobody."""
+        """Participants that a new round would ask: with secure sums all, or none."""
         names = self.present()
         return names if not self._secure or len(names) == len(self._passive) else ()
 
@@ -109,19 +116,19 @@ class Rounds:
         place: Place | None = None,
         absent: tuple[str, ...] = (),
     ) -> Ask:
-        """What a round of this number would say to all that it asks; WireError if it cannot be."""
+        """The ask of a round of this number; WireError if nobody could answer it."""
         layout = self.roster.terms.layout
         ask = Ask(
-            number,
-            0,
-            self.epoch,
-            users,
-            arms if layout == "per_arm" else (),
-            self.askable() if self._secure else (),
-            trial,
-            campaigns,
-            place,
-            absent,
+            round=number,
+            attempt=0,
+            epoch=self.epoch,
+            users=users,
+            arms=arms if layout == "per_arm" else (),
+            senders=self.askable() if self._secure else (),
+            trial=trial,
+            campaigns=campaigns,
+            place=place,
+            absent=absent,
         )
         problem = problem_with_rows(ask, layout=layout, n_columns=self._most_columns)
         if problem:
@@ -140,23 +147,31 @@ class Rounds:
             named = {name: self._named(name, ask) for name in asked}
         else:
             named = dict.fromkeys(asked, ask)
-        if ask.absent:  # they are told, and not waited for
+        if ask.absent:  # they receive the ask, and are not waited for
             asked = tuple(name for name in asked if name not in ask.absent)
             others = [name for name in ask.absent if name in self._seats and name not in named]
             named |= {name: self._named(name, ask) for name in others}
         rows_of = dict.fromkeys(asked, n_rows)
         user_rows = ask.rows_per_user if self._secure and not ask.trial else ()
-        gathering = Gathering(ask.round, self._wanted, asked, rows_of, {}, deadline, user_rows)
+        gathering = Gathering(
+            round=ask.round,
+            wanted=self._wanted,
+            asked=asked,
+            n_rows=rows_of,
+            digests={},
+            deadline=deadline,
+            user_rows=user_rows,
+        )
         opened = OpenRound(gathering, ask, named, own)
         self._open[ask.round] = opened
         sent: list[ActiveInstruction] = [Send(name, one) for name, one in named.items()]
         return sent if asked else [*sent, *self._settle(opened)]
 
     def _mask_own(self, opened: OpenRound) -> MaskedBlock:
-        """Mask the own rows, and work out what answers must be about.
+        """Mask the own rows, and compute the digests that answers must have.
 
-        None of it delays the asks: it is done when the first answer comes, and others are still
-        waited for.
+        It does not delay the asks: it is done when the first answer comes, while others are waited
+        for.
         """
         ask, asks = opened.ask, opened.asks
         if self._goes_by_pseudonyms(ask):
@@ -172,13 +187,13 @@ class Rounds:
         return bool(self._pseudonyms) and not ask.trial
 
     def _named(self, name: str, ask: Ask) -> Ask:
-        """The ask as one participant hears it."""
+        """The ask as one participant receives it."""
         if not self._goes_by_pseudonyms(ask):
             return ask
         return ask._replace(users=self._pseudonyms[name].of_all(ask.users))
 
     def ask_again(self, name: str) -> list[ActiveInstruction]:
-        """Ask one that was cut off for what it still owes: it sends the bytes it sent before."""
+        """Ask a participant that is back for its missing answers: it resends the same bytes."""
         return [
             Send(name, self._named(name, opened.ask))
             for opened in self._open.values()
@@ -186,7 +201,7 @@ class Rounds:
         ]
 
     def hear_answer(self, seat: Seat, answer: Answer) -> list[ActiveInstruction]:
-        """An answer, to an open round or not."""
+        """Handle an answer, to an open round or not."""
         opened = self._open.get(answer.round)
         if opened is None:
             return [LogLine("answer_discarded", _facts(seat, answer))]
@@ -212,12 +227,12 @@ class Rounds:
         return done + self._settle(opened)
 
     def hear_declined(self, seat: Seat, message: Declined, now: float) -> list[ActiveInstruction]:
-        """One that was asked will not answer, or cannot."""
+        """Handle a decline: a participant that was asked will not answer, or cannot."""
         opened = self._open.get(message.round)
         if opened is None:
             return []
         gathering = opened.gathering
-        # Bytes that were lost can still be made under new pads, if everybody makes them.
+        # Lost bytes can be made again under new pads, if all participants make theirs.
         if (
             message.code == "lost_bytes"
             and self._secure
@@ -226,14 +241,14 @@ class Rounds:
             and now < gathering.deadline
         ):
             return self._next_attempt(opened)
-        # Over its owner's limits it is in order: others may still be asked for.
+        # A decline for the owner's limits is no failure: other asks may be answered.
         return self._fail(opened, seat, message.attempt, is_fault=message.code != "limits")
 
     def lose(self, name: str) -> list[ActiveInstruction]:
         """The stream of a participant has ended.
 
         Plain rounds do without it.  Secure ones wait until their deadline: it may come back with
-        the bytes without which the others' are worth nothing.
+        the bytes that the sum needs.
         """
         done: list[ActiveInstruction] = []
         for opened in list(self._open.values()) if not self._secure else ():
@@ -265,7 +280,7 @@ class Rounds:
     def _fail(
         self, opened: OpenRound, seat: Seat, attempt: int, *, is_fault: bool = True
     ) -> list[ActiveInstruction]:
-        """It was waited for, and what came is no answer."""
+        """Count a participant that was waited for as failed in this round."""
         if not self._waits(opened, seat.name, attempt):
             return []
         opened.gathering.failed.add(seat.name)
@@ -304,11 +319,11 @@ class Rounds:
             else:
                 contexts = own + total
         gathered = Gathered(
-            gathering.round,
-            contexts,
-            (self.split.active, *came),
-            gathering.bytes_received,
-            gathering.alone,
+            round=gathering.round,
+            contexts=contexts,
+            contributors=(self.split.active, *came),
+            bytes_received=gathering.bytes_received,
+            alone=gathering.alone,
             blocks={} if self._secure else gathering.came,
             total=total,
             unknown=gathering.unknown,

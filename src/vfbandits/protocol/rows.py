@@ -25,15 +25,21 @@ _spell = msgspec.msgpack.Encoder().encode
 
 
 def problem_with_rows(ask: Ask, *, layout: str, n_columns: int) -> str:
-    """Why nobody could answer this ask with rows of ``n_columns``; nothing if one could."""
+    """Why nobody could answer this ask with rows of ``n_columns``; empty if one could."""
     n_rows = ask.n_rows
     if not (0 <= ask.round < LARGEST_NUMBER and 0 <= ask.attempt < LARGEST_NUMBER):
         return f"rounds and attempts are numbers below 2^63, got {ask.round} and {ask.attempt}"
     if layout == "per_arm":
         if not n_rows or len(ask.arms) != len(ask.users):
-            return f"layout 'per_arm' needs arms for each user, got {len(ask.arms)} times arms"
+            return (
+                f"layout 'per_arm' needs arms for each user, got {len(ask.arms)} lists of arms for "
+                f"{len(ask.users)} users"
+            )
     elif not n_rows or ask.arms:
-        return f"layout {layout!r} needs users and no arms, got {len(ask.users)} users"
+        return (
+            f"layout {layout!r} needs users and no arms, got {len(ask.users)} users and "
+            f"{len(ask.arms)} lists of arms"
+        )
     if len(ask.campaigns) not in (0, 1, len(ask.users)):
         return f"campaigns are one, or one for each user, got {len(ask.campaigns)}"
     size = 8 * n_rows * n_columns
@@ -73,7 +79,7 @@ def ask_digest(
     >>> ask_digest(REAL, ("ann",), ()) == ask_digest(TRIAL, ("ann",), (), details=(7,))
     False
     """
-    # Collisions would be found by the one that chooses the users: 256 bits, and not 128 as above.
+    # The party that chooses the users could search for collisions: 256 bits, not 128 as above.
     return sha256(_spell((kind, details, users, arms))).digest()
 
 
@@ -81,7 +87,7 @@ def rows_digest(ask: Ask) -> bytes:
     """The digest of an ask for rows: users and arms are looked up by the names in the ask."""
     if ask.trial:
         return ask_digest(TRIAL, ask.users, ask.arms, details=(ask.trial, *ask.campaigns))
-    # Nobody is told another campaign than the others are.
+    # All participants of a round receive the same campaigns.
     return ask_digest(REAL, ask.users, ask.arms, details=ask.campaigns)
 
 
@@ -119,10 +125,12 @@ def is_number(value: int) -> bool:
 
 
 def refuse_not_finite(rows: Matrix) -> None:
-    """Refuse NaN, infinity, and entries whose squares are: products of them would mean nothing."""
+    """Refuse NaN, infinity, and entries whose squares overflow."""
     flat = rows.ravel()
     if not math.isfinite(ddot(flat, flat)):
-        raise WireError("wanted finite features, got NaN, an infinity or a value whose square is")
+        raise WireError(
+            "wanted finite features, got NaN, an infinity or a value whose square overflows"
+        )
 
 
 def refuse_out_of_bounds(rows: Matrix, bound: float) -> None:

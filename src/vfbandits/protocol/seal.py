@@ -6,7 +6,7 @@
 
 Sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, AES-256-GCM, base mode) with title and label as
 HPKE's ``info``: a seal opens under its own label and no other.  The signature covers all that
-stands before it, and is checked before anything is read.
+precedes it, and is checked before anything is read.
 """
 
 from typing import NamedTuple

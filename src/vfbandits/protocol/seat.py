@@ -11,7 +11,7 @@ from vfbandits.protocol.version import SPOKEN
 
 @dataclass(slots=True)
 class Seat:
-    """Whether it is asked, and since when it is looked after; only the latest ping counts.
+    """The circuit of a participant, and its pings, of which only the latest counts.
 
     ``protocol`` is the version of the protocol that its stream speaks, and ``noise`` what it says
     that it adds to its vectors.
@@ -26,13 +26,13 @@ class Seat:
     is_pinged: bool = False
 
     def strike(self) -> list[ActiveInstruction]:
-        """It failed to answer."""
+        """Count a failure to answer."""
         if self.circuit.fail():
             return [LogLine("circuit_opened", {"participant": self.name})]
         return []
 
     def ping(self, now: float, *, every_s: float) -> list[ActiveInstruction]:
-        """Look whether it is back, if it was left alone."""
+        """Ping it if its circuit is open and a ping is due."""
         if not self.circuit.is_open or now < self.pinged_at + every_s:
             return []
         self.pings += 1
@@ -41,7 +41,7 @@ class Seat:
         return [Send(self.name, Ping(self.pings))]
 
     def pong(self, number: int) -> list[ActiveInstruction]:
-        """It answered a ping."""
+        """Handle the answer to a ping."""
         if not self.circuit.is_open or not self.is_pinged or number != self.pings:
             return []
         self.is_pinged = False

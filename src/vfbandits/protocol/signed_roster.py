@@ -1,6 +1,6 @@
 """A roster under the organiser's signature, as it travels and lies in files.
 
-Three parts: a line that says what it is, a line with the signature in hex, and the roster's own
+Three parts: a title line, a line with the signature in hex, and the roster's own
 document.  The signature (ECDSA, SHA-256) covers the first and the last.  The first line has the
 version of this envelope; the document has one of its own.
 """
@@ -50,7 +50,7 @@ def open_roster(data: bytes, ca_certificate_public_key: EllipticCurvePublicKey) 
         raise IdentityError(f"a signed roster has at most {MAX_BYTES} bytes, got {len(data)}")
     if not data.startswith(TITLE):
         other = _ANY_TITLE.match(data)
-        # Other bytes are not quoted: somebody may have named the file of a key.
+        # Other bytes are not quoted: the file may be that of a private key.
         came = repr(other[0].decode()) if other else f"{len(data)} bytes without a title"
         raise IdentityError(f"wanted a {TITLE.decode().strip()!r}, got {came}")
     text, newline, document = data[len(TITLE) :].partition(b"\n")

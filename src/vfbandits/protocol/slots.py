@@ -32,7 +32,7 @@ class Slots:
         self._absent_at = 0  # the last round in which it was named absent
 
     def problem_with(self, ask: Ask) -> str:
-        """Why no slot could be answered by this ask; nothing if one could."""
+        """Why no slot could be answered by this ask; empty if one could."""
         if ask.place is None or ask.place.epoch != ask.epoch or ask.trial or ask.senders:
             return (
                 "on secret shares an ask names a slot of its epoch, and is for no trial and no "
@@ -47,7 +47,7 @@ class Slots:
         return ""
 
     def first_or_again(self, ask: Ask) -> Fetch | Resend | Keep:
-        """What an ask gets: new rows, the bytes that were sent before, or nothing."""
+        """The response to an ask: look up rows, resend the earlier bytes, or decline."""
         stamp, asked = Stamp(ask.epoch, ask.round, ask.attempt), slot_digest(ask)
         if ask.round < self.next_round:
             return Resend(stamp, ask, asked)
@@ -59,7 +59,7 @@ class Slots:
         return Keep(stamp, (), Declined(ask.round, ask.attempt, "absent", reason), asked)
 
     def problem_with_opening(self, data: bytes) -> str:
-        """Why a participant that helps does not answer this message as server B; or nothing.
+        """Why a participant that helps does not answer this message as server B; or empty.
 
         It opens masks of its own rows only in a slot in which it was named absent, and will
         therefore never answer: whatever server A says of the others, it cannot read these rows.
@@ -87,14 +87,14 @@ class Slots:
         self.next_round = ask.round + 1
         n_rows, n_columns = contexts.shape[1], 2 * contexts.shape[2]
         answer = Answer(
-            ask.round,
-            ask.attempt,
-            ask.epoch,
-            digest_for(ask),
-            n_rows,
-            n_columns,
-            to_rows(contexts),
-            missing,
+            round=ask.round,
+            attempt=ask.attempt,
+            epoch=ask.epoch,
+            digest=digest_for(ask),
+            n_rows=n_rows,
+            n_columns=n_columns,
+            values=to_rows(contexts),
+            missing=missing,
         )
         stamp = Stamp(ask.epoch, ask.round, ask.attempt)
         return [Keep(stamp, (), answer, slot_digest(ask)), Reply(answer)]

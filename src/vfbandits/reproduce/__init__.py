@@ -1,1 +1,1 @@
-"""The paper's figures, made again, each beside what the paper says of it."""
+"""The paper's figures, reproduced, each beside the paper's claims."""

@@ -1,4 +1,4 @@
-"""Where figures are found, and which of them a user means."""
+"""Finds the figures, and chooses those that a user names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ def experiments_folder() -> Path:
         if place.is_dir():
             return place
     listed = " or ".join(str(place) for place in places)
-    raise SettingError(f"figures must lie in {listed}, got neither")
+    raise SettingError(f"figures must be in {listed}, got neither")
 
 
 def find_figures(folder: Path) -> list[Figure]:
     """Every folder below that has a config.toml, by name."""
     if not folder.is_dir():
-        raise SettingError(f"figures must lie in a folder, got {folder}")
+        raise SettingError(f"figures must be in a folder, got {folder}")
     figures = [read_figure(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
     if not figures:
         raise SettingError(f"{folder} must hold figures, NAME/{CONFIG}; got none")

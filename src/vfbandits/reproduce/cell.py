@@ -1,6 +1,6 @@
 """Cells: the smallest pieces of a figure, run anywhere and kept in a file each.
 
-A file is there whole or not at all, so a run that was killed goes on where it stopped.
+A file is there whole or not at all, so a run that was killed resumes where it stopped.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def run_cell(cell: Cell) -> CellResult:
 
 
 def write_cell(cell: Cell, result: CellResult, folder: Path) -> None:
-    """Write the cell's file in one stroke."""
+    """Write the cell's file, whole or not at all."""
     document = {
         "figure": cell.figure,
         "version": cell.version,

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What became of a claim."""
+    """Whether a claim holds."""
 
     PASS = "pass"  # noqa: S105  (no password)
     FAIL = "fail"
@@ -21,7 +21,7 @@ class Claim:
     says
         The paper's sentence, in our words.
     place
-        Where it stands: section, figure, or "ours" for what the paper does not show.
+        Its section or figure, or "ours" for what the paper does not show.
     measured
         Our value, with its unit.
     criterion
@@ -47,14 +47,28 @@ class Claim:
         <Verdict.PASS: 'pass'>
         """
         verdict = Verdict.PASS if holds else Verdict.FAIL
-        return cls(says, place, measured, criterion, verdict, reason)
+        return cls(
+            says=says,
+            place=place,
+            measured=measured,
+            criterion=criterion,
+            verdict=verdict,
+            reason=reason,
+        )
 
     @classmethod
     def unchecked(
         cls, says: str, *, place: str, criterion: str, reason: str, measured: str = "–"
     ) -> "Claim":
         """A claim that this run cannot decide, and why."""
-        return cls(says, place, measured, criterion, Verdict.UNCHECKED, reason)
+        return cls(
+            says=says,
+            place=place,
+            measured=measured,
+            criterion=criterion,
+            verdict=Verdict.UNCHECKED,
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A figure may lie anywhere, so its folder becomes a package under a name that no other folder gets.
 Its files may import each other (``from .model import …``), also in another process, which loads
-them anew from the same path.
+them again from the same path.
 """
 
 import hashlib

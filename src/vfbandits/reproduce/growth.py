@@ -16,7 +16,7 @@ class Exponent:
     error: float | None
 
     def __str__(self) -> str:
-        """As a reader wants it."""
+        """The value, with its standard error if that is known."""
         if self.error is None:
             return f"{self.value:.2f}"
         return f"{self.value:.2f} ± {self.error:.2f}"

@@ -27,7 +27,7 @@ def versions_line() -> str:
 
 
 def _processor() -> str:
-    """Linux says it in one file; elsewhere the platform's own word has to do."""
+    """From /proc/cpuinfo on Linux, elsewhere from ``platform``."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
@@ -37,7 +37,7 @@ def _processor() -> str:
 
 
 def _memory() -> str:
-    """Empty where the system does not tell."""
+    """Empty where the system does not report it."""
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return ""
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: images and style are inside, nothing is fetched."""
+"""One self-contained HTML page: images and style are embedded, nothing is fetched."""
 
 import json
 from collections import Counter

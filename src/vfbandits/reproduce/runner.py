@@ -1,7 +1,7 @@
 """Runs figures: their cells on an engine, then rows, images and claims.
 
 Finished cells are not run again.  Cells that measure time run last, one at a time in a process of
-their own, whatever the engine: beside others they would measure those too.
+their own, whatever the engine: other cells at the same time would distort the measurement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """All that a page says of one figure.
+    """The results of one figure, for the page.
 
     ``seconds`` is the CPU time of its cells, whenever they were run; ``machines`` where.
     """
@@ -167,10 +167,10 @@ def _finish(figure: Figure, config: Settings, folder: Path, results: list[CellRe
     return Outcome(
         figure,
         config,
-        rows,
-        figure.claims(rows, config),
-        figure.tables(rows, config),
-        images,
-        sum(result.seconds for result in results),
-        tuple(dict.fromkeys(result.machine for result in results)),
+        rows=rows,
+        claims=figure.claims(rows, config),
+        tables=figure.tables(rows, config),
+        images=images,
+        seconds=sum(result.seconds for result in results),
+        machines=tuple(dict.fromkeys(result.machine for result in results)),
     )

@@ -1,7 +1,7 @@
 """The process of the active participant: one port, for passive participants and applications.
 
-The role decides what is said to whom (protocol/active.py); here its instructions are carried out,
-decisions wait for their contexts, and the model learns.
+The role (``protocol/active.py``) decides which message goes to which peer.  This service carries
+out its instructions, gathers the contexts of decisions, and applies rewards to the models.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ MAY_DECIDE = (APPLICATION, ACTIVE)
 MAY_CHANGE = (OPERATOR,)
 MAY_GATHER = (ACTIVE,)
 MAY_LOOK = (APPLICATION, OPERATOR, ACTIVE, *STREAM_ROLES)
-# What the status has for a passive participant, a helper and the mask generator.
+# Fields of the status that passive participants, helpers and the mask generator get.
 OF_ALL = ("federation", "roster", "epoch", "terms", "at", "seconds_up")
 OF_EACH = ("width", "connected", "circuit", "protocol", "since")
 
@@ -152,7 +152,7 @@ class ActiveService:
         return port
 
     async def stop(self) -> None:
-        """Take no new decisions, finish those under way, then close everything."""
+        """Refuse new decisions, finish open ones, then close everything."""
         self._is_stopping = True
         try:
             await asyncio.wait_for(self._quiet(), GRACE_S)
@@ -172,7 +172,7 @@ class ActiveService:
         self._log.info("process_stopped", decisions=decisions)
 
     async def _quiet(self) -> None:
-        """Wait until no decision is under way."""
+        """Wait until no decision is open."""
         await self.rounds.batches.quiet()
         if self.shared is not None:
             await self.shared.quiet()
@@ -193,7 +193,7 @@ class ActiveService:
     # --- passive participants -----------------------------------------------------------------
 
     async def serve_link(self, link: Link) -> None:
-        """One stream, from hello to its end."""
+        """Serve one stream, from its hello to its end."""
         peer = link.peer
         try:
             self._allow(peer, STREAM_ROLES)
@@ -201,7 +201,8 @@ class ActiveService:
             if not isinstance(hello, Hello):
                 raise WireError(f"wanted a hello, got {type(hello).__name__}")
         except TimeoutError:
-            log_line(self._log, "handshake_refused", {"peer": peer.name, "reason": "no hello came"})
+            reason = f"wanted a hello within {HELLO_S:g} s, got none"
+            log_line(self._log, "handshake_refused", {"peer": peer.name, "reason": reason})
             await link.close()
             return
         except (IdentityError, WireError, LinkError) as error:
@@ -265,21 +266,21 @@ class ActiveService:
                     self._spawn(link.close())
             elif self._change is not None and not self._change.done():
                 if isinstance(todo, ChangeFailed):
-                    gone = f"the change was given up, all is as before: {todo.reason}"
-                    self._change.set_exception(LinkError(gone))
+                    aborted = f"the change was aborted, the old masks stay: {todo.reason}"
+                    self._change.set_exception(LinkError(aborted))
                 else:
                     self._change.set_result(todo)
         self._set_timer()
 
     def _keep_round(self) -> None:
-        """Write down a number above the next round, once for many rounds.
+        """Store a number above the next round, once for ``ROUNDS_AHEAD`` rounds.
 
-        After a failure it goes on and tries again later: what keeps a number from being used twice
-        are the reservations of passive participants, and they say where they are.
+        A failed write is logged and tried again later: the reservations of passive participants
+        keep a number from being used twice, and they report how far these go.
         """
         self._rounds_kept = self.role.next_round + ROUNDS_AHEAD
         if self.shared is not None:
-            return  # rounds are slots, and server A keeps which of them were used
+            return  # rounds are slots, and server A records the used ones
         try:
             self._changes.store_round(self._rounds_kept)
         except OSError as error:
@@ -296,7 +297,7 @@ class ActiveService:
                 self._keep_round()
             self._tallies[todo.to].asked(todo.message.round, now=time.monotonic())
         if not link.post(todo.message):
-            # Too much waits for it: it has stopped reading, and must not hold up the others.
+            # Its send queue is full: it has stopped reading, and must not delay the others.
             self._spawn(link.close())
 
     def _post_help(self, message: Help) -> bool:
@@ -325,7 +326,7 @@ class ActiveService:
             self.shared.helper_joined()
 
     def _set_timer(self) -> None:
-        """One timer, for the first deadline; whoever comes later has a later one."""
+        """Set one timer, for the first deadline; rounds that start later have later ones."""
         if self._timer is not None:
             return
         deadline = self.role.next_deadline
@@ -344,7 +345,7 @@ class ActiveService:
         """Choose an arm for a user (applications)."""
         self._allow(peer, MAY_DECIDE)
         if self._is_stopping:
-            raise LinkError("the active participant is stopping; ask again in a moment")
+            raise LinkError("the active participant is stopping; retry the request")
         return await self.choose(request)
 
     async def choose(self, request: DecideRequest) -> DecideReply:
@@ -371,14 +372,14 @@ class ActiveService:
         return self._trials[trial] if trial else self.leaders[DEFAULT]
 
     async def gather(self, peer: Peer, request: GatherRequest) -> GatherReplies:
-        """The masked contexts of decisions that are made in a ranker, which is one of us."""
+        """The masked contexts of decisions that a ranker of this active participant makes."""
         self._allow(peer, MAY_GATHER)
         if self.shared is not None:
             raise SettingError(
                 "protection 'shares' has no rankers: slots are a sequence that one process owns"
             )
         if self._is_stopping:
-            raise LinkError("the active participant is stopping; ask again in a moment")
+            raise LinkError("the active participant is stopping; retry the request")
         outcomes = [_gatherable(one) for one in request.requests]
         good = [one for one in outcomes if isinstance(one, DecideRequest)]
         self.counts["gathered"] += len(good)
@@ -388,7 +389,7 @@ class ActiveService:
         )
 
     async def _gather_all(self, requests: Sequence[DecideRequest]) -> list[GatherOutcome]:
-        """Outcomes in the order of the requests; all campaigns ask in the same rounds."""
+        """Outcomes in the order of the requests; all campaigns share the same rounds."""
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(requests):
             places[one.campaign or DEFAULT].append(place)
@@ -416,10 +417,10 @@ class ActiveService:
         return reply
 
     async def status(self, peer: Peer, request: StatusRequest) -> StatusReply:
-        """Ids, counts and durations; of decisions only for those who ask for some or operate."""
+        """Ids, counts and durations; stream peers and the mask generator get a part of them."""
         del request
         document = self.describe()
-        # A roster pins the generator's signing key only: what TLS has checked must do.
+        # A roster pins the generator's signing key only, so the check by TLS must suffice.
         if peer.role == GENERATOR and peer.certificate and self.role.roster.generator_key:
             document = _in_part(document, "", self.participants())
         else:
@@ -461,7 +462,7 @@ class ActiveService:
         return None if self.shared is None else self.shared.describe()
 
     def _describe_models(self) -> dict[str, object]:
-        """Counts of all campaigns, whichever way their requests come in."""
+        """Counts of all campaigns, over gRPC and HTTP together."""
         campaigns = {
             name: {
                 "decisions": leader.durable.n_decisions,
@@ -479,7 +480,7 @@ class ActiveService:
         }
 
     def participants(self) -> dict[str, dict[str, object]]:
-        """Each participant: whether it is there, what was asked of it, what came, how soon.
+        """Each participant: the state of its link, asks and answers, and latency.
 
         A helper without features is among them, with width 0.
         """
@@ -500,14 +501,14 @@ class ActiveService:
         }
 
     def _noise_of(self, name: str) -> dict[str, object] | None:
-        """What a participant that is connected says that it adds to its vectors."""
+        """The noise that a connected participant declares to add to its vectors."""
         seat = self.role.seats.get(name)
         return None if seat is None or seat.noise is None else describe_noise(seat.noise)
 
     async def change(self, peer: Peer, request: ChangeRequest) -> ChangeReply:
         """Move to another mask epoch, and perhaps another roster (operators)."""
         self._allow(peer, MAY_CHANGE)
-        # An operator that hangs up must not leave a change behind that nobody finishes.
+        # The change must be completed even if the operator disconnects.
         changing = asyncio.get_running_loop().create_task(self._change_masks(request, peer.name))
         self._tasks.add(changing)
         changing.add_done_callback(self._tasks.discard)
@@ -530,14 +531,14 @@ class ActiveService:
         return ChangeReply(self.role.epoch, self.role.roster.digest)
 
     async def _put_into_force(self, changed: Changed, signed: bytes, asked: Administered) -> None:
-        """Between two rounds: the model moves, then everybody is told."""
+        """Between two rounds, apply the change to all models and then tell the participants."""
         if self.shared is not None:
             await self._start_hand_over(self.shared, changed, signed, asked)
             return
         batches = self.rounds.batches
         await batches.pause()
         try:
-            # The first leads: should the process die before the others have it, they get it there.
+            # The default campaign goes first: after a crash, the others read the change from it.
             for leader in self.leaders.values():
                 await leader.durable.change_masks(
                     changed.remask.R, epoch=changed.epoch, signed_roster=signed, asked=asked
@@ -551,10 +552,10 @@ class ActiveService:
     async def _start_hand_over(
         self, shared: SharedRounds, changed: Changed, signed: bytes, asked: Administered
     ) -> None:
-        """On secret shares: with the change in the journal, servers hand over, or do it later.
+        """On secret shares, write the change to the journal, then hand over, now or later.
 
-        The journal says which epoch is in force.  A process that dies here finds it there when it
-        is started again, and finishes.
+        The journal says which epoch is in force.  A process that is killed here reads it at the
+        next start and completes the hand-over.
         """
         async with shared.between_decisions():
             for leader in self.leaders.values():
@@ -570,7 +571,7 @@ class ActiveService:
 def _in_part(
     document: Mapping[str, object], name: str, participants: Mapping[str, Mapping[str, object]]
 ) -> dict[str, object]:
-    """A status without decisions, models and what was asked of others than ``name``."""
+    """A status without decisions and models; only ``name`` gets its own counts."""
     parts = {
         other: {key: facts[key] for key in facts if other == name or key in OF_EACH}
         for other, facts in participants.items()
@@ -579,7 +580,7 @@ def _in_part(
 
 
 def query_of(request: DecideRequest) -> Query:
-    """What an application asks over gRPC."""
+    """The query in a request over gRPC."""
     return Query(
         request.user,
         request.arms,
@@ -594,27 +595,27 @@ def _reply(result: Answered, query: Query, *, seconds: float) -> DecideReply:
     answer = result.decided or read_answer(result.answer, query.arms)
     shown = answer.shown
     return DecideReply(
-        answer.event_id,
-        answer.arms[shown],
-        shown,
-        answer.probabilities[shown],
-        np.array(answer.scores).tobytes(),
-        np.array(answer.means).tobytes(),
-        answer.contributors,
-        answer.epoch,
-        result.bytes_received,
-        seconds,
+        event_id=answer.event_id,
+        arm=answer.arms[shown],
+        index=shown,
+        probability=answer.probabilities[shown],
+        scores=np.array(answer.scores).tobytes(),
+        means=np.array(answer.means).tobytes(),
+        contributors=answer.contributors,
+        epoch=answer.epoch,
+        bytes_received=result.bytes_received,
+        seconds=seconds,
     )
 
 
 def _gatherable(request: DecideRequest | VFBanditsError) -> DecideRequest | VFBanditsError:
     if isinstance(request, DecideRequest) and request.trial:
-        return WireError("contexts are gathered for decisions that count, got one on trial")
+        return WireError(f"a ranker's decision must have trial 0, got {request.trial}")
     return request
 
 
 async def _refuse(link: Link, error: VFBanditsError) -> None:
-    """Tell a peer why it is not let in, and close."""
+    """Send a peer the reason why it is refused, and close."""
     try:
         await link.send(Refused("identity", str(error)))
     except LinkError:

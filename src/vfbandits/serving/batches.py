@@ -1,7 +1,7 @@
 """Decisions that wait for their contexts, gathered a batch at a time.
 
-Requests that arrive together make one round and one message to each participant.  While enough
-rounds are under way the others wait and gather, so that batches grow with the load by themselves.
+Requests that arrive together make one round and one message to each participant.  While
+``MAX_OPEN_ROUNDS`` rounds are open, later requests accumulate, so that batches grow with the load.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from vfbandits.errors import VFBanditsError
 from vfbandits.protocol.instructions import Gathered
 
 MAX_OPEN_ROUNDS = 2
-MAX_BATCH_BYTES = 4 << 20  # of one participant's rows: far below what a message may have
+MAX_BATCH_BYTES = 4 << 20  # of one participant's rows: far below the limit of a message
 
 
 class Gathering(NamedTuple):
-    """The masked contexts of decisions that asked in one batch, and whose features are in them.
+    """The masked contexts of one call's decisions, and the participants whose features are in them.
 
-    ``bytes_received`` for each of the decisions; ``alone`` are places of those that have features
-    of the active participant alone.
+    ``bytes_received`` is per decision; ``alone`` has the places of decisions with features of the
+    active participant alone.
     """
 
     rows: Matrix
@@ -31,12 +31,12 @@ class Gathering(NamedTuple):
     alone: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
-        """Names and sizes; the contexts stay inside."""
+        """Names and sizes; no contexts."""
         return f"Gathering({len(self.rows)} rows, contributors={self.contributors})"
 
 
 class Waiting(NamedTuple):
-    """Decisions that ask together and have not got their contexts yet, one for each user."""
+    """Decisions of one call that wait for their contexts, one for each user."""
 
     users: tuple[str, ...]
     arms: tuple[tuple[str, ...], ...]
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
     contexts: "asyncio.Future[Gathering]"
 
     def __repr__(self) -> str:
-        """How many decisions wait; features stay inside."""
+        """The number of decisions; no features."""
         return f"Waiting({len(self.users)} decisions, trial={self.trial})"
 
 
@@ -54,7 +54,7 @@ Start: TypeAlias = Callable[[list[Waiting]], int]
 
 
 class Batches:
-    """Puts waiting decisions together; ``start`` opens a round for them and returns its number."""
+    """Batches of waiting decisions; ``start`` opens a round for one and returns its number."""
 
     def __init__(self, start: Start, *, row_bytes: int) -> None:
         self._start = start
@@ -77,14 +77,18 @@ class Batches:
         campaign: str,
         waits: bool = True,
     ) -> Gathering:
-        """The contexts of decisions that ask together; the masks wait for their ``release``.
+        """The contexts of one call's decisions; a mask change waits for their ``release``.
 
-        A round waits for those that ask in the same turn of the event loop, unless the first of
-        them says that it does not, and no round is under way.
+        A round waits for other calls in the same turn of the event loop, unless ``waits`` is False
+        and no round is open.
         """
         loop = asyncio.get_running_loop()
         contexts: asyncio.Future[Gathering] = loop.create_future()
-        self._waiting.append(Waiting(users, arms, own, trial, campaign, contexts))
+        self._waiting.append(
+            Waiting(
+                users=users, arms=arms, own=own, trial=trial, campaign=campaign, contexts=contexts
+            )
+        )
         if waits or self._rounds:
             self._make_due(loop)
         else:
@@ -98,26 +102,26 @@ class Batches:
 
     @property
     def max_rows(self) -> int:
-        """How many rows fit into a message."""
+        """Maximum number of rows in a message."""
         return max(1, MAX_BATCH_BYTES // self._row_bytes)
 
     def release(self) -> None:
-        """Decisions that asked together need their contexts no more."""
+        """Release the contexts of one call."""
         self._n_in_use -= 1
         if not self._n_in_use:
             self._note_end()
 
     def deliver(self, gathered: Gathered) -> None:
-        """A round is complete: give each decision of it its rows."""
+        """Take a complete round: give each of its decisions its rows."""
         batch = self._rounds.pop(gathered.round, None)
-        if batch is None:  # complete before ``start`` could tell its number
+        if batch is None:  # complete before ``start`` has returned its number
             self._early[gathered.round] = gathered
             return
         parts = [gathered.contexts]
         if len(batch) > 1:
             places = np.cumsum([len(waiting.own) for waiting in batch])[:-1]
             parts = np.split(gathered.contexts, places)
-        share = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
+        bytes_each = gathered.bytes_received // sum(len(waiting.users) for waiting in batch)
         start = 0
         for waiting, rows in zip(batch, parts, strict=True):
             alone = gathered.alone and _within(gathered.alone, start, len(waiting.users))
@@ -125,19 +129,19 @@ class Batches:
             if not waiting.contexts.done():
                 self._n_in_use += 1
                 contributors = gathered.contributors
-                waiting.contexts.set_result(Gathering(rows, contributors, share, alone))
+                waiting.contexts.set_result(Gathering(rows, contributors, bytes_each, alone))
         self._note_end()
         if self._waiting:
             self._make_due(asyncio.get_running_loop())
 
     async def pause(self) -> None:
-        """Start no more rounds, and wait until nobody uses contexts of those before."""
+        """Start no more rounds, and wait until the contexts of earlier ones are released."""
         self._is_open = False
         while self._rounds or self._n_in_use:
             await self._next_end()
 
     async def quiet(self) -> None:
-        """Wait until no decision is under way."""
+        """Wait until no decision is open."""
         while self._rounds or self._n_in_use or self._waiting:
             await self._next_end()
 
@@ -179,7 +183,7 @@ class Batches:
             self.deliver(early)
 
     def _refuse(self, batch: list[Waiting], error: VFBanditsError) -> None:
-        """There can be no such round: alone each will be told, or get its own."""
+        """Try the decisions of a refused round one by one; each gets its error or its own round."""
         if len(batch) > 1:
             for waiting in batch:
                 self._open([waiting])
@@ -188,7 +192,7 @@ class Batches:
             batch[0].contexts.set_exception(error)
 
     def _next_batch(self) -> list[Waiting]:
-        """As many of the first that wait as fit into a message, all of one trial or of none."""
+        """The first waiting decisions that fit into a message, all of one trial or of none."""
         first = self._waiting[0]
         batch: list[Waiting] = []
         size = 0
@@ -202,5 +206,5 @@ class Batches:
 
 
 def _within(places: frozenset[int], start: int, count: int) -> frozenset[int]:
-    """Those of ``places`` that are among ``count`` from ``start`` on, counted from there."""
+    """The ``places`` in the range of ``count`` from ``start``, relative to ``start``."""
     return frozenset(place - start for place in places if start <= place < start + count)

@@ -1,4 +1,4 @@
-"""How a process of the active participant is put together: the one composition root.
+"""The composition root: how a process of the active participant is assembled.
 
 =======  ===============================  ==========================  =====================
 role     its campaigns                    contexts come from          HTTP
@@ -74,7 +74,7 @@ Kind: TypeAlias = Literal["active", "trainer", "ranker"]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a front shows of a process.
+    """A process, as its front serves it.
 
     Attributes
     ----------
@@ -85,11 +85,11 @@ class Process:
     roster
         The roster in force.
     participants, link_changes
-        What is known of each participant, and who came and went, oldest first.
+        The state of each participant, and the changes of their links, oldest first.
     tracer
-        Of the requests.
+        Traces the requests.
     names
-        How features by name become the active participant's block.
+        Turns features by name into the active participant's block.
     shares
         What is left of the dealt words, and whether the helper is there, under protection "shares".
     """
@@ -119,10 +119,10 @@ class Front(Protocol):
         ...
 
     async def prepare(self, process: Process) -> Serve:
-        """Look on from the first decision.
+        """Observe the process from its first decision.
 
-        What is returned begins to serve the process, listens if nothing does yet, and returns the
-        port; None if there is none.
+        The returned function begins to serve the process, listens if that has not begun, and
+        returns the port; None if there is none.
         """
         ...
 
@@ -132,24 +132,24 @@ class Front(Protocol):
 
 
 class NoFront:
-    """Of a process that applications reach over gRPC only."""
+    """The front of a process that applications reach over gRPC only."""
 
     async def start(self, reason: str) -> None:
-        """Nothing listens."""
+        """Do nothing: there is no port."""
 
     def wait(self, reason: str) -> None:
-        """Nobody asks."""
+        """Do nothing: there are no probes."""
 
     async def prepare(self, process: Process) -> Serve:
-        """Nobody looks on."""
+        """Do nothing: there is no observer."""
         del process
         return self._serve
 
     async def _serve(self) -> None:
-        """Nothing listens."""
+        """Do nothing: there is no port."""
 
     async def stop(self) -> None:
-        """Nothing was started."""
+        """Do nothing: nothing was started."""
 
 
 MakeFront: TypeAlias = Callable[[HttpSettings, Supervisor, Logger], Front]
@@ -181,7 +181,7 @@ async def run_process(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    ``leader`` is where a ranker finds the one that leads: the address in the file if it is empty.
+    ``leader`` is the leader's address for a ranker; the address in the file if it is empty.
     """
     journals = CampaignJournals(settings)
     _refuse_role(settings, journals, role)
@@ -242,7 +242,7 @@ async def _run_both(base: _Base, on_ready: OnReady) -> None:
         on_ready(*await leading.start())
         await base.supervisor.until(signalled())
         leading.campaigns.is_stopping = True
-        await base.front.stop()  # the requests under way still need all the rest
+        await base.front.stop()  # open requests still need all other parts
     finally:
         await leading.stop()
 
@@ -265,14 +265,14 @@ async def _run_ranker(base: _Base, stopping: "asyncio.Task[None]", address: str)
         return
     leader = replicas.leader
     process = Process(
-        "ranker",
-        replicas,
-        lambda: replicas.roster,
-        leader.participants,
-        leader.link_changes,
+        kind="ranker",
+        campaigns=replicas,
+        roster=lambda: replicas.roster,
+        participants=leader.participants,
+        link_changes=leader.link_changes,
         names=names_of_ranker(base.settings, replicas.roster, base.log),
     )
-    serve = await base.front.prepare(process)  # before what follows in the journal
+    serve = await base.front.prepare(process)  # before the tails read on
     replicas.start()
     await warm_up_all([replica.model.bandit for replica in replicas], base.log)
     await serve()
@@ -310,14 +310,14 @@ class Leading:
         """Listen for participants, and serve applications; returns the ports of gRPC and HTTP."""
         base, service = self.base, self.service
         process = Process(
-            self.kind,
-            self.campaigns,
-            lambda: service.role.roster,
-            service.participants,
-            service.presence.changes,
-            self.tracer,
-            self.names,
-            service.describe_shares,
+            kind=self.kind,
+            campaigns=self.campaigns,
+            roster=lambda: service.role.roster,
+            participants=service.participants,
+            link_changes=service.presence.changes,
+            tracer=self.tracer,
+            names=self.names,
+            shares=service.describe_shares,
         )
         await warm_up_all([leader.model.bandit for leader in self.campaigns], base.log)
         serve = await base.front.prepare(process)
@@ -326,11 +326,11 @@ class Leading:
         return port, await serve()
 
     def reasons_to_give_way(self) -> list[str]:
-        """Why this process should lead no more; a task that is started again is no reason yet."""
+        """Why this process should stop leading; a task that is restarted is no reason yet."""
         return self.campaigns.problems(stuck=True)
 
     async def stop(self) -> None:
-        """Finish what is under way, then close everything."""
+        """Finish open requests, then close everything."""
         self.campaigns.is_stopping = True
         await self.service.stop()
         await self.campaigns.stop()
@@ -339,7 +339,7 @@ class Leading:
 
 
 async def _take_over(base: _Base, *, kind: Kind) -> Leading:
-    """Open all journals for writing, which nobody else can do from now on."""
+    """Open all journals for writing, which no other process can do from now on."""
     settings, log = base.settings, base.log
     build = partial(build_active, settings, log, base.supervisor, base.journals)
     active = await asyncio.to_thread(build)
@@ -352,7 +352,14 @@ async def _take_over(base: _Base, *, kind: Kind) -> Leading:
         if tracer is not None:
             tracer.close()
         raise
-    leading = Leading(base, active.service, campaigns, tracer, kind, active.names)
+    leading = Leading(
+        base=base,
+        service=active.service,
+        campaigns=campaigns,
+        tracer=tracer,
+        kind=kind,
+        names=active.names,
+    )
     if kind == "trainer":  # one of several processes that may lead
         host = f"{settings.name}@{socket.gethostname()}"
         asked = Administered(LEADERSHIP, "a trainer took over", host, time.time())
@@ -373,7 +380,7 @@ class JournalQueue:
 
     @property
     def slots(self) -> SlotLearner:
-        """The queue, of the model that is in force."""
+        """The queue of the model in memory."""
         slots = self.durable.model.bandit.slots
         if slots is None:
             raise ConfigError(
@@ -383,7 +390,7 @@ class JournalQueue:
         return slots
 
     async def flush(self) -> None:
-        """Wait until all that was said so far is durable."""
+        """Wait until all records so far are durable."""
         await self.durable.flush()
 
 
@@ -422,7 +429,7 @@ def build_active(
         if settings.features is not None and not settings.features.is_request:
             features = open_features(settings.features)
     except BaseException:
-        journal.close()  # so that the next one can open it, with what was amiss put right
+        journal.close()  # so that the next attempt can open it, once the error is corrected
         raise
     service = ActiveService(role, settings.model, changes, features=features, log=log)
     if supervisor is not None:
@@ -442,7 +449,7 @@ def _role_of(
     durable: DurableBandit,
     journals: CampaignJournals,
 ) -> tuple[ActiveParticipant, Changes]:
-    """The role, with its mask share, and what changes masks."""
+    """The role with its mask share, and its files for mask changes."""
     authority = authority_key(identity)
     state, signed, epoch = settings.state, durable.signed_roster, durable.epoch
     roster = open_roster(signed, authority)
@@ -479,7 +486,7 @@ def _share_contexts(
     durable: DurableBandit,
     changes: Changes,
 ) -> None:
-    """Server A with its dealt words; a hand-over that was not finished comes first."""
+    """Open server A with its dealt words; an unfinished hand-over comes first."""
     role, slots = service.role, durable.model.bandit.slots
     if slots is not None:
         slots.take_terms(role.roster.share_terms)
@@ -492,7 +499,7 @@ def _share_contexts(
 
 
 def _by_file(settings: ActiveSettings) -> str:
-    """Who changes settings by starting a process with another file."""
+    """The author of settings that come with the file that a process was started with."""
     return f"file, {settings.started_by}" if settings.started_by else "file"
 
 
@@ -528,7 +535,7 @@ async def open_campaigns(
             elif service.shared is not None:
                 service.shared.attach(JournalQueue(durable))
             rules = plan.settings
-            if settings.http is None:  # no application was told of a wait
+            if settings.http is None:  # no application knows of a wait
                 rules = replace(rules, reward_wait_s=None)
             source = service.shared or service.rounds
             if tracer is None:
@@ -569,7 +576,7 @@ def listener_of(settings: ParticipantConfig, service: ActiveService) -> RpcListe
 
 
 def _first_roster(settings: ActiveSettings) -> bytes:
-    """The roster with which the log of events begins; later ones are in the log."""
+    """The roster with which the journal begins; later ones are in the journal."""
     kept = settings.state / "first-roster.signed"
     if not kept.is_file():
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -591,9 +598,9 @@ def _refuse_unless_new(
     held: Collection[int],
     journals: CampaignJournals,
 ) -> None:
-    """A share is drawn for new journals only: what was learnt behind another would turn to noise.
+    """Refuse to draw a share for a journal with records: its model would turn to noise.
 
-    The share is on the disk before the first record is written, so that a journal without any has
+    A share is on the disk before the first record is written, so a journal without records has
     never had one.
     """
     if not settings.journal:
@@ -606,7 +613,7 @@ def _refuse_unless_new(
 
 
 def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str) -> str:
-    """What is wrong if there is no share of ``epoch``, behind which ``campaign`` has learnt."""
+    """The error text if the share of ``epoch`` is missing, behind which ``campaign`` has learnt."""
     others = f", got those of {', '.join(map(str, sorted(held)))}" if held else ""
     return (
         f"{state / 'shares' / f'epoch-{epoch}.share'} is not there{others}: campaign {campaign!r} "
@@ -622,7 +629,7 @@ def missing_share(state: Path, epoch: int, held: Collection[int], campaign: str)
 async def _open_replicas_once_there(
     base: _Base, stopping: "asyncio.Task[None]", address: str
 ) -> Replicas | None:
-    """Wait until some trainer has made the journals; None if we are to stop before."""
+    """Wait until a trainer has made the journals; None if this process is to stop first."""
     told = ""
     while not stopping.done():
         try:
@@ -678,7 +685,7 @@ def _open_replica(journals: CampaignJournals, campaign: str) -> tuple[Tail, Repl
     with ExitStack() as opened:
         reader = opened.enter_context(closing(journals.open_reader(campaign)))
         inbox = opened.enter_context(closing(journals.open_inbox(campaign)))
-        # One reader: what is looked up goes by a connection of its own.
+        # One reader serves both: its look-ups use a connection of their own.
         result = Tail(reader), ReplicaJournal(inbox, reader)
         opened.pop_all()
     return result

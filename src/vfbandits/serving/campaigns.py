@@ -29,7 +29,7 @@ class RepairWatch:
         self._warned: set[str] = set()
 
     def look(self, campaign: str, bandit: Bandit) -> None:
-        """Warn if this model was repaired and nobody was warned before."""
+        """Warn if this model was repaired, once."""
         repairs = bandit.n_repairs
         if repairs and campaign not in self._warned:
             self._warned.add(campaign)
@@ -42,9 +42,9 @@ class RepairWatch:
 
 
 class Campaigns(ByName[Leader]):
-    """Campaigns by name; the one named "default" is what ``/v1/rank`` means.
+    """Campaigns by name; ``/v1/rank`` uses the one named "default".
 
-    ``consumers`` take in what replicas promise, where there may be some.
+    ``consumers`` take in the records of replicas, where there may be replicas.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Campaigns(ByName[Leader]):
         self._retry_at: dict[str, float] = {}
 
     def problems(self, *, stuck: bool = False) -> list[str]:
-        """Why no traffic should come; with ``stuck`` no task that is started again is a reason."""
+        """Why the process is not ready; with ``stuck``, tasks that are restarted do not count."""
         if self.is_stopping:
             return ["the server is stopping"]
         found = [(campaign.name, campaign.durable.broken_by) for campaign in self]
@@ -74,11 +74,11 @@ class Campaigns(ByName[Leader]):
         return [*broken, *self._supervisor.problems(stuck=stuck)]
 
     def lag_s(self, name: str) -> float:
-        """How far a campaign is behind what replicas promised."""
+        """Seconds that a campaign is behind the records of replicas."""
         return max((one.lag_s for one in self.consumers if one.campaign == name), default=0.0)
 
     def start(self) -> None:
-        """Begin to end waits, to take snapshots, to retire records, and to take in arrivals."""
+        """Start to settle waits, take snapshots, retire records and take in arrivals."""
         for consumer in self.consumers:
             consumer.start()
         for campaign in self:
@@ -86,7 +86,7 @@ class Campaigns(ByName[Leader]):
             self._ticking.append(self._supervisor.start(f"settle {campaign.name}", ticks))
 
     async def stop(self) -> None:
-        """Take nothing more, and finish what is under way."""
+        """Refuse new requests, and finish open ones."""
         self.is_stopping = True
         for consumer in self.consumers:
             await consumer.stop()
@@ -108,13 +108,13 @@ class Campaigns(ByName[Leader]):
                 await campaign.retain()
                 self._repairs.look(campaign.name, campaign.model.bandit)
             except JournalError as error:
-                # It is not ready from now on, which ``problems`` says; the others go on.
+                # ``problems`` reports it from now on; the other campaigns go on.
                 facts = {"campaign": campaign.name, "reason": str(error)}
                 self._log.error("campaign_failed", **facts)
                 await asyncio.sleep(1.0)
 
     async def _take_snapshot(self, campaign: Leader) -> None:
-        """Take a snapshot when it is time; one that fails is tried again later."""
+        """Take a snapshot when one is due; a failed one is tried again later."""
         durable, now = campaign.durable, time.monotonic()
         if not 0 < self._snapshot_every <= durable.since_snapshot:
             return
@@ -130,10 +130,10 @@ class Campaigns(ByName[Leader]):
 
 
 async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
-    """Bring a model that missed a change of masks to the leader's epoch, by the leader's log.
+    """Bring a model that missed a mask change to the leader's epoch, by the leader's journal.
 
-    A change goes to the default campaign's log first: should the process die before the others
-    have it, they get it here.
+    A change goes to the default campaign's journal first.  If the process is killed before the
+    others have it, they get it here.
     """
     if model.epoch == leader.epoch:
         return
@@ -141,7 +141,7 @@ async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
         one for one in await leader.mask_changes() if model.epoch < one.epoch <= leader.epoch
     ]
     wanted = [*range(model.epoch + 1, leader.epoch + 1)]
-    # A change that is left out would turn all that was learnt to noise.
+    # Without one of the changes the model would be noise.
     if not between or [changed.epoch for changed in between] != wanted:
         raise JournalError(
             f"a campaign's journal is at mask epoch {model.epoch}, wanted {leader.epoch}: the "

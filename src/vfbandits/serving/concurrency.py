@@ -1,4 +1,4 @@
-"""Work that is shared: done in batches, once for all who ask, or one at a time by name."""
+"""Shared work: in batches, once for all callers, or one at a time per name."""
 
 import asyncio
 from collections.abc import (
@@ -28,18 +28,18 @@ BATCH_SIZE = 1_000
 
 
 class Batcher(Generic[Q, A]):
-    """Asks questions by ``call``, which answers a batch in order; one call at a time.
+    """Collects questions into batches for ``call``, which answers in order; one call at a time.
 
     Questions that come while a call is under way go into the next one.
 
     Parameters
     ----------
     call
-        What answers several questions together.
+        Answers a batch of questions, in order.
     size_of, max_size
-        A call has questions of at most this size in all, or a single larger one.
+        A batch has at most ``max_size`` in all, or is a single larger question.
     thread
-        Is shut down by ``close``.
+        Shut down by ``close``.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Batcher(Generic[Q, A]):
         *,
         size_of: Callable[[Q], int] = lambda _: 1,
     ) -> "Batcher[Q, A]":
-        """Makes ``call`` in a thread of its own.
+        """Run ``call`` in a thread of its own.
 
         >>> async def ask():
         ...     squares = Batcher.in_thread(lambda numbers: [number**2 for number in numbers])
@@ -84,7 +84,7 @@ class Batcher(Generic[Q, A]):
         return cls(in_thread, size_of=size_of, thread=thread)
 
     async def submit(self, question: Q) -> A:
-        """The answer, from a call that begins after this one did."""
+        """The answer, from a call that starts after this one."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[A] = loop.create_future()
         self._asked.append((question, waiter))
@@ -93,7 +93,7 @@ class Batcher(Generic[Q, A]):
         return await waiter
 
     async def close(self) -> None:
-        """Wait for what is under way and stop the thread."""
+        """Wait for the open call and stop the thread."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._thread is not None:
@@ -137,10 +137,10 @@ class Batcher(Generic[Q, A]):
 
 
 class SingleFlight(Generic[Q, A]):
-    """Answers by the name of what was asked: a second request for one waits with the first.
+    """Runs one request per name: a second one for the same name waits for the first.
 
-    ``answer`` makes several at a time.  The work is not the first caller's: one that disconnects
-    does not take the answer from others that wait for it.
+    ``answer`` takes several names in one call.  The work outlives its first caller: if that one
+    disconnects, the others still get the answer.
 
     >>> async def answer(asked):
     ...     print("working on", asked)
@@ -161,7 +161,7 @@ class SingleFlight(Generic[Q, A]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, asked: Mapping[str, Q]) -> dict[str, A | Exception]:
-        """The answers by these names, which are made unless that is under way."""
+        """The answers of these names; a name whose request is running joins it."""
         loop = asyncio.get_running_loop()
         waiting, new = {}, {}
         for name, question in asked.items():
@@ -177,10 +177,10 @@ class SingleFlight(Generic[Q, A]):
 
     async def _answer(self, asked: dict[str, Q]) -> None:
         answers: Mapping[str, A | Exception] = {}
-        failed: Exception = VFBanditsError("the work was broken off")
+        failed: Exception = VFBanditsError("the work was cancelled")
         try:
             answers = await self._make(asked)
-        except Exception as error:  # noqa: BLE001  (all who wait get the error, whatever it was)
+        except Exception as error:  # noqa: BLE001  (every waiter gets the error, whatever it was)
             failed = error
         finally:
             for name in asked:
@@ -188,7 +188,7 @@ class SingleFlight(Generic[Q, A]):
 
 
 class KeyedLock:
-    """A lock for each name, kept as long as somebody holds or awaits it.
+    """A lock for each name, kept as long as a task holds or awaits it.
 
     >>> locks = KeyedLock()
     >>> mine = locks["a"]
@@ -209,7 +209,7 @@ class KeyedLock:
 
 
 class SharedLock:
-    """Many hold it together, or one alone; those who come after one that waits for it wait too.
+    """Many tasks hold it together, or one alone; a task that waits to be alone blocks later ones.
 
     >>> async def both():
     ...     lock = SharedLock()
@@ -253,7 +253,7 @@ class SharedLock:
 async def both(
     one: Coroutine[object, object, Q], other: Coroutine[object, object, A]
 ) -> tuple[Q, A]:
-    """Two results that are worked on together; the first error ends the work on the other.
+    """The results of two coroutines, run concurrently; the first error cancels the other one.
 
     >>> async def word(text):
     ...     return text
@@ -274,7 +274,9 @@ async def both(
 def portions(
     items: Sequence[T], sizes: Sequence[int], *, most: int, max_items: int
 ) -> Iterator[list[T]]:
-    """Items in their order, ``max_items`` of them together unless their sizes add up to too much.
+    """Items in order, in lists of up to ``max_items`` and a total size up to ``most``.
+
+    A single larger item is a list of its own.
 
     >>> list(portions("abcdef", [1, 1, 1, 9, 1, 1], most=5, max_items=2))
     [['a', 'b'], ['c'], ['d'], ['e', 'f']]

@@ -1,7 +1,7 @@
-"""The leader's side of an inbox: what rankers promised goes into the log, in order, once.
+"""The leader's side of an inbox: records of rankers go into the journal, in order, once.
 
-An event is applied by the campaign's own rules and marked as taken once it is durable.  Should the
-process die in between, the next leader applies it again, and the campaign finds that it has it.
+A record is applied by the campaign's own rules and marked as taken once it is durable.  If the
+process is killed in between, the next leader applies it again, and the campaign recognises it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from vfbandits.telemetry.supervised import Supervised, Supervisor
 
 BATCH_SIZE = 500
 LOOK_EVERY_S = 0.05
-LOOK_SELDOM_S = 0.5  # as long as no ranker was ever seen
+LOOK_SELDOM_S = 0.5  # until the first ranker was seen
 RETRY_S = 0.5
 GRACE_S = 1.0
 PRUNE_EVERY_S = 60.0
@@ -28,10 +28,10 @@ PRUNE_PER_BATCH = 5_000
 
 
 class Consumer:
-    """Takes in what arrives for one campaign; implements ``Arrivals``.
+    """Takes in the arrivals of one campaign; implements ``Arrivals``.
 
-    ``is_in_use`` says whether rankers were seen otherwise: until there are any, nobody waits for
-    the inbox.  ``on_entered`` is called with the campaign's name and decisions that came in.
+    ``is_in_use`` says whether rankers were seen by other means: until then no request waits for the
+    inbox.  ``on_entered`` is called with the campaign's name and the decisions that were taken in.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Consumer:
 
     @property
     def complete_to(self) -> float:
-        """Whatever came before is in the log; a moment ago, to let slow processes finish."""
+        """All earlier arrivals are in the journal; ``GRACE_S`` in the past, for slow processes."""
         return self._complete_to if self._is_used() else float("inf")
 
     @property
@@ -73,17 +73,17 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """How far the log is behind what arrived, in seconds; 0 while no ranker was seen."""
+        """Seconds that the journal is behind the arrivals; 0 while no ranker was seen."""
         return max(0.0, self._clock() - GRACE_S - max(self.complete_to, self._opened_at))
 
     def start(self) -> None:
-        """Begin to look for arrivals."""
+        """Start to look for arrivals."""
         self._campaign.arrivals = self
         name = f"inbox {self._campaign.name}"
         self._task = self._supervisor.start(name, self._run_for_ever)
 
     async def stop(self) -> None:
-        """Look no more; what is under way is applied again by the next leader."""
+        """Stop looking; the next leader applies unfinished arrivals again."""
         if self._task is not None:
             await self._task.stop()
         async with self._one_at_a_time:
@@ -93,7 +93,7 @@ class Consumer:
         """Take in all that had arrived when this was called."""
         if not self._is_used():
             return
-        # A look that begins after now will do, whoever makes it.
+        # Any look that begins after this line suffices.
         wanted = self._n_begun + 1
         async with self._one_at_a_time:
             if self._n_done < wanted:
@@ -107,7 +107,7 @@ class Consumer:
                 await self._prune()
                 self._told = ""
             except JournalError as error:
-                # The database is away, or the campaign is broken, which its own check says too.
+                # The database is unreachable, or the campaign is broken (``problems`` reports it).
                 if str(error) != self._told:
                     self._told = str(error)
                     self._log.error("inbox_failed", campaign=self.campaign, reason=self._told)
@@ -147,7 +147,7 @@ class Consumer:
         await asyncio.to_thread(self._inbox.take, taken)
 
     async def _known(self, decided: Sequence[Decided]) -> frozenset[object]:
-        """Ids of those that the log has already: the last leader died before it could say so."""
+        """Ids of decisions in the journal: the last leader was killed before it marked them."""
         if not decided:
             return frozenset()
         found = await self._campaign.durable.find_many([one.event_id for one in decided])
@@ -156,8 +156,8 @@ class Consumer:
     async def _apply_all(
         self, waiting: Sequence[Waiting], known: frozenset[object]
     ) -> list[VFBanditsError | None]:
-        """Apply events in their order; why not, for each that can never be."""
-        # All begin in order, and each changes the model before it first waits: so they are
+        """Apply records in their order; returns the error of each that can never be applied."""
+        # All start in order, and each changes the model before its first await: so records are
         # applied in order, and share a commit.
         works: list[Coroutine[object, object, Sequence[VFBanditsError | None]]] = []
         for is_decided, run in groupby(waiting, lambda one: isinstance(one.event, Decided)):
@@ -176,7 +176,7 @@ class Consumer:
     async def _enter(
         self, decided: Sequence[Decided], known: frozenset[object]
     ) -> list[VFBanditsError | None]:
-        """Take in decisions that stand one behind the other, unless they are known."""
+        """Take in consecutive decisions, unless they are known."""
         ends: list[VFBanditsError | None] = [None] * len(decided)
         new: dict[int, Decided] = {}
         for place, event in enumerate(decided):
@@ -195,7 +195,7 @@ class Consumer:
         return ends
 
     async def _read_moves(self, decided: Sequence[Decided]) -> None:
-        """Have the changes of masks at hand that these decisions have missed."""
+        """Read the mask changes that these decisions have missed."""
         model = self._campaign.durable
         missed = min((one.epoch for one in decided), default=model.epoch)
         first, last = self._spanned
@@ -206,10 +206,10 @@ class Consumer:
             self._spanned = (recent[0].epoch - 1 if is_enough else 0, epoch)
 
     async def _apply(self, waiting: Waiting) -> list[VFBanditsError | None]:
-        """Apply an event that is no decision; why not, if it can never be."""
+        """Apply a record that is not a decision; returns the error if it can never be applied."""
         try:
             await self._apply_other(waiting)
-        except JournalError:  # for want of a log, and not by the campaign's rules
+        except JournalError:  # the journal failed, not a rule of the campaign
             raise
         except VFBanditsError as error:
             return [error]
@@ -231,7 +231,7 @@ class Consumer:
     def _carried(self, event: Decided) -> Decided:
         model = self._campaign.durable
         if event.epoch < model.epoch != self._spanned[1]:
-            raise JournalError("the masks have changed meanwhile; again, with the new ones")
+            raise JournalError("the masks changed while records were read; they are read again")
         return carried(event, self._mask_changes, epoch=model.epoch, layout=model.bandit.layout)
 
     async def _prune(self) -> None:
@@ -248,4 +248,4 @@ class Consumer:
 
 
 def _nobody(campaign: str, entered: Sequence[Decided]) -> None:
-    """No one looks on."""
+    """Do nothing: there is no observer."""

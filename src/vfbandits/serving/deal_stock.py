@@ -1,7 +1,7 @@
 """Server A's stock of dealt windows: a folder of sealed files that empties as they are used.
 
-Which window is in use stands in a file outside of the folder and is on the disk before its words
-are handed out.  So a folder that is put back from a backup brings no window back.
+A file outside of the folder names the window in use; it is on the disk before the words of the
+window are handed out.  So restoring the folder from a backup does not bring back a used window.
 """
 
 import json
@@ -22,7 +22,7 @@ REFILL = "vfb masks deal --windows N at the mask generator makes more; copy the 
 
 
 def stock_cursor(state: Path, epoch: int) -> Path:
-    """Where it stands which window is in use.
+    """The path of the file that names the window in use.
 
     >>> stock_cursor(Path("state"), 1).as_posix()
     'state/stock.epoch-1.json'
@@ -32,7 +32,7 @@ def stock_cursor(state: Path, epoch: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class StockLeft:
-    """What is left beside the window in use.
+    """What is left after the window in use.
 
     ``lasts_s`` is a forecast from the pace of the last windows; None without enough of them.
     """
@@ -46,7 +46,7 @@ class StockLeft:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """The window in use, which state of server A uses it, and when the last ones were begun."""
+    """The window in use, the state of server A that uses it, and the start of the last ones."""
 
     window: int = -1
     deal: str = ""
@@ -57,8 +57,8 @@ class _Cursor:
 class DealStock:
     """Hands out dealt windows in order, each to one state of server A.
 
-    ``cursor`` is a file outside of ``folder``.  ``low_windows`` is the mark below which ``left``
-    says that the stock is low.
+    ``cursor`` is a file outside of ``folder``.  ``left`` reports a low stock below ``low_windows``
+    windows.
     """
 
     def __init__(
@@ -91,15 +91,15 @@ class DealStock:
     def take(self, window: int, *, owner: str) -> WindowDeal:
         """The words of a window, for the state of server A that is named ``owner``.
 
-        The same state may take the window in use again, after it was stopped.  Every other window
-        that was begun is refused.
+        The same state may take the window in use again, after a restart.  Every other window that
+        was begun is refused.
         """
         cursor = self._cursor
         if cursor.owner not in ("", owner) or window < cursor.window:
             raise RollbackError(
-                f"window {cursor.window} of {self._folder} is in use, got a state of server A that "
-                f"asks for window {window}: it is an older copy or another one.  Put its newest "
-                "files back; if they are lost, start again with a new roster and a new deal"
+                f"{self._folder}: wanted the state of server A that uses window {cursor.window}, "
+                f"got one that asks for window {window}: an older copy or another one.  Restore "
+                "its newest files; if they are lost, start again with a new roster and a new deal"
             )
         deal = self._open(window)
         if window > cursor.window:
@@ -112,18 +112,18 @@ class DealStock:
         return deal
 
     def look(self, window: int) -> WindowDeal:
-        """The words of a window that is not begun by this; StockError if they are not there."""
+        """The words of a window, without beginning it; StockError if they are missing."""
         return self._open(window)
 
     def finish(self, window: int) -> None:
-        """Delete the file of a window that was folded; its words are of no use any more.
+        """Delete the file of a window that was folded.
 
-        Whether the disk still has the bytes somewhere is up to the disk: encrypt it.
+        The disk may still hold its bytes: encrypt it.
         """
         self._drop(window)
 
     def left(self) -> StockLeft:
-        """What is left: windows without a gap after the one in use."""
+        """What is left: consecutive windows after the one in use."""
         sizes: list[int] = []
         while True:
             path = self._file(self._cursor.window + 1 + len(sizes))
@@ -141,7 +141,7 @@ class DealStock:
         )
 
     def _pace(self) -> float | None:
-        """Windows in a second, over the last ones that were begun."""
+        """Windows per second, over the last ones that were begun."""
         times = self._cursor.times
         if len(times) < 2:
             return None
@@ -198,7 +198,7 @@ class DealStock:
             raise StockError(f"{self._path} cannot be read: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:
             raise StockError(
-                f"{self._path} must say which window is in use, got something damaged: restore it"
+                f"{self._path} must name the window in use, got a damaged file: restore it"
             ) from error
         if cursor.deal != self._deal:
             raise StockError(

@@ -1,13 +1,14 @@
-"""Whether features still look as they did: of each participant, over the last few thousand rows.
+"""Feature drift of each participant, over the last few thousand rows.
 
 * ``missing``: the fraction of rows without features, because the participant did not answer in
   time or does not know the user.
 * ``norm_ratio``: the mean squared length of the rows that came, against its baseline.  Masks are
-  orthogonal, so a masked row is as long as the plain one.  Under secure sums only the sum of all
-  passive participants has a length that is known here, and each of them shows it.
-* ``mean_shift``, ``variance_shift`` of the active participant's own columns: how far the mean of
-  the column that is furthest off has moved, in standard deviations; and of the column whose
-  variance has changed most, how often it has doubled or halved.
+  orthogonal, so a masked row is as long as the plain one.  With secure sums only the length of the
+  sum over all passive participants is known; each of them reports it.
+* ``mean_shift``, of the active participant's own columns: the largest shift of a column's mean, in
+  standard deviations.
+* ``variance_shift``, of the same columns: the largest change of a variance, in doublings or
+  halvings.
 
 The baseline of own columns is the fitted scaling where there is one: a mean of 0 and the variance
 that it was fitted to.  Anything else is compared with the first ``WINDOW`` rows of the process.
@@ -29,11 +30,11 @@ WINDOW: Final = 2_000
 MAX_ROWS: Final = 64
 EVERY_S: Final = 0.1
 _ROUNDING: Final = 1e-11  # of a mean square over a window
-_SMALLEST: Final = 1e-6  # a variance counts as so much of its baseline's at least
+_SMALLEST: Final = 1e-6  # lower bound of a variance, relative to its baseline
 
 
 class Window:
-    """Sums over the last ``WINDOW`` rows and those since: 1 to 2 times as many once it is full.
+    """Sums over the last rows: one to two times ``WINDOW`` of them, once it is full.
 
     >>> window = Window(1)
     >>> for _ in range(WINDOW):
@@ -58,7 +59,7 @@ class Window:
             self._sums[0], self._sums[1] = self._sums[1], 0.0
 
     def mean(self) -> Vector | None:
-        """Of the rows in it; None before it was full once."""
+        """The mean over the rows in it; None before it was full once."""
         if self.first is None:
             return None
         mean: Vector = self._sums.sum(axis=0) / sum(self._counts)
@@ -74,9 +75,9 @@ class _Seen:
 
 
 class FeatureDrift:
-    """Looks at rounds and at own rows; ``describe`` says what it has found.
+    """Measures drift from rounds and from own rows; ``describe`` returns it.
 
-    ``variances`` are those that own columns were fitted to, NaN where nothing was fitted.
+    ``variances`` has the fitted variance of each own column, NaN for a column that was not fitted.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class FeatureDrift:
         self._next_round = self._next_own = float("-inf")
 
     def look(self, gathered: Gathered) -> None:
-        """A round is complete; one on trial has no blocks, and says nothing."""
+        """Take a complete round; a trial has no blocks and is skipped."""
         now = self._clock()
         if now < self._next_round or gathered.is_trial:
             return
@@ -114,7 +115,7 @@ class FeatureDrift:
             _add_squares(self._sum, gathered.total)
 
     def look_at_own(self, rows: PlainBlock) -> None:
-        """Own rows, before they are masked."""
+        """Take own rows, before they are masked."""
         now = self._clock()
         if now < self._next_own or rows.shape[1] != len(self._fitted):
             return
@@ -129,7 +130,7 @@ class FeatureDrift:
             seen.squares.add(len(known), np.array([squares.sum()]))
 
     def describe(self, name: str) -> dict[str, object]:
-        """What was found of one participant; None before there are enough rows."""
+        """The drift of one participant; its values are None before there are enough rows."""
         seen = self._seen.get(name)
         if seen is None:
             return {}
@@ -164,7 +165,7 @@ class FeatureDrift:
 
 
 def _add_squares(window: Window, block: Matrix) -> None:
-    """Squared lengths of some rows; those of users that are not known are zero, and left out."""
+    """Add squared lengths of some rows; rows of unknown users are zero, and left out."""
     some = block[:MAX_ROWS]
     squares = np.einsum("ij,ij->i", some, some)
     n_rows = int(np.count_nonzero(squares))
@@ -182,7 +183,7 @@ def _ratio(window: Window) -> float | None:
 def _moments(sums: Vector) -> tuple[Vector, Vector]:
     """Means and variances, from means of numbers and of their squares.
 
-    What rounding leaves of a constant column's variance is 0: beside another such rest it would be
+    The variance of a constant column counts as 0: the ratio of two rounding errors would look like
     a change by orders of magnitude.
     """
     means, squares = np.split(sums, 2)

@@ -1,11 +1,12 @@
-"""A bandit that survives a kill: a campaign, and the journal that all of its events go to.
+"""A crash-safe bandit: a campaign, and the journal of all its records.
 
-The model in memory changes at once, the answer waits for the log.  So a decision may rest on a
-reward that is not durable yet; but its event stands behind that reward in the log, and when it
-is answered both are durable.  What was answered is therefore always a fold over a beginning of
-the log.  If the log cannot be written, the model in memory may be ahead of it: then everything
-is refused until it is opened again, which folds the log anew.  What was not answered may be in
-the log or not; a reward sent again is learnt once either way.
+The model in memory changes immediately; the answer waits for the journal.  So a decision may rest
+on a reward that is not durable yet.  Its record follows that reward in the journal, so both are
+durable once the decision is answered: every answer comes from a fold over a prefix of the journal.
+
+If the journal cannot be written, the model in memory may be ahead of it.  All calls are then
+refused until the journal is opened and folded again.  A request without an answer may be in the
+journal or not; a reward that is sent again is learnt once either way.
 """
 
 import asyncio
@@ -57,13 +58,13 @@ from vfbandits.journal.retain import Waited, old_records
 from vfbandits.serving.concurrency import Batcher, KeyedLock
 
 MASK_CHANGES_KEPT = 4
-# An event that does not fit is refused with one of these, and has changed nothing.
+# Errors that refuse a record which does not fit; the model is unchanged.
 HARMLESS = (ArmError, ContextError, RewardError, SettingError, UnknownDecisionError)
 _TEXT = {str}
 
 
 class OlderMaskChanges(NamedTuple):
-    """Mask changes that were read from the journal: all of those behind ``after`` up to ``to``."""
+    """Mask changes read from the journal: all after position ``after``, up to ``to``."""
 
     after: int
     to: int
@@ -71,14 +72,14 @@ class OlderMaskChanges(NamedTuple):
 
 
 class DurableBandit:
-    """A ``Bandit`` behind a log of events; make it with ``open``.
+    """A ``Bandit`` with a journal; create it with ``open``.
 
-    ``has_failed`` says that the model in memory is not what the log says, while the log itself can
-    be written: ``rebuild`` folds it again.  ``n_recalled`` counts the rewards that were learnt for
-    decisions which had left memory, ``n_retired`` the records that ``retain`` has dropped.
+    ``has_failed`` means that the model in memory differs from the journal, while the journal itself
+    can be written: ``rebuild`` folds it again.  ``n_recalled`` counts the rewards that were learnt
+    for decisions which had left memory, ``n_retired`` the records that ``retain`` has dropped.
 
-    Its methods belong to one event loop.  A caller that is cancelled while it waits takes nothing
-    back: the event is committed all the same.
+    Call its methods from one event loop.  Cancelling a caller that waits undoes nothing: the record
+    is still committed.
 
     Examples
     --------
@@ -142,26 +143,26 @@ class DurableBandit:
         log_probabilities: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> "DurableBandit":
-        """The bandit at the end of the log; ``recovery`` tells how it came back.
+        """The bandit at the end of the journal; ``recovery`` describes how it was restored.
 
         Parameters
         ----------
         journal
-            Belongs to the bandit from now on, which closes it.
+            Owned by the bandit from now on, which closes it.
         make_bandit
-            Gives what a new log begins with.  Later its policy and ``floor`` are taken, and its
-            other settings must be those that the log was created with.
+            Makes the bandit of a new journal.  For an existing one its policy and ``floor`` are
+            used, and its other settings must equal those that the journal was created with.
         make_move
-            Makes the move of a matrix, now and whenever the log is replayed.
+            Makes the move of a matrix, now and at every replay of the journal.
         epoch, signed_roster
-            What a new log begins with; ``move`` changes them.
+            The first values of a new journal; ``change_masks`` changes them.
         file_settings
-            What a new log notes of the file that it is begun by (``Model.file_settings``).
+            What a new journal records of the settings file (``Model.file_settings``).
         log_probabilities
-            Whether decisions are logged with their probability: exact and cheap for most
+            Whether the records of decisions have the probability: exact and cheap for most
             policies, a Monte Carlo of ``n_draws`` for LinTS.
         clock
-            Seconds since 1970, noted with decisions and rewards.
+            Seconds since 1970, recorded with decisions and rewards.
         """
 
         def make_model() -> Model:
@@ -185,7 +186,7 @@ class DurableBandit:
 
     @property
     def model(self) -> Model:
-        """The model in memory, for reading, even when nothing is taken any more."""
+        """The model in memory, for reading, even after a failure."""
         return self.campaign.model
 
     @property
@@ -206,27 +207,27 @@ class DurableBandit:
 
     @property
     def epoch(self) -> int:
-        """Of the masks that contexts must be behind."""
+        """The epoch of the masks that contexts must be behind."""
         return self.model.epoch
 
     @property
     def signed_roster(self) -> bytes:
-        """What the last ``move`` left for the caller."""
+        """The signed roster of the last mask change."""
         return self.model.signed_roster
 
     @property
     def broken_by(self) -> str | None:
-        """Why nothing is taken any more; None while all is well."""
+        """Why all calls are refused; None while they are not."""
         return "it is closed" if self._is_closed else self._commit.broken_by
 
     @property
     def position(self) -> int:
-        """Of the last event in the log, once all that is under way is durable."""
+        """The position of the last record, whether it is durable yet or not."""
         return self._commit.position
 
     @property
     def since_snapshot(self) -> int:
-        """Events that a restart would replay: when there are many, take a ``snapshot``."""
+        """Records that a restart would replay: when there are many, take a ``snapshot``."""
         return self._commit.position - self._snapshot_position
 
     @property
@@ -236,28 +237,28 @@ class DurableBandit:
 
     @property
     def n_rewards(self) -> int:
-        """Rewards learnt since it was opened, also those that were taken back later."""
+        """Rewards learnt since it was opened, later retracted ones included."""
         return self.model.n_learnt - self._replayed[1] - self._n_retracted
 
     @property
     def commits(self) -> tuple[int, int]:
-        """How many commits were made since it was opened, and of how many events."""
+        """Commits since it was opened, and the number of records in them."""
         return self._commit.n_commits, self._commit.n_events
 
-    # --- events -----------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def append(self, event: Event) -> None:
-        """Make an event happen; nobody may be told of it before ``flush`` has returned.
+        """Apply a record and queue it for the journal; answer only after ``flush`` has returned.
 
-        An event that does not fit is refused, and nothing is changed.
+        A record that does not fit is refused, and nothing is changed.
         """
         self._check_healthy()
         position = self._commit.position + 1
         try:
             self.campaign.apply(position, event)
         except Exception as error:
-            # An error that is not harmless may leave the model changed and the log not, and a mask
-            # change that fails half-way has changed something, whatever the error is.
+            # An error that is not harmless may leave the model changed and the journal not, and a
+            # mask change that fails half-way has changed something, whatever the error is.
             if isinstance(event, MasksChanged) or not isinstance(error, HARMLESS):
                 self.has_failed = self._commit.broken_by is None
                 self._commit.fail(f"the model failed with {type(error).__name__}")
@@ -280,13 +281,13 @@ class DurableBandit:
         self.append(event)
 
     async def log(self, *events: Event) -> None:
-        """Make events happen, in one commit; returns when they are durable."""
+        """Append records in one commit; returns when they are durable."""
         for event in events:
             self.append(event)
         await self._commit.flush()
 
     def flush(self) -> Awaitable[None]:
-        """Wait until all that was said so far is durable."""
+        """Wait until all records so far are durable."""
         return self._commit.flush()
 
     # --- a bandit's own methods -------------------------------------------------------------------
@@ -335,9 +336,9 @@ class DurableBandit:
     async def reward(self, decision: Decision | EventId, value: float) -> bool:
         """Learn a reward exactly once; returns when it is durable.
 
-        False, and nothing is changed, when this very reward was learnt before; a different one is
-        refused.  Both answers, too, wait until the first reward is durable.  A decision that is no
-        longer in memory is found in the journal, and carried to the masks in force.
+        Returns False, and changes nothing, if the same reward was learnt before; a different one is
+        refused.  Both outcomes wait until the first reward is durable.  A decision that has left
+        memory is read from the journal, and its context is brought to the masks in force.
         """
         self._check_healthy()
         key = decision.id if isinstance(decision, Decision) else decision
@@ -383,19 +384,19 @@ class DurableBandit:
             await self.log(Forgotten(key, past.position))
 
     async def retract(self, event_id: EventId, *, by: str) -> Verdict:
-        """Take back the reward that a decision has taught; returns when that is durable.
+        """Take back the learnt reward of a decision; returns when that is durable.
 
         Exact up to rounding: the model is as if the reward had never come.  The decision stays
         closed, and the same reward again changes nothing.  Refused under forgetting
         (``discount`` below 1), and where the journal no longer has the decision, or the mask
-        changes since.  ``by`` is who asks for it.
+        changes since.  ``by`` names the requester.
         """
         async with self.locks[event_id]:
             while True:
                 past = await self.past(event_id)
                 epoch = self.epoch
                 if past is not None and past.learnt is not None:
-                    past.mask_changes = await self._mask_changes_behind(0)
+                    past.mask_changes = await self._mask_changes_after(0)
                     past.is_arm_dropped = await self._is_arm_dropped(past)
                 if epoch == self.epoch:  # the masks may change while the journal is read
                     break
@@ -413,12 +414,12 @@ class DurableBandit:
         signed_roster: bytes = b"",
         asked: Administered | None = None,
     ) -> None:
-        """Carry all that was learnt to the masks of a later epoch; returns when that is durable.
+        """Change the model to the masks of a later epoch; returns when that is durable.
 
-        ``asked`` says who asked for it, and stands behind it in the journal.
+        ``asked`` names the requester; its record follows the mask change in the journal.
 
-        ``matrix`` is R (new dim, dim).  The move is made of it by the ``make_move`` of ``open``,
-        here as when the journal is replayed: the same function of the same bytes.
+        ``matrix`` is R (new dim, dim).  The ``make_move`` of ``open`` makes the move of it, here
+        and in a replay of the journal: the same function of the same bytes.
         """
         self._check_healthy()
         if not isinstance(signed_roster, bytes):
@@ -430,7 +431,7 @@ class DurableBandit:
     # --- the journal ------------------------------------------------------------------------------
 
     async def past(self, event_id: EventId) -> History | None:
-        """All that the journal has of a decision, with what ``Campaign`` needs to learn from it."""
+        """All records of a decision, and the mask changes that ``Campaign`` needs for them."""
         past = History.found((await self.find_placed([event_id]))[event_id])
         if past is not None and past.is_open and past.position < self.model.mask_changes_after:
             older = await self._read_older_mask_changes(past.position)
@@ -438,19 +439,19 @@ class DurableBandit:
         return past
 
     async def find(self, event_id: EventId) -> list[Event]:
-        """All that the log has of a decision; returns when that is durable."""
+        """All records of a decision; returns when they are durable."""
         return (await self.find_many([event_id]))[event_id]
 
     async def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Event]]:
-        """All that the log has of several decisions; returns when that is durable.
+        """All records of several decisions; returns when they are durable.
 
-        A damaged record of one of them is a RecordError; what others ask for is not affected.
+        A damaged record of one of them raises RecordError; other callers are not affected.
         """
         found = await self.find_placed(ids)
         return {event_id: [event for _, event in found[event_id]] for event_id in ids}
 
     async def find_placed(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
-        """As ``find_many``, each event with its position."""
+        """As ``find_many``, each record with its position."""
         self._check_healthy()
         await self._commit.flush()
         found = await self._lookup.submit(tuple(ids))
@@ -459,14 +460,14 @@ class DurableBandit:
         return {event_id: found[event_id] for event_id in ids}
 
     async def events_at(self, positions: Sequence[int]) -> dict[int, Event]:
-        """The events at these positions, in ascending order, as far as the log has them."""
+        """The records at these positions, in ascending order, as far as the journal has them."""
         await self._commit.flush()
         return await asyncio.to_thread(events_at, self._journal, positions)
 
     def _find_all(
         self, questions: Sequence[tuple[EventId, ...]]
     ) -> list[dict[EventId, Found] | RecordError]:
-        """What the log has, for all that ask in a batch; each takes its own out of it."""
+        """The records for all callers of a batch; each caller takes its own out of them."""
         try:
             found = self._journal.find_many(tuple(dict.fromkeys(chain.from_iterable(questions))))
         except RecordError:
@@ -480,11 +481,11 @@ class DurableBandit:
             return error
 
     async def mask_changes(self) -> list[MasksChanged]:
-        """The mask changes that the log still has, in order."""
-        return [moved for _, moved in await self._mask_changes_behind(0)]
+        """The mask changes that the journal still has, in order."""
+        return [moved for _, moved in await self._mask_changes_after(0)]
 
-    async def _mask_changes_behind(self, position: int) -> list[tuple[int, MasksChanged]]:
-        """The mask changes behind a position, durable ones, each with its own."""
+    async def _mask_changes_after(self, position: int) -> list[tuple[int, MasksChanged]]:
+        """The durable mask changes after a position, each with its own position."""
 
         def read() -> list[tuple[int, MasksChanged]]:
             journal = self._journal
@@ -496,18 +497,18 @@ class DurableBandit:
         return await asyncio.to_thread(read)
 
     async def _read_older_mask_changes(self, after: int) -> OlderMaskChanges:
-        """Mask changes behind a position that the model no longer has, and perhaps later ones."""
+        """Mask changes after a position that the model no longer has, and perhaps later ones."""
         async with self._one_read:
             older = self._older_mask_changes
             if not older.after <= after or older.to < self.model.mask_changes_after:
                 to = self._commit.position
                 self._older_mask_changes = OlderMaskChanges(
-                    after, to, await self._mask_changes_behind(after)
+                    after, to, await self._mask_changes_after(after)
                 )
             return self._older_mask_changes
 
     async def _is_arm_dropped(self, past: History) -> bool:
-        """Whether the model of an arm was let go since, and has taken the reward with it."""
+        """Whether the model of the arm was dropped since, and the reward with it."""
         arm, learnt_at = past.decided.model, past.learnt_at
         if arm is None:
             return False
@@ -520,7 +521,7 @@ class DurableBandit:
         return any(map(self.model.holds, await asyncio.to_thread(read)))
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
-        """The last events of the log, as far as they are kept.
+        """The last records of the journal, as far as they are kept.
 
         Records that cannot be read are left out, and logged: a snapshot may cover them.
         """
@@ -530,9 +531,9 @@ class DurableBandit:
     # --- life -------------------------------------------------------------------------------------
 
     async def snapshot(self) -> int:
-        """Write a snapshot of the model as it is now; returns its position in the log.
+        """Write a snapshot of the present model; returns its position in the journal.
 
-        The model is copied at once and written in a thread: decisions go on meanwhile.
+        The model is copied immediately and written in a thread: decisions go on meanwhile.
         """
         self._check_healthy()
         async with self._one_snapshot:
@@ -544,9 +545,9 @@ class DurableBandit:
         return position
 
     async def retain(self, before: float, *, most: int) -> int:
-        """Drop records from before a time, ``most`` of them; returns how many.
+        """Drop records from before a time, at most ``most`` of them; returns how many.
 
-        Two snapshots stand for them, and are taken if need be.  Pending decisions stay.
+        Two snapshots cover them, and are taken first if necessary.  Pending decisions are kept.
         """
         await self._commit.flush()
         waited = Waited.of(self.model)
@@ -560,7 +561,7 @@ class DurableBandit:
         return len(old)
 
     async def _cover(self, position: int) -> int:
-        """The older of two snapshots that are not before a position."""
+        """The older of two snapshots at or after a position; takes them if necessary."""
         while True:
             found = await asyncio.to_thread(self._journal.snapshot_positions)
             fit = [one for one in found if one >= position]
@@ -572,9 +573,9 @@ class DurableBandit:
             await self.snapshot()
 
     async def rebuild(self) -> None:
-        """Fold the log again after the model has failed, and take events again.
+        """Fold the journal again after the model has failed, then accept records again.
 
-        What was not acknowledged then is in the log or not, as after a restart.
+        A record that was not acknowledged is in the journal or not, as after a restart.
         """
         async with self._one_snapshot:
             await self._commit.idle()
@@ -588,7 +589,7 @@ class DurableBandit:
             self.has_failed = False
 
     async def close(self) -> None:
-        """Finish what is under way and close the journal; safe to call twice."""
+        """Finish open calls and close the journal; safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -604,5 +605,5 @@ class DurableBandit:
 
 
 def _plain_settings(bandit: Bandit) -> CampaignSettings:
-    """Of a bandit that belongs to no campaign: rewards are waited for as long as it takes."""
+    """The settings of a bandit without a campaign: the wait for a reward has no end."""
     return CampaignSettings(bandit.policy, bandit.floor, reward_wait_s=None)

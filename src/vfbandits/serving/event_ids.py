@@ -1,4 +1,4 @@
-"""Ids of events that the application gave no name to."""
+"""Ids of events that the application gave no id."""
 
 from os import urandom
 
@@ -7,7 +7,7 @@ BATCH_SIZE = 256
 
 
 class EventIds:
-    """Random ids of 128 bits; the operating system is asked for many at a time.
+    """Random ids of 128 bits, drawn from the operating system in batches.
 
     >>> ids = EventIds()
     >>> len({ids.draw() for _ in range(1000)})
@@ -20,7 +20,7 @@ class EventIds:
         self._ids: list[str] = []
 
     def draw(self) -> str:
-        """One that nobody had before."""
+        """A new id."""
         if not self._ids:
             drawn = urandom(ID_BYTES * BATCH_SIZE).hex()
             step = 2 * ID_BYTES

@@ -35,7 +35,7 @@ class HelperLink:
             self._waiting.pop(number, None)
 
     def deliver(self, helped: Helped) -> None:
-        """An answer came; one that nobody waits for any more is dropped."""
+        """Hand an answer to its waiter; an answer without one is dropped."""
         waiting = self._waiting.get(helped.number)
         if waiting is None or waiting.done():
             return
@@ -45,7 +45,7 @@ class HelperLink:
             waiting.set_result(helped.data)
 
     def lose(self) -> None:
-        """The stream has ended: nobody needs to wait for the timeout."""
+        """Fail all waiters immediately: the stream has ended."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(LinkError("the helper has left"))
+                waiting.set_exception(LinkError("the helper has disconnected"))

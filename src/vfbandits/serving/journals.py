@@ -22,9 +22,9 @@ class CampaignJournals:
     Attributes
     ----------
     is_shared
-        Whether several processes can work on them.
+        Whether several processes can use them.
     accept_loss
-        Who accepts that acknowledged records are lost; None for nobody.
+        The operator who accepts the loss of acknowledged records; None if nobody does.
     """
 
     def __init__(self, settings: ActiveSettings) -> None:
@@ -57,15 +57,15 @@ class CampaignJournals:
         return open_reader(self._target, name=campaign, key=self._key)
 
     def open_inbox(self, campaign: str) -> Inbox:
-        """The inbox of a campaign in the database, where replicas put what they promise."""
+        """The inbox of a campaign in the database, where replicas put their records."""
         return open_inbox(self._target, name=campaign, key=self._key)
 
     def open_watch(self) -> "LeaderWatch":
-        """Who leads in the database."""
+        """A watch on the leader in the database."""
         return open_watch(self._target)
 
     def has_records(self, campaign: str) -> bool:
-        """Whether a campaign beside the default one has a record."""
+        """Whether a campaign other than the default one has a record."""
         if not self.is_shared and not self._file(campaign).exists():
             return False
         journal = self.open(campaign)
@@ -79,5 +79,5 @@ class CampaignJournals:
 
 
 def witness_of(state: Path, campaign: str) -> Path:
-    """The file that notes how far a campaign's journal in a database was acknowledged."""
+    """The file with the last acknowledged position of a campaign's journal in a database."""
     return state / "witness" / f"{campaign}.head"

@@ -1,6 +1,6 @@
 """The process that learns: a campaign, its journal, and the contexts of a federation.
 
-What happens to a decision is ``campaign/machine.py``'s to say.  Here its events are appended, made
+``campaign/machine.py`` decides what happens to an event.  Here its records are appended, made
 durable, and then answered.
 """
 
@@ -38,11 +38,11 @@ RETAIN_EVERY_S = 3_600.0
 
 
 class Arrivals(Protocol):
-    """What other processes have promised, on its way into the journal."""
+    """Records of other processes on their way into the journal."""
 
     @property
     def complete_to(self) -> float:
-        """Whatever came before this time is in the journal; seconds since 1970."""
+        """All arrivals before this time are in the journal; seconds since 1970."""
         ...
 
     async def drain(self) -> None:
@@ -58,7 +58,7 @@ class ContextSource(Protocol):
 
     @property
     def max_rows(self) -> int:
-        """How many rows may be asked for in one batch."""
+        """Maximum number of rows in one batch."""
         ...
 
     def n_rows(self, query: Query) -> int:
@@ -66,19 +66,19 @@ class ContextSource(Protocol):
         ...
 
     async def contexts(self, queries: Sequence[Query], *, campaign: str) -> Sequence[Contexts]:
-        """The contexts of these, in their order; the masks stay until they are released."""
+        """The contexts of these, in their order; the masks stay in force until ``release``."""
         ...
 
     @property
     def keep(self) -> "Keep | None":
-        """Called with a decision that was worked out, before it is in the journal.
+        """Called with each decision before it is in the journal, or with None if it failed.
 
-        None for one that failed.  A source that keeps nothing has none.
+        A source that keeps nothing has None instead.
         """
         ...
 
     def release(self) -> None:
-        """What one call of ``contexts`` has returned is needed no more."""
+        """Release the contexts of one call of ``contexts``."""
         ...
 
 
@@ -106,13 +106,13 @@ class Leader(Served):
 
     @property
     def campaign(self) -> Campaign:
-        """The machine that says what happens."""
+        """The campaign's state machine."""
         return self.durable.campaign
 
     # --- deciding ---------------------------------------------------------------------------------
 
     def decide(self, query: Query) -> Awaitable[Answered]:
-        """As all do; while nothing is under way a query does not wait a turn for others."""
+        """As ``Served.decide``; with no other request open, a query does not wait a turn."""
         return super().decide(query) if self._n_under_way else self._decide_alone(query)
 
     async def _decide_alone(self, query: Query) -> Answered:
@@ -139,7 +139,7 @@ class Leader(Served):
         except RecordError as error:
             if len(ids) == 1:
                 return {ids[0]: error}
-            # One of them has a damaged record: the others are answered all the same.
+            # One of them has a damaged record: answer the others.
             alone = await asyncio.gather(*(self._answers_of([one]) for one in ids))
             return {name: result for each in alone for name, result in each.items()}
         return answers_in({name: events[name] for name in ids})
@@ -156,7 +156,7 @@ class Leader(Served):
                 return await self._make_durable(ranked, started)
             finally:
                 self._source.release()
-        # One of them cannot be had, or none: each by itself gets its own answer.
+        # At least one query fails: try each alone.
         alone = await asyncio.gather(*(self._rank_batch([one], started) for one in batch))
         return [result for (result,) in alone]
 
@@ -166,7 +166,7 @@ class Leader(Served):
     async def _decide(
         self, batch: Sequence[Named], contexts: Sequence[Contexts], started: float
     ) -> list[Ranking | Exception]:
-        """Decide one after the other; where one fails, its error."""
+        """Decide one after the other; a decision that fails gets its error."""
         campaign, now, keep = self.campaign, self._clock(), self._source.keep
         ranked: list[Ranking | Exception] = []
         for (event_id, query), its_contexts in zip(batch, contexts, strict=True):
@@ -195,7 +195,7 @@ class Leader(Served):
             await self._flush()
         except VFBanditsError as error:
             return [error] * len(ranked)
-        except asyncio.CancelledError:  # the caller is gone, the decisions are not
+        except asyncio.CancelledError:  # the caller has gone; its decisions are in the journal
             self._go_on(self._make_durable(ranked, started))
             raise
         self._tell_soon([one for one in ranked if isinstance(one, Ranking)], started)
@@ -210,7 +210,7 @@ class Leader(Served):
         return self.durable.flush()
 
     async def enter_many(self, decided: Sequence[Decided]) -> list[VFBanditsError | None]:
-        """Take in decisions that a replica made, in one commit; why not, for each."""
+        """Take in decisions of a replica, in one commit; returns an error or None for each."""
         ends = [self._enter(one) for one in decided]
         await self.durable.flush()
         return ends
@@ -218,7 +218,7 @@ class Leader(Served):
     def _enter(self, decided: Decided) -> VFBanditsError | None:
         try:
             self.durable.enter(decided)
-        except JournalError:  # of all of them
+        except JournalError:  # it concerns all of them
             raise
         except VFBanditsError as error:
             return error
@@ -229,7 +229,7 @@ class Leader(Served):
     async def reward(
         self, event_id: str, value: float, *, reward_id: str = "", at: float | None = None
     ) -> str:
-        """Take a reward; ``at`` is when it came, if that was to another process."""
+        """Take a reward; ``at`` is when another process received it."""
         now = await self._now(at)
 
         def propose(past: History | None) -> Verdict | None:
@@ -238,7 +238,7 @@ class Leader(Served):
         return self._tell(event_id, await self._ask(event_id, propose))
 
     async def activate(self, event_id: str, *, at: float | None = None) -> bool:
-        """The arm is shown now; ``at`` is when another process was told."""
+        """The arm is shown now; ``at`` is when another process received that."""
         now = await self._now(at)
 
         def propose(past: History | None) -> Verdict | None:
@@ -247,7 +247,7 @@ class Leader(Served):
         return (await self._ask(event_id, propose)).event is not None
 
     async def retract(self, event_id: str, *, by: str) -> float:
-        """Take back the reward that an event has taught, durably; returns it."""
+        """Take back the learnt reward of an event, durably; returns it."""
         await self._catch_up()
         verdict = await self.durable.retract(event_id, by=by)
         self.log.warning("reward_retracted", campaign=self.name, event_id=event_id, by=by)
@@ -257,12 +257,12 @@ class Leader(Served):
     async def _ask(
         self, event_id: str, propose: Callable[[History | None], Verdict | None]
     ) -> Verdict:
-        """What the campaign makes of a request about an event, durably."""
+        """The campaign's verdict on a request about an event, durably."""
         verdict = propose(None)
         if verdict is not None:
             return await self._make_so(verdict)
         async with self.durable.locks[event_id]:
-            while True:  # what the journal said may be overtaken while it is read
+            while True:  # the event may change while the journal is read
                 verdict = propose(await self._past(event_id))
                 if verdict is not None:
                     return await self._make_so(verdict)
@@ -291,7 +291,7 @@ class Leader(Served):
             if is_broken and isinstance(error, JournalError):
                 if not may_mend:
                     raise error
-                # Not the event's fault: it is open in the model that is built again.
+                # Not the event's fault: it is pending again in the rebuilt model.
             elif error is not None:
                 await self._give_up(one, error)
         return len(over)
@@ -307,7 +307,7 @@ class Leader(Served):
             self._tell(event_id, verdict)
 
     async def _due_in_journal(self, now: float) -> list[Due]:
-        """Some events that have left memory whose waits are over."""
+        """Some events that have left memory and whose waits are over."""
         cold = self.model.cold
         positions = cold.over(now, most=BATCH_SIZE)
         if not positions:
@@ -323,7 +323,7 @@ class Leader(Served):
         for position in positions:
             past = History.found(events[decided[position]]) if position in decided else None
             if past is None or past.position != position or not past.is_open:
-                # It cannot be read, or another decision has its name now.
+                # It cannot be read, or another decision has its id now.
                 cold.set_aside(position)
                 facts = {"campaign": self.name, "position": position}
                 self.log.error("event_unreadable", **facts)
@@ -333,7 +333,7 @@ class Leader(Served):
         return over
 
     async def _events_at(self, positions: Sequence[int]) -> dict[int, Event]:
-        """As far as the journal can be read: one damaged record must not hold up the others."""
+        """The readable records at these positions: a damaged one must not block the others."""
         try:
             return await self.durable.events_at(positions)
         except JournalError:
@@ -349,7 +349,7 @@ class Leader(Served):
         return readable
 
     async def _give_up(self, due: Due, error: BaseException) -> None:
-        """An event cannot be ended as it should: it is forgotten, and the others go on."""
+        """Forget an event whose wait cannot be ended, so that the others go on."""
         kind, reason, event_id = type(error).__name__, str(error), due.event_id
         facts = {"campaign": self.name, "event_id": event_id, "error": kind, "reason": reason}
         self.log.error("event_failed", **facts)
@@ -361,7 +361,7 @@ class Leader(Served):
         self._tell_end(event_id, due.pending, "failed", math.nan)
 
     async def _rebuild_if_failed(self) -> None:
-        """Have the model as the journal says it, if an error has left another one."""
+        """Fold the journal again if an error has left a different model."""
         if self.durable.has_failed:
             await self.durable.rebuild()
             self.log.warning("model_rebuilt", campaign=self.name, position=self.durable.position)
@@ -369,7 +369,7 @@ class Leader(Served):
     # --- the guardrail ----------------------------------------------------------------------------
 
     async def watch(self) -> bool:
-        """Switch to the baseline if the policy loses against the holdback; whether it does now."""
+        """Switch to the baseline if the policy loses to the holdback; returns whether it did."""
         event = self.campaign.watch(now=self._clock())
         if event is None:
             return False
@@ -404,10 +404,10 @@ class Leader(Served):
     # --- looking and changing ---------------------------------------------------------------------
 
     async def expire_arms(self) -> int:
-        """Let the models of arms go that were not shown for ``arm_expiry_s``; returns how many.
+        """Drop the models of arms that were not shown for ``arm_expiry_s``; returns how many.
 
-        A record of the journal says which, so that a replay lets go of the same.  A reward that
-        comes for one of them later is learnt from the prior on.
+        A record of the journal names them, so that a replay drops the same ones.  A later reward
+        for one of them is learnt from the prior.
         """
         if self.arm_expiry_s is None:
             return 0
@@ -421,7 +421,7 @@ class Leader(Served):
     async def retain(self) -> int:
         """Drop records that are older than ``retain_s``; returns how many.
 
-        A part of them at each call, and once there are none, none for an hour.
+        Each call drops a part of them; once none are left, the next look is an hour later.
         """
         now = self._clock()
         if self.retain_s is None or now < self._retain_at:
@@ -459,7 +459,7 @@ class Leader(Served):
         return self.settings
 
     async def note_file(self, described: Mapping[str, object], *, by: str) -> None:
-        """Put on record what the settings file says now and did not when it was read before."""
+        """Record what has changed in the settings file since it was last read."""
         before = self.model.file_settings
         changes = {
             name: value
@@ -474,7 +474,7 @@ class Leader(Served):
         return found(await self.durable.past(event_id), event_id)
 
     async def _now(self, at: float | None) -> float:
-        """When something came; what came here stands behind all that came elsewhere before."""
+        """The time of a request; one to this process follows earlier ones to other processes."""
         if at is not None:
             return at
         await self._catch_up()

@@ -1,4 +1,4 @@
-"""A ranker's way to the leader: contexts for its decisions, and how the federation is."""
+"""A ranker's link to the leader: contexts for its decisions, and the federation's status."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ class _Asked(NamedTuple):
 
 
 class LeaderLink:
-    """Calls the process that leads now.
+    """Calls the present leader.
 
-    While nobody does, because the last one was killed, a call is made again for ``patience_s``:
+    A call that finds no leader, because the last one was killed, is retried for ``patience_s``:
     by then another has taken over, or there is none.  ``answer_s`` is the deadline of one call.
     """
 
@@ -60,7 +60,7 @@ class LeaderLink:
         self._link_changes: list[tuple[float, str, str]] = []
 
     def participants(self) -> Mapping[str, Mapping[str, object]]:
-        """Each participant as the leader saw it a second ago; nobody if there is no leader."""
+        """Each participant as the leader saw it a second ago; empty without a leader."""
         return self._participants
 
     def link_changes(self) -> list[tuple[float, str, str]]:
@@ -72,7 +72,7 @@ class LeaderLink:
         self._task = self._supervisor.start("leader", self._look_for_ever)
 
     async def stop(self) -> None:
-        """Hang up."""
+        """Finish open calls and disconnect."""
         if self._task is not None:
             await self._task.stop()
         await self._gathering.close()
@@ -83,8 +83,8 @@ class LeaderLink:
     ) -> list[GatherOutcome]:
         """The masked contexts of decisions, or why there are none, in their order.
 
-        Those of several callers that wait together travel in one call.  ``size_bytes`` is how large
-        the call and its reply will be.
+        Requests of callers that wait together go into one call.  ``size_bytes`` is the size of the
+        requests and their outcomes.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience_s
@@ -100,7 +100,7 @@ class LeaderLink:
         return outcomes
 
     async def _gather_all(self, asked: Sequence["_Asked"]) -> list[list[GatherOutcome]]:
-        """What several callers ask for, in one call; each gets its own part."""
+        """Make one call for several callers; each gets the outcomes of its own requests."""
         requests = tuple(chain.from_iterable([one.requests for one in asked]))
         outcomes = iter(await self._call(requests))
         return [[*islice(outcomes, len(one.requests))] for one in asked]
@@ -116,7 +116,7 @@ class LeaderLink:
         except VFBanditsError as error:
             if len(requests) == 1:
                 return [error]
-        # One of them cannot be sent or answered, or none: each by itself gets its own answer.
+        # At least one request cannot be sent or answered: send each alone.
         alone = await asyncio.gather(*(self._call((one,)) for one in requests))
         return [outcome for (outcome,) in alone]
 
@@ -125,7 +125,7 @@ class LeaderLink:
             try:
                 reply = await self._client.status(StatusRequest(), timeout_s=STATUS_S)
                 self._participants, self._link_changes = _read_status(reply.document)
-            except VFBanditsError:  # nobody leads just now; decisions find out for themselves
+            except VFBanditsError:  # no leader at present; decisions get their own errors
                 self._participants = {}
             await asyncio.sleep(LOOK_EVERY_S)
 

@@ -1,4 +1,4 @@
-"""What a change of masks needs of the active participant's disk."""
+"""The active participant's files for a mask change."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ UPCASTERS: Final[Mapping[int, Callable[[dict[str, object]], dict[str, object]]]]
 
 
 class Seats(NamedTuple):
-    """Who has a share of a mask epoch."""
+    """Participants that have a share of a mask epoch."""
 
     epoch: int
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ class Changes:
         return dealt.layered(rotation)
 
     def plan(self, role: ActiveParticipant, request: ChangeRequest) -> tuple[Change, bytes]:
-        """Check a request and get ready for it; nothing is changed yet."""
+        """Check a request and prepare its change; nothing is in force yet."""
         signed = request.roster or self._signed_roster
         after = open_roster(signed, self._authority)
         now = role.roster
@@ -110,7 +110,7 @@ class Changes:
     def _refuse_other_secrets(
         self, now: Roster, after: Roster, epoch: int, envelopes: dict[str, bytes]
     ) -> None:
-        """On secret shares everybody that stays needs secrets of one deal."""
+        """Refuse a change on secret shares unless members that stay have secrets of one deal."""
         stay = [name for name in after.dealt_to if name in now.dealt_to]
         missing = [name for name in stay if name not in envelopes]
         if missing:
@@ -121,36 +121,36 @@ class Changes:
         check_secrets({name: envelopes[name] for name in stay}, roster=after, epoch=epoch)
 
     def roster_of(self, epoch: int) -> Roster:
-        """The roster of an epoch whose share is kept; the first one before there is any."""
+        """The roster of an epoch whose share is kept; ConfigError if it is not."""
         held = self._shares.load().get(epoch)
         if held is None:
             raise ConfigError(f"wanted the share and the roster of epoch {epoch}, got none")
         return open_roster(held.signed_roster, self._authority)
 
     def put_in_force(self, role: ActiveParticipant) -> None:
-        """On secret shares: a change is in the journal, and servers have yet to hand over."""
+        """Put a change on secret shares into force; the servers have yet to hand over."""
         self._signed_roster = self._shares.load()[role.epoch].signed_roster
         self.store_seats(role)
 
     def finish(self, role: ActiveParticipant) -> None:
-        """A change is in force: older shares are not needed any more."""
+        """Drop the shares of earlier epochs: a change is in force."""
         self._shares.keep_only(role.epoch)
         self._signed_roster = self._shares.load()[role.epoch].signed_roster
         self.store_seats(role)
 
     def store_envelopes(self, epoch: int, envelopes: dict[str, bytes]) -> None:
-        """Keep sealed shares for those that come later."""
+        """Keep sealed shares for participants that connect later."""
         folder = self._state / "envelopes"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, envelope in envelopes.items():
             _write(folder / envelope_name(name, epoch), envelope)
 
     def store_round(self, next_round: int) -> None:
-        """Remember a number after those of all rounds so far."""
+        """Store a number above those of all rounds so far."""
         _write_json(self._state / ROUNDS, {"next_round": next_round})
 
     def store_seats(self, role: ActiveParticipant) -> None:
-        """Remember who had a share of this epoch."""
+        """Store which participants have a share of this epoch."""
         seats = {"epoch": role.epoch, "has_share": sorted(role.has_share)}
         _write_json(self._state / SEATS, seats)
 
@@ -168,7 +168,7 @@ def load_envelopes(folder: Path, roster: Roster, epoch: int) -> dict[str, bytes]
 
 
 def load_seats(state: Path) -> Seats | None:
-    """Who had a share of which epoch when the process ended; None if nobody ever had one."""
+    """The last stored epoch and the participants with a share of it; None if there is none."""
     path = state / SEATS
     document = _read_json(path)
     if document is None:
@@ -184,9 +184,9 @@ def load_seats(state: Path) -> Seats | None:
 
 
 def load_round(state: Path) -> int:
-    """The first round that an active participant may ask for, as far as it knows.
+    """The first round that an active participant may ask for, by its own file.
 
-    Without the file it is the first of all, and passive participants tell it where they are.
+    Without the file it is 1; passive participants report how far their rounds are used.
     """
     path = state / ROUNDS
     document = _read_json(path)
@@ -202,9 +202,9 @@ def load_round(state: Path) -> int:
 
 
 def _read_json(path: Path) -> dict[str, object] | None:
-    """What a file of this module holds, as the newest version has it; None if it is not there.
+    """The document in a file of this module, in the newest version; None without the file.
 
-    Empty if it is no document at all: then what must be in it is missing.
+    A file that is not a document is read as an empty one, which lacks the required fields.
     """
     if not path.is_file():
         return None

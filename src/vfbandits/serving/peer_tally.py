@@ -1,4 +1,4 @@
-"""What was asked of a participant, what came of it, and how soon."""
+"""Counts of a participant's asks and answers, and its latency."""
 
 from collections import Counter
 from typing import Final
@@ -26,14 +26,14 @@ class PeerTally:
         self._asked: dict[int, float] = {}
 
     def asked(self, number: int, *, now: float) -> None:
-        """It was asked in this round."""
+        """Count an ask in this round."""
         self._asks += 1
         self._asked[number] = now
         if len(self._asked) > MAX_OPEN:  # the oldest was never answered
             del self._asked[next(iter(self._asked))]
 
     def answered(self, number: int, *, size: int, now: float) -> None:
-        """It has answered in this round, with so many bytes."""
+        """Count an answer in this round, of ``size`` bytes."""
         self._answers += 1
         self._bytes += size
         asked = self._asked.pop(number, None)
@@ -43,7 +43,7 @@ class PeerTally:
             self._mean_s = took if mean is None else mean + WEIGHT * (took - mean)
 
     def describe(self) -> dict[str, float]:
-        """All of it."""
+        """All counts, and the latency in milliseconds."""
         counts = {"asks": self._asks, "answers": self._answers, "bytes": self._bytes}
         mean = self._mean_s
         latency = {} if mean is None else {"latency_ms": round(1e3 * mean, 3)}

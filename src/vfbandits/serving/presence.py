@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 MAX_CHANGES: Final = 100
-# What a role notes when the state of a link changes.
+# Events of a role when the state of a link changes.
 LINK_EVENTS: Final = frozenset(
     {"participant_joined", "participant_left", "circuit_opened", "circuit_closed"}
 )
 
 
 class Presence:
-    """Times of link changes, in seconds since 1970; who never joined is missing from the start.
+    """Times of link changes, in seconds since 1970; at first all participants are missing.
 
     >>> presence = Presence(["bank"], clock=lambda: 10.0)
     >>> presence.noted("bank", "participant_joined")
@@ -27,13 +27,13 @@ class Presence:
         self._changes: deque[tuple[float, str, str]] = deque(maxlen=MAX_CHANGES)
 
     def noted(self, name: str, event: str) -> None:
-        """Take note of an event, if it is one of a link."""
+        """Record an event, if it is one of a link."""
         if event in LINK_EVENTS:
             self._since[name] = self._clock()
             self._changes.append((self._since[name], name, event))
 
     def describe(self, name: str) -> dict[str, float]:
-        """When the link of a participant changed last; nothing for one that has no link."""
+        """The time of the last change of a participant's link; empty if it has no link."""
         return {"since": self._since[name]} if name in self._since else {}
 
     def changes(self) -> list[tuple[float, str, str]]:

@@ -1,7 +1,7 @@
 """A campaign in a process that follows the journal: it decides, and the leader learns.
 
-What it promises is in the inbox before it is answered; the leader takes it into the journal.  Its
-answers are those that the leader would give at the same position of the journal: the same machine,
+Its records are in the inbox before a request is answered; the leader takes them into the journal.
+Its answers equal those of the leader at the same position of the journal: the same state machine,
 the same settings, and draws that come from the event.
 """
 
@@ -50,7 +50,7 @@ CHANGE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of the contexts: whose columns are which, and what a row belongs to."""
+    """The shape of the contexts: the columns of each participant, and the meaning of a row."""
 
     split: Split
     is_blockwise: bool
@@ -59,7 +59,7 @@ class Shape:
 
     @classmethod
     def of(cls, roster: Roster) -> "Shape":
-        """As a roster has it."""
+        """The shape by a roster."""
         terms = roster.terms
         return cls(roster.split, terms.mask != "dense", terms.layout == "per_arm", terms)
 
@@ -104,11 +104,11 @@ class Replica(Served):
 
     @property
     def campaign(self) -> Campaign:
-        """The machine, as far as the journal was read."""
+        """The campaign, as of the records read so far."""
         return self.tail.campaign
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Finish open calls."""
         await self.tail.stop()
         await self.journal.close()
 
@@ -119,7 +119,7 @@ class Replica(Served):
         return MAX_BATCH_BYTES
 
     def _size_of(self, query: Query) -> int:
-        """About what a query and its contexts need on the way to the leader and back, in bytes."""
+        """The approximate size of a query and its contexts in the call to the leader, in bytes."""
         sent = len(query.own) + len(query.arm_features) + sum(map(len, query.arms))
         return sent + 8 * self._n_rows(query) * self.model.bandit.dim
 
@@ -139,20 +139,21 @@ class Replica(Served):
             except VFBanditsError as error:
                 results[event_id] = error
         try:
-            standing = await self.journal.put_many([one.event for one in ranked]) if ranked else []
+            stored = await self.journal.put_many([one.event for one in ranked]) if ranked else []
         except VFBanditsError as error:
             results |= {one.answer.event_id: error for one in ranked}
             return [results[name] for name, _ in batch]
         ours: list[Ranking] = []
-        for one, stands in zip(ranked, standing, strict=True):
-            if stands is one.event:
+        for one, kept in zip(ranked, stored, strict=True):
+            if kept is one.event:
                 ours.append(one)
                 size = one.contexts.bytes_received
                 results[one.answer.event_id] = Answered(one.event.answer, size)
-            elif isinstance(stands, Decided):  # another replica was quicker
-                results[one.answer.event_id] = answer_in(stands)
+            elif isinstance(kept, Decided):  # another replica was faster
+                results[one.answer.event_id] = answer_in(kept)
             else:
-                raise RuntimeError("under the key of a decision stands a decision")
+                came = type(kept).__name__
+                raise RuntimeError(f"the key of a decision must hold a Decided, got {came}")
         self._tell_soon(ours, started)
         return [results[name] for name, _ in batch]
 
@@ -165,7 +166,7 @@ class Replica(Served):
         return ranking
 
     async def _gather(self, batch: Sequence[Named]) -> list[GatherOutcome]:
-        """Contexts behind the masks that the model is behind, or why there are none."""
+        """Contexts behind the masks of the model, or the errors instead."""
         outcomes = await self._gather_once(batch)
         await self._catch_up(outcomes)
         epoch = self.model.epoch
@@ -174,7 +175,7 @@ class Replica(Served):
             for place, one in enumerate(outcomes)
             if isinstance(one, GatherReply) and one.epoch < epoch
         ]
-        if old:  # the masks changed on the way: once more for these
+        if old:  # the masks changed meanwhile: gather these again
             again = await self._gather_once([batch[place] for place in old])
             for place, outcome in zip(old, again, strict=True):
                 outcomes[place] = outcome
@@ -184,11 +185,11 @@ class Replica(Served):
     async def _gather_once(self, batch: Sequence[Named]) -> list[GatherOutcome]:
         requests = [
             DecideRequest(
-                query.user,
-                query.arms,
-                query.own,
-                query.arm_features,
-                event_id,
+                user=query.user,
+                arms=query.arms,
+                own=query.own,
+                arm_features=query.arm_features,
+                event_id=event_id,
                 campaign=self.name,
             )
             for event_id, query in batch
@@ -197,7 +198,7 @@ class Replica(Served):
         return [*await self._sources.gather(requests, size_bytes=size_bytes)]
 
     async def _catch_up(self, outcomes: Sequence[GatherOutcome]) -> None:
-        """Let the model follow the journal to the masks of these contexts, for a while."""
+        """Wait until the model has reached the masks of these contexts, up to ``CATCH_UP_S``."""
         epochs = [one.epoch for one in outcomes if isinstance(one, GatherReply)]
         latest = max(epochs, default=0)
         if latest > self.model.epoch:
@@ -210,8 +211,8 @@ class Replica(Served):
         epoch, shape = self.model.epoch, self._shape()
         if outcome.epoch > epoch:
             raise LinkError(
-                f"contexts are behind masks of epoch {outcome.epoch}, and the journal has not come "
-                f"further than {epoch}"
+                f"wanted contexts behind masks of epoch {epoch}, as far as the journal was read, "
+                f"got epoch {outcome.epoch}"
             )
         if outcome.epoch < epoch:
             raise LinkError("the masks changed twice while contexts were gathered")
@@ -221,12 +222,12 @@ class Replica(Served):
                 f"wanted contexts of {n_rows} rows and {dim} columns, got {len(outcome.rows)} bytes"
             )
         return Contexts(
-            np.frombuffer(outcome.rows, dtype="<f8").reshape(n_rows, dim),
-            outcome.contributors,
-            missing_of(shape.split, outcome.contributors),
-            arm_features_of(query, shape.terms),
-            shape.split if shape.is_blockwise else None,
-            outcome.bytes_received,
+            rows=np.frombuffer(outcome.rows, dtype="<f8").reshape(n_rows, dim),
+            contributors=outcome.contributors,
+            missing=missing_of(shape.split, outcome.contributors),
+            arm_features=arm_features_of(query, shape.terms),
+            split=shape.split if shape.is_blockwise else None,
+            bytes_received=outcome.bytes_received,
         )
 
     def _shape(self) -> Shape:
@@ -238,7 +239,7 @@ class Replica(Served):
     # --- rewards ----------------------------------------------------------------------------------
 
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
-        """Take a reward: "queued" when it is durable; what becomes of it, the leader says later."""
+        """Take a reward: "queued" once it is durable; the leader settles it later."""
         # Not what the model knows of the event: the journal may be ahead of it.
         past, now = await self.history(event_id), self._clock()
         verdict = self.campaign.reward_queued(
@@ -246,9 +247,9 @@ class Replica(Served):
         )
         event = verdict.event
         if isinstance(event, Reported):
-            stands = await self.journal.put(event)
-            if isinstance(stands, Reported) and stands is not event:
-                refuse_other_value(event_id, stands.value, event.value, reward_id)
+            kept = await self.journal.put(event)
+            if isinstance(kept, Reported) and kept is not event:
+                refuse_other_value(event_id, kept.value, event.value, reward_id)
                 verdict = Verdict(REPEATED, None, verdict.pending, event.value)
         return self._tell(event_id, verdict)
 
@@ -281,7 +282,7 @@ class Replica(Served):
         return found(await self.journal.history(event_id), event_id)
 
     async def configure(self, changes: dict[str, object], *, by: str) -> CampaignSettings:
-        """Change settings, durably, and wait a little for the leader; returns what they will be."""
+        """Change settings, durably, and wait briefly for the leader; returns the new ones."""
         settings, now = self.settings.changed(changes), self._clock()
         if settings != self.settings:
             version = self.config_version
@@ -307,11 +308,11 @@ class Replicas(ByName[Replica]):
 
     @property
     def roster(self) -> Roster:
-        """In force as far as the log was read."""
+        """The roster in force, as of the records read so far."""
         return self._read_roster(next(iter(self)).model.signed_roster)
 
     def problems(self) -> list[str]:
-        """Why no traffic should come: without its journal a replica cannot even take a reward."""
+        """Why the process is not ready: without its journal a replica cannot take a reward."""
         if self.is_stopping:
             return ["the server is stopping"]
         failing = [(replica.name, replica.tail.failing) for replica in self]
@@ -319,17 +320,17 @@ class Replicas(ByName[Replica]):
         return [*broken, *self._supervisor.problems()]
 
     def lag_s(self, name: str) -> float:
-        """How far a replica is behind the end of its journal."""
+        """Seconds that a replica is behind the end of its journal."""
         return self[name].tail.lag_s
 
     def start(self) -> None:
-        """Follow the logs, and look at the federation."""
+        """Follow the journals, and poll the federation's status."""
         self.leader.start()
         for replica in self:
             replica.tail.start(self._supervisor, name=f"tail {replica.name}")
 
     async def stop(self) -> None:
-        """Finish what is under way, then hang up."""
+        """Finish open requests, then disconnect."""
         self.is_stopping = True
         await self.leader.stop()
         for replica in self:

@@ -1,4 +1,4 @@
-"""A replica keeps nothing itself: it writes to the inbox, and reads inbox and journal as one."""
+"""A replica's view of the journal: it writes to the inbox, and reads inbox and journal as one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from vfbandits.serving.concurrency import Batcher
 
 
 class ReplicaJournal:
-    """An inbox and the log behind it; both are closed with it."""
+    """An inbox and the journal that it feeds; ``close`` closes both."""
 
     def __init__(self, inbox: Inbox, reader: JournalReader) -> None:
         self._inbox = inbox
@@ -27,43 +27,43 @@ class ReplicaJournal:
 
     @property
     def commits(self) -> tuple[int, int]:
-        """How many commits were made since it was opened, and of how many events."""
+        """Commits since it was opened, and the number of records in them."""
         return self._putting.n_calls, self._n_put
 
     async def put(self, event: Arrival) -> Arrival:
-        """Make an event durable; the one that stands instead, if another was there before."""
-        (stands,) = await self.put_many([event])
-        return stands
+        """Make a record durable; returns the record under its key, which may be an earlier one."""
+        (stored,) = await self.put_many([event])
+        return stored
 
     async def put_many(self, events: Sequence[Arrival]) -> list[Arrival]:
-        """Make events durable in one commit; for each the one that stands under its key."""
+        """Make records durable in one commit; returns for each the record under its key."""
         return await self._putting.submit(tuple(events))
 
     async def history(self, event_id: str) -> History | None:
-        """An event as log and inbox tell it; None if neither knows it."""
+        """An event by its records in journal and inbox; None if neither has one."""
         return History.of((await self.find_many([event_id]))[event_id])
 
     async def find_many(self, ids: Sequence[str]) -> dict[str, list[Event]]:
-        """All that log and inbox have of several events; every id is in the answer."""
+        """All records of several events, in journal and inbox; every id is in the answer."""
         return dict(zip(ids, await self._finding.submit(tuple(ids)), strict=True))
 
     async def close(self) -> None:
-        """Finish what is under way and hang up."""
+        """Finish open calls, then close inbox and journal."""
         await self._putting.close()
         await self._finding.close()
         await asyncio.to_thread(self._inbox.close)
         await asyncio.to_thread(self._reader.close)
 
     def _put(self, questions: Sequence[tuple[Arrival, ...]]) -> list[list[Arrival]]:
-        """Put the events of all that ask together; each takes its own out of the answer."""
-        standing = iter(self._inbox.put([*chain.from_iterable(questions)]))
-        answers = [[*islice(standing, len(events))] for events in questions]
+        """Put the records of all callers in one commit; each caller gets the results of its own."""
+        stored = iter(self._inbox.put([*chain.from_iterable(questions)]))
+        answers = [[*islice(stored, len(events))] for events in questions]
         self._n_put += sum(map(len, questions))
         return answers
 
     def _find(self, questions: Sequence[tuple[str, ...]]) -> list[list[list[Event]]]:
         ids = [*dict.fromkeys(chain.from_iterable(questions))]
-        # The inbox first: what is taken out of it meanwhile is in the log by then.
+        # The inbox first: a record that is taken out of it meanwhile is in the journal by then.
         waiting = self._inbox.find_many(ids)
         logged = self._reader.find_many(ids)
         found = {name: _merged([event for _, event in logged[name]], waiting[name]) for name in ids}
@@ -71,7 +71,7 @@ class ReplicaJournal:
 
 
 def _merged(logged: Sequence[Event], waiting: Sequence[Arrival]) -> list[Event]:
-    """All events of one decision, each once."""
+    """All records of one event, each once."""
     merged = list(logged)
     is_known = any(isinstance(event, Decided) for event in logged)
     is_active = any(isinstance(event, Activated) for event in logged)

@@ -1,4 +1,4 @@
-"""Contexts for decisions: own rows, everybody's masked rows, one round for a batch."""
+"""Contexts of decisions: own rows and the masked rows of all participants, one round per batch."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from vfbandits.serving.drift import FeatureDrift
 
 
 class Rounds:
-    """Rounds of one active participant; ``carry_out`` takes what the role says to do."""
+    """Rounds of one active participant; ``carry_out`` takes the role's instructions."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Rounds:
         )
         self._carry_out = carry_out
 
-    keep = None  # what is learnt from later stands in the journal
+    keep = None  # the journal has the contexts that rewards are learnt from
 
     @staticmethod
     def row_bytes(role: ActiveParticipant) -> int:
@@ -63,10 +63,10 @@ class Rounds:
     async def contexts(
         self, queries: Sequence[Query], *, campaign: str, waits: bool = False
     ) -> list[Contexts]:
-        """The contexts of these, in their order; all of one trial or campaign.
+        """The contexts of these queries, in their order; all are of one trial or campaign.
 
-        A lone one does not wait for others that ask in the same turn of the event loop, unless the
-        caller knows that there may be some: it ``waits``.
+        A single query does not wait for others in the same turn of the event loop, unless ``waits``
+        says that there may be some.
         """
         trial = queries[0].trial
         arm_features = [arm_features_of(query, self._terms) for query in queries]
@@ -90,22 +90,31 @@ class Rounds:
             missing = missing_of(split, contributors)
             start, stop = stop, stop + self.n_rows(query)
             rows, size = gathered.rows[start:stop], gathered.bytes_received
-            some.append(Contexts(rows, contributors, missing, of_arms, owned, size))
+            some.append(
+                Contexts(
+                    rows=rows,
+                    contributors=contributors,
+                    missing=missing,
+                    arm_features=of_arms,
+                    split=owned,
+                    bytes_received=size,
+                )
+            )
         return some
 
     def deliver(self, gathered: Gathered) -> None:
-        """A round is complete."""
+        """Take a complete round."""
         self.drift.look(gathered)
         self.batches.deliver(gathered)
 
     def release(self) -> None:
-        """The contexts of one call are needed no more; the masks may change."""
+        """Release the contexts of one call; the masks may change."""
         self.batches.release()
 
     async def gather(self, queries: Sequence[Query], *, campaign: str) -> list[GatherOutcome]:
         """The contexts of decisions that a replica makes, in one round if they fit.
 
-        Where one cannot be had its error stands in its place.
+        A decision without contexts gets its error instead.
         """
         sizes = [*map(self.n_rows, queries)]
         some = portions(queries, sizes, most=self.max_rows, max_items=len(queries))
@@ -127,7 +136,7 @@ class Rounds:
                 ]
             finally:
                 self.release()
-        # One of them cannot be had, or none: each by itself gets its own answer.
+        # At least one query fails: try each alone.
         alone = await asyncio.gather(*(self._gather_batch([one], campaign) for one in queries))
         return [outcome for (outcome,) in alone]
 
@@ -138,7 +147,7 @@ class Rounds:
             rows = self._features.block([*chain.from_iterable(keys)]).values
         else:
             rows = _stacked([*map(self._own_block, queries, keys)])
-        # A passive participant's rows are held to it by its own role, and by ours.
+        # A passive participant's own role, and ours, check its rows against the bound.
         refuse_features_beyond(rows, self._terms.bound, "own block")
         return rows
 
@@ -192,10 +201,10 @@ def missing_of(split: Split, contributors: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def arm_features_of(query: Query, terms: Terms) -> Matrix | None:
-    """What a query says of the arms, checked; None where the layout has no arm features."""
+    """The checked arm features of a query; None where the layout has none."""
     if not terms.arm_dim:
         if query.arm_features:
-            raise ContextError("arm features go with layout 'outer'")
+            raise ContextError(f"arm features need layout 'outer', got {terms.layout!r}")
         return None
     rows = _floats(query.arm_features, (len(query.arms), terms.arm_dim), "arm features")
     bound = terms.bound if terms.shares is None else terms.shares.arm_bound

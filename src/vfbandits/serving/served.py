@@ -1,4 +1,4 @@
-"""What is served: a campaign that ranks and takes rewards, durably, in a leader or in a replica.
+"""A served campaign: it ranks and takes rewards, durably, in a leader or in a replica.
 
 Event ids are idempotency keys.  The same id gets the same answer, from the journal if need be, and
 the random draws behind a decision come from the id, so that the same events give the same
@@ -30,9 +30,9 @@ Named: TypeAlias = tuple[str, Query]
 
 
 class Answered(NamedTuple):
-    """The answer that an event got; if it was decided now, also before it was encoded.
+    """The encoded answer of an event; ``decided`` has it unencoded if this call has decided it.
 
-    ``bytes_received`` is what participants sent for it then.
+    ``bytes_received`` is what participants sent for it in this call.
     """
 
     answer: bytes
@@ -60,51 +60,51 @@ class Served(ABC):
     @property
     @abstractmethod
     def campaign(self) -> Campaign:
-        """The machine that says what happens."""
+        """The campaign's state machine."""
 
     @property
     def model(self) -> Model:
-        """What was learnt, for reading."""
+        """The model, for reading."""
         return self.campaign.model
 
     @property
     def settings(self) -> CampaignSettings:
-        """In force now."""
+        """The settings in force."""
         return self.campaign.settings
 
     @property
     def config_version(self) -> int:
-        """How often the settings were changed."""
+        """Number of changes of the settings."""
         return self.model.n_settings
 
     @property
     def layout(self) -> str:
-        """Of the contexts: "per_arm", "outer" or "disjoint"."""
+        """Layout of the contexts: "per_arm", "outer" or "disjoint"."""
         return self.model.bandit.layout.layout
 
     @property
     def model_norm(self) -> float | None:
-        """Length of theta; None on secret shares, where nobody knows it."""
+        """Norm of theta; None on secret shares, where no process knows it."""
         bandit = self.model.bandit
         return bandit.estimate_norm() if bandit.slots is None else None
 
     @property
     def n_waiting(self) -> int:
-        """Events that wait for a reward, in memory or not."""
+        """Pending events, in memory or not."""
         return self.model.n_pending
 
     def observe(self, observers: Iterable[Observer]) -> None:
-        """Tell these as well, from now on."""
+        """Add observers."""
         self.observers = (*self.observers, *observers)
 
     # --- deciding ---------------------------------------------------------------------------------
 
     async def rank(self, query: Query) -> bytes:
-        """Decide, durably; the answer is the one that this event got before, if it did."""
+        """Decide, durably; an event that was decided before gets the same answer."""
         return (await self.decide(query)).answer
 
     def decide(self, query: Query) -> Awaitable[Answered]:
-        """As ``rank``, with what came of it.
+        """As ``rank``, with the unencoded answer and the bytes received.
 
         Queries that come in one turn of the event loop are decided in one batch: it costs little
         more than a single decision, and its records are made durable together.
@@ -123,7 +123,7 @@ class Served(ABC):
             self._go_on(self._answer(asked[start : start + BATCH_SIZE]))
 
     def _go_on(self, work: Coroutine[object, object, object]) -> None:
-        """Work that ends by itself, whether somebody waits for it or not."""
+        """Run work to its end, whether a caller waits for it or not."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -133,12 +133,12 @@ class Served(ABC):
         self._n_under_way += 1
         try:
             results = await self.decide_many([query for query, _ in asked])
-        except Exception as error:  # noqa: BLE001  (raised again to each that waits)
+        except Exception as error:  # noqa: BLE001  (raised again in each caller)
             results = [error] * len(asked)
         finally:
             self._n_under_way -= 1
         for (_, answered), result in zip(asked, results, strict=True):
-            if answered.done():  # nobody waits any more; the decision is durable all the same
+            if answered.done():  # the caller has gone; the decision is durable
                 continue
             if isinstance(result, Answered):
                 answered.set_result(result)
@@ -146,12 +146,12 @@ class Served(ABC):
                 answered.set_exception(result)
 
     async def rank_many(self, queries: Sequence[Query]) -> list[bytes | Exception]:
-        """As ``rank`` does for each; where one fails its error stands in the place of an answer."""
+        """As ``rank`` for each query; one that fails gets its error instead of an answer."""
         results = await self.decide_many(queries)
         return [one.answer if isinstance(one, Answered) else one for one in results]
 
     async def decide_many(self, queries: Sequence[Query]) -> list[Result]:
-        """As ``rank_many``, with what came of each; they are decided in batches."""
+        """As ``rank_many``, with results as of ``decide``; queries are decided in batches."""
         names = [self._ids.draw() if one.event_id is None else one.event_id for one in queries]
         new: dict[str, Query] = {}
         known: dict[str, Query] = {}
@@ -167,13 +167,13 @@ class Served(ABC):
         return [results[name] for name in names]
 
     async def _rank_known(self, queries: dict[str, Query]) -> dict[str, Result]:
-        """The answers that these got before; those that did not are decided."""
+        """The earlier answers of these events; those without one are decided."""
         results = await self._answers_of([*queries])
         new = {name: one for name, one in queries.items() if name not in results}
         return results | await self._rank_new(new)
 
     async def _rank_new(self, queries: Mapping[str, Query]) -> dict[str, Result]:
-        """Decide on events that nobody has decided on, as far as is known."""
+        """Decide on events that were not decided before, as far as is known."""
         started = time.perf_counter()
         named = [(name, one) for name, one in queries.items() if one.arms]
         sizes = [self._size_of(one) for _, one in named]
@@ -192,22 +192,22 @@ class Served(ABC):
     @property
     @abstractmethod
     def _max_batch(self) -> int:
-        """The size of what may be decided in one batch, in terms of ``_size_of``."""
+        """The maximum size of a batch, as a sum of ``_size_of``."""
 
     @abstractmethod
     def _size_of(self, query: Query) -> int:
-        """What a query adds to a batch."""
+        """The size that a query adds to a batch."""
 
     @abstractmethod
     async def _answers_of(self, ids: Sequence[str]) -> dict[str, Result]:
-        """The answers of those events that were decided before."""
+        """The answers of the events that were decided before."""
 
     @abstractmethod
     async def _rank_batch(self, batch: Sequence[Named], started: float) -> list[Result]:
         """Decide on these in one batch, in their order, durably."""
 
     def _tell_soon(self, ranked: Sequence[Ranking], started: float) -> None:
-        """Tell observers of decisions that are durable; the caller need not wait for that."""
+        """Notify observers of durable decisions, without delaying the caller."""
         if ranked and self.observers:
             seconds = time.perf_counter() - started
             asyncio.get_running_loop().call_soon(self._tell_of, ranked, seconds)
@@ -221,7 +221,7 @@ class Served(ABC):
 
     @abstractmethod
     async def reward(self, event_id: str, value: float, *, reward_id: str = "") -> str:
-        """Take a reward; returns what became of it, durably (``client.schemas.RewardStatus``)."""
+        """Take a reward; returns its status, durably (``client.schemas.RewardStatus``)."""
 
     @abstractmethod
     async def activate(self, event_id: str) -> bool:
@@ -229,31 +229,31 @@ class Served(ABC):
 
     @abstractmethod
     async def retract(self, event_id: str, *, by: str) -> float:
-        """Take back the reward that an event has taught, durably; returns it."""
+        """Take back the learnt reward of an event, durably; returns it."""
 
     def _tell(self, event_id: str, verdict: Verdict) -> str:
-        """Tell observers what became of a reward; returns that."""
+        """Notify observers of the outcome of a reward; returns its status."""
         self._tell_end(event_id, verdict.pending, verdict.status, verdict.value)
         return verdict.status
 
     def _tell_end(self, event_id: str, pending: Pending, status: str, value: float) -> None:
         now = self._clock()
         seen = RewardSeen(
-            self.name,
-            event_id,
-            str(pending.arm),
-            pending.group,
-            status,
-            value,
-            now,
-            now - pending.at,
+            campaign=self.name,
+            event_id=event_id,
+            arm=str(pending.arm),
+            group=pending.group,
+            status=status,
+            value=value,
+            at=now,
+            waited_s=now - pending.at,
         )
         for observer in self.observers:
             observer.on_reward(seen)
 
     @abstractmethod
     async def rearm_guardrail(self, *, by: str) -> None:
-        """Let the policy decide again, durably; ``by`` is who asks."""
+        """Let the policy decide again, durably; ``by`` names the requester."""
 
     # --- looking and changing ---------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Served(ABC):
 
     @abstractmethod
     async def configure(self, changes: dict[str, object], *, by: str) -> CampaignSettings:
-        """Change settings, durably; returns what they are, or will be.  ``by`` is who asks."""
+        """Change settings, durably; returns the new ones.  ``by`` names the requester."""
 
 
 def found(past: History | None, event_id: str) -> History:
@@ -281,7 +281,7 @@ def answer_in(decided: Decided) -> Result:
 
 
 def answers_in(events: Mapping[str, Iterable[Event]]) -> dict[str, Result]:
-    """The answers of those events that were decided before; one that was erased gets none again."""
+    """The answers of the events that were decided before; the error of those that were erased."""
     results: dict[str, Result] = {}
     for name, found_events in events.items():
         try:
@@ -317,7 +317,7 @@ class ByName(Generic[S]):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """Names of the campaigns, the default first."""
         return list(self._by_name)
 
 
@@ -330,9 +330,9 @@ class ServedCampaigns(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """Names of the campaigns, the default first."""
         ...
 
     def problems(self) -> list[str]:
-        """Why no traffic should come, if there is a reason."""
+        """Why the process is not ready; empty if it is."""
         ...

@@ -1,7 +1,7 @@
-"""What server A has on its disk of the epochs of the dealer: rosters, secrets and dealt words.
+"""Server A's files for the epochs of the dealer: rosters, secrets and dealt words.
 
-The journal says which epoch is in force.  A state of server A that is of the epoch before has yet
-to be handed over; until then the share and the roster of that epoch are kept.
+The journal says which epoch is in force.  If the state of server A is of the epoch before, it has
+yet to be handed over; until then the share and the roster of that epoch are kept.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ from vfbandits.settings.services import ActiveSettings
 
 
 class DealtEpochs:
-    """Opens server A, and the epochs that it goes to."""
+    """Opens server A in its present epoch, and the epochs that follow."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class DealtEpochs:
         self._changes = changes
 
     def open_server(self, ask: Ask) -> tuple[DurableActive, SharingParticipant, NextDeal | None]:
-        """Server A, what shares the own block, and the hand-over that was not finished."""
+        """Server A, the sharing participant of its own block, and an unfinished hand-over."""
         settings, role = self._settings, self._role
         if not settings.journal:
             raise ConfigError("protection 'shares' needs journal = true, got false")
@@ -51,8 +51,9 @@ class DealtEpochs:
         epoch = epoch_of(path) or role.epoch
         if epoch not in (role.epoch, role.epoch - 1):
             raise ConfigError(
-                f"{path} is of epoch {epoch}, and the journal of epoch {role.epoch}: one of the "
-                "two is an older copy.  Put the newest files back"
+                f"{path}: wanted a state of epoch {role.epoch}, as in the journal, or of the epoch "
+                f"before, got epoch {epoch}: one of the two is an older copy.  Restore the newest "
+                "files"
             )
         roster = role.roster if epoch == role.epoch else self._changes.roster_of(epoch)
         server, participant, stock = self._opened(roster, epoch)
@@ -64,7 +65,7 @@ class DealtEpochs:
         return active, own, self._following(roster, role.roster, role.epoch, role.share)
 
     def open(self, change: Change, terms: ShareTerms) -> NextDeal:
-        """What was dealt for a change; refuses it unless all is there."""
+        """Open what was dealt for a change; refuse the change if a part is missing."""
         settings = self._settings
         envelope = change.envelopes.get(settings.name)
         if envelope is not None:
@@ -74,7 +75,7 @@ class DealtEpochs:
         return following
 
     def finish(self) -> None:
-        """The state has come to the epoch in force: those before it are not needed any more."""
+        """Drop the files of earlier epochs: the state is in the epoch in force."""
         self._changes.finish(self._role)
 
     def _following(

@@ -1,6 +1,6 @@
-"""Server A of secret shares with a disk: it goes on where it was killed, bit for bit.
+"""Durable server A of secret shares: after a kill it resumes where it was, bit for bit.
 
-Three things are on the disk before the first message that depends on them leaves: that a window is
+Three things are on the disk before the first message that depends on them is sent: that a window is
 in use, that its slots are reserved, and which reward is learnt next.  A slot that was reserved and
 not used is lost with the process; a reward that was begun is sent again, with the same bytes.  The
 helper's answers to rewards are kept until the window is folded, so that the state can be rebuilt
@@ -65,20 +65,20 @@ from vfbandits.serving.deal_stock import DealStock, StockLeft
 
 FILE = "shares.db"
 RESERVE = 4
-"""Slots that are reserved with one fsync; so many are lost when the process is killed."""
+"""Slots reserved with one fsync; at most so many are lost when the process is killed."""
 _Result = TypeVar("_Result")
 Ask: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Brings bytes to the helper and its answer back; LinkError if there is none in time, SharesError
+"""Sends bytes to the helper and returns its answer; LinkError if there is none in time, SharesError
 if the helper refuses."""
 Status: TypeAlias = Literal["waits", "learnt", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Successor:
-    """The next epoch of server A: its secrets, its dealt words, and how the state comes there.
+    """The next epoch of server A: its secrets, its dealt words, and the plan of the hand-over.
 
     ``plan`` makes the terms and the hand-over from the terms of the state.  ``on_done`` is called
-    when the state is there, durably.
+    when the hand-over is durable.
     """
 
     secrets: ServerSecrets = field(repr=False)
@@ -92,20 +92,20 @@ class Successor:
         return first_window(self.stock.dealt.epoch)
 
     def refuse_unless_ready(self, terms: ShareTerms) -> None:
-        """Refuse it, before anything has changed, unless the words of a hand-over are there."""
+        """Refuse the epoch, before any change, unless the words of the hand-over are there."""
         words = expect(HandoverDeal, self.stock.look(self.window).deals[-1])
         NextEpoch(*self.plan(terms), self.secrets).refuse_other_words(words)
 
 
 class DurableActive:
-    """Decides and learns with a helper at the other end of ``ask``.
+    """Decides and learns with the helper that ``ask`` reaches.
 
-    Decisions may run side by side; rewards go one after the other.  Events are named by the
+    Decisions may run concurrently; rewards are learnt one after the other.  Events are named by the
     campaign's references.  ``start`` must come first.
 
     A context waits for its reward during the next ``max_open`` decisions.  The helper must keep
     contexts of more decisions than that: a reward whose context it has dropped could neither be
-    learnt nor passed over.
+    learnt nor skipped.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class DurableActive:
                 secrets,
                 kept,
                 contexts=[(context.event, context.share) for context in contexts],
-                max_open=2 * max_open,  # what is dropped, and when, is said here
+                max_open=2 * max_open,  # this class decides what is dropped, and when
             )
             self._resume(rewards)
         except BaseException:
@@ -178,7 +178,7 @@ class DurableActive:
 
     @property
     def next_round(self) -> int:
-        """The number of the first slot that was certainly not used."""
+        """The number of the first slot that is certainly unused."""
         place = Place(self._stock.dealt.epoch, self._server.window, 0, self._reserved)
         return self.terms.round_of(place)
 
@@ -189,13 +189,13 @@ class DurableActive:
 
     @property
     def is_moving(self) -> bool:
-        """Whether its state must go over to another epoch before anything else."""
+        """Whether its state must be handed over to another epoch before any other call."""
         return self._successor is not None
 
     def move_on(self, successor: Successor) -> None:
         """Hand the state over to the next epoch before the next decision or reward.
 
-        There is no way back: no slot of this epoch is used any more.
+        This cannot be undone: no slot of this epoch is used any more.
         """
         wanted, came = self.epoch + 1, successor.stock.dealt.epoch
         if came != wanted or self._successor is not None:
@@ -222,7 +222,7 @@ class DurableActive:
         return "waits" if name in self._events else "unknown"
 
     async def start(self) -> None:
-        """Compare notes with the helper, and finish what was under way."""
+        """Compare receipts with the helper, and finish interrupted work."""
         async with self._serial:
             await self._settle()
             if self._must_greet:
@@ -239,11 +239,11 @@ class DurableActive:
             await self._begin_window()
 
     def meet(self) -> None:
-        """The helper has come back: compare notes before anything is sent."""
+        """Compare receipts before the next message: the helper has reconnected."""
         self._must_greet = True
 
     async def close(self) -> None:
-        """Wait for what is under way, and let the next process in."""
+        """Wait for open writes, and release the file."""
         await self._commit.close()
         self._log.close()
 
@@ -251,23 +251,23 @@ class DurableActive:
 
     @asynccontextmanager
     async def decision(self) -> AsyncIterator["Slot"]:
-        """A slot for one decision, from the ask to the pick; it is used up when this ends.
+        """A slot for one decision, from the ask to the pick; it counts as used when the block ends.
 
-        A fold waits until all decisions under way have ended: give them deadlines, and learn no
+        A fold waits until all open decisions have ended: give them deadlines, and learn no
         reward within one.
         """
         while True:
             await self.get_ready()
             async with self._window.shared():
                 if self._server.needs_deal or self._server.is_used_up:
-                    continue  # others were faster
+                    continue  # other decisions took the last slots
                 place = self._server.next_place()
                 await self._reserve(place)
                 yield Slot(self, place)
                 return
 
     async def _reserve(self, place: Place) -> None:
-        """Wait until it is durable that this slot is used up."""
+        """Wait until it is durable that this slot counts as used."""
         if place.slot >= self._reserved:
             self._reserved = min(place.slot + RESERVE, self.terms.decisions)
             self._add(Reserved(self._reserved))
@@ -288,7 +288,7 @@ class DurableActive:
             self._blocks.new(arms)
 
     async def offer(self, arms: Sequence[ArmId], features: Matrix | None) -> Offer | None:
-        """The arms of a decision; blocks that new ones take are durable when this returns."""
+        """The arms of a decision; blocks for new ones are durable when this returns."""
         if self.terms.layout != "disjoint":
             return None if features is None else Offer(features=features)
         for arm in self._blocks.new(arms):
@@ -308,7 +308,7 @@ class DurableActive:
     ) -> Opened:
         """The arm with the best score, in a slot of ``decision``."""
         exchange = self._server.decide(ready, blocks, offer)
-        # As above: without noise this message is the first, but for arm features.
+        # As above: without noise this message is the first, except for those of arm features.
         async with self._rows.shared():
             message = next(exchange)
             reply = await self._send(message)
@@ -324,7 +324,7 @@ class DurableActive:
             raise ConflictError(f"the reward of event {ref[:64]!r} was learnt before")
         event = await self._run(self._server.pick(opened, arm))
         before = self._events.pop(name, None)
-        if before is not None:  # decided once more, since nobody has seen the first decision
+        if before is not None:  # decided again: the first decision was never answered
             self._server.forget(before[0])
         self._n_picks += 1
         self._events[name] = event, self._n_picks
@@ -334,13 +334,13 @@ class DurableActive:
         return event
 
     async def forget(self, refs: Iterable[str]) -> None:
-        """Wait no longer for the rewards of these events; those that do not wait are left."""
+        """Stop waiting for the rewards of these events; those that do not wait are skipped."""
         names = [self._log.blobs.name(ref) for ref in refs]
         self._forget([n for n in names if n in self._events and n not in self._learning])
         await self._commit.flush()
 
     def _too_old(self) -> list[str]:
-        """Events whose context the helper may drop before long."""
+        """Events whose context the helper may drop soon."""
         old = []
         for name, (_, number) in self._events.items():
             if number > self._n_picks - self._max_open:
@@ -360,8 +360,8 @@ class DurableActive:
     async def learn(self, ref: str, value: float) -> bool:
         """Learn the reward of an event, once; False if it was learnt before.
 
-        A reward that was begun and failed on its way is finished by the next call, whichever that
-        is: it has its slot, and no other reward can have it.
+        A reward whose exchange was interrupted is finished by the next call of any kind: it keeps
+        its row, which no other reward can have.
         """
         if not abs(value) <= MAX_REWARD:
             raise RewardError(
@@ -416,7 +416,7 @@ class DurableActive:
     # Windows.
 
     async def _settle(self) -> None:
-        """Finish the reward or the fold that was under way."""
+        """Finish a reward, fold or hand-over that was interrupted."""
         self._commit.check_healthy()
         if self._refused is not None:
             raise self._refused
@@ -428,10 +428,10 @@ class DurableActive:
             await self._hand_over(self._successor)
 
     async def _hand_over(self, successor: Successor) -> None:
-        """Go on in the next epoch.
+        """Hand the state over to the next epoch.
 
-        All of it is done again after an interruption, with the same bytes; what was learnt is in
-        the epoch before until the end.
+        After an interruption all of it is repeated, with the same bytes; until the end the state is
+        in the epoch before.
         """
         if not self._server.needs_deal:
             await self._close_window()
@@ -452,7 +452,7 @@ class DurableActive:
             self._learning.clear()
             await self._commit.flush()
             self._seen.forget_before(self._seen.head)
-        # An older copy of this disk would do it again, and then use slots again: the helper knows.
+        # An older copy of this disk would repeat it and reuse slots: the helper detects that.
         self._must_greet = True
         successor.on_done()
 
@@ -464,7 +464,7 @@ class DurableActive:
                 self._server.take(deal)
 
     async def _close_window(self) -> None:
-        """Fill the rows that are left with blanks, which change nothing, and fold."""
+        """Fill the remaining rows with blanks, which change nothing, and fold."""
         while not self._server.is_full:
             await self._learn(Reward(self._server.n_rows, "", BLANK, 0.0))
         await self._fold()
@@ -489,7 +489,7 @@ class DurableActive:
         reply: bytes | None = None,
         replies: list[bytes] | None = None,
     ) -> _Result:
-        """Carry an exchange out, from its beginning or from the answer ``reply`` on."""
+        """Run an exchange, from its beginning or from the answer ``reply`` on."""
         try:
             message = next(exchange) if reply is None else exchange.send(read_message(reply))
             while True:
@@ -502,7 +502,7 @@ class DurableActive:
             return result
 
     async def _send(self, message: Message) -> bytes:
-        """The helper's answer, once its receipt was compared."""
+        """Send a message; returns the helper's answer, once its receipt was compared."""
         if self._must_greet:
             await self._greet()
         request = message.to_bytes()
@@ -520,7 +520,7 @@ class DurableActive:
         return reply
 
     async def _greet(self) -> None:
-        """Compare notes with the helper; RollbackError if one of the two is an older copy."""
+        """Compare receipts with the helper; RollbackError if one of the two is an older copy."""
         if self._refused is not None:
             raise self._refused
         seen, before = self._seen.head, self._own()
@@ -555,7 +555,7 @@ class DurableActive:
             del self._learnt[next(iter(self._learnt))]
 
     def _resume(self, rewards: list[Reward]) -> None:
-        """Go on in the window that was in use."""
+        """Resume the window that was in use."""
         if self._reserved or rewards:
             owner = self._log.identity.hex()
             self._server.take(self._stock.take(self._server.window, owner=owner))
@@ -567,7 +567,7 @@ class DurableActive:
                 self._replay(reward, reward.replies)
 
     def _replay(self, reward: Reward, replies: tuple[bytes, ...]) -> None:
-        """Learn a reward from the answers that the helper gave."""
+        """Learn a reward again from the recorded answers of the helper."""
         exchange = self._exchange(reward)
         is_over = False
         try:
@@ -585,7 +585,7 @@ class DurableActive:
     def _other(self, row: int) -> JournalError:
         return JournalError(
             f"{self._log.path}: reward {row} of the window cannot be learnt again.  The file is "
-            "damaged, or its secrets, terms or version are others: restore them"
+            "damaged, or belongs to other secrets, terms or another version: restore them"
         )
 
 
@@ -603,7 +603,7 @@ class Slot:
         return await self._server.fill_absent(self.place, numbers, n_arms=n_arms)
 
     async def prepare(self) -> Prepared:
-        """Exchange what a decision needs before its contexts; participants may be asked beside."""
+        """Exchange what a decision needs before its contexts; ask participants meanwhile."""
         return await self._server.prepare(self.place)
 
     async def decide(

@@ -1,7 +1,7 @@
 """Decisions on secret shares: slots are used one after the other, rewards learnt in between.
 
-A decision takes a slot, gathers words of all participants, and has the arm released by messages
-with the helper.  The arm that the campaign shows is sent to the helper under a mask before the
+A decision takes a slot, gathers words of all participants, and exchanges messages with the helper
+that release the arm.  The arm that the campaign shows is sent to the helper under a mask before the
 decision is written to the journal: a decision in the journal names a slot whose context both
 servers have.  Rewards are learnt in the order of the journal, once they are durable there.
 
@@ -73,7 +73,7 @@ class SlotOfA(Protocol):
 
     @property
     def place(self) -> Place:
-        """Where it is among those that were dealt."""
+        """Its place among the dealt slots."""
         ...
 
     async def fill_absent(self, numbers: Sequence[int], *, n_arms: int) -> list[Contribution]:
@@ -96,11 +96,11 @@ class SlotOfA(Protocol):
 
 
 class ServerA(Protocol):
-    """Server A with its dealt windows and what survives of both."""
+    """Server A with its dealt windows, and the files of both."""
 
     @property
     def terms(self) -> ShareTerms:
-        """What was dealt for."""
+        """The terms of the deal."""
         ...
 
     def check_arms(self, arms: Sequence[ArmId]) -> None:
@@ -112,7 +112,7 @@ class ServerA(Protocol):
         ...
 
     def decision(self) -> AbstractAsyncContextManager[SlotOfA]:
-        """A slot that was not used before; it is used up when this ends."""
+        """An unused slot; it counts as used when the block ends."""
         ...
 
     def status(self, ref: str) -> str:
@@ -129,12 +129,12 @@ class ServerA(Protocol):
 
     @property
     def next_round(self) -> int:
-        """The number of the first slot that was certainly not used."""
+        """The number of the first slot that is certainly unused."""
         ...
 
     @property
     def is_moving(self) -> bool:
-        """Whether its state must go over to another epoch before anything else."""
+        """Whether its state must be handed over to another epoch before any other call."""
         ...
 
     def move_on(self, successor: Successor) -> None:
@@ -142,7 +142,7 @@ class ServerA(Protocol):
         ...
 
     async def start(self) -> None:
-        """Compare notes with the helper, and finish what was under way."""
+        """Compare receipts with the helper, and finish interrupted work."""
         ...
 
     async def get_ready(self) -> None:
@@ -150,16 +150,16 @@ class ServerA(Protocol):
         ...
 
     def meet(self) -> None:
-        """The helper has come back: compare notes before anything is sent."""
+        """Compare receipts before the next message: the helper has reconnected."""
         ...
 
     async def close(self) -> None:
-        """Wait for what is under way, and give its files back."""
+        """Wait for open calls, and release its files."""
         ...
 
 
 class Learning(Protocol):
-    """The journal and the queue behind it, of the one campaign."""
+    """The journal of the one campaign, and its queue of rewards."""
 
     @property
     def slots(self) -> SlotLearner:
@@ -167,13 +167,13 @@ class Learning(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until all that was said so far is durable."""
+        """Wait until all records so far are durable."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision whose arm is known and which was not picked yet; ``ends`` gives its slot back."""
+    """A decision whose arm is released and not yet picked; ``ends`` gives its slot back."""
 
     slot: SlotOfA
     opened: Opened
@@ -181,34 +181,34 @@ class Decision:
 
 
 class BusyError(LinkError):
-    """A decision has waited too long for its turn; the helper is there."""
+    """A decision has waited too long for its turn; the helper is connected."""
 
 
 class LateError(LinkError):
-    """Participants do not answer in time; the helper is there."""
+    """Participants do not answer in time; the helper is connected."""
 
 
 class StillAwayError(LinkError):
-    """The helper was away a moment ago and was not tried again."""
+    """The last attempt has failed, and it is too early for another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextDeal:
-    """The next epoch, as server A and as the participant that it is."""
+    """The next epoch, of server A and of its own participant."""
 
     successor: Successor
     own: SharingParticipant
 
 
 class Epochs(Protocol):
-    """What the disk has of the epochs of the dealer."""
+    """The files of the dealer's epochs."""
 
     def open(self, change: Change, terms: ShareTerms) -> NextDeal:
-        """What was dealt for a change; refuses it unless all is there."""
+        """Open what was dealt for a change; refuse the change if a part is missing."""
         ...
 
     def finish(self) -> None:
-        """The state has come to the epoch in force: those before it are not needed any more."""
+        """Drop the files of earlier epochs: the state is in the epoch in force."""
         ...
 
 
@@ -221,7 +221,7 @@ class Cause(Enum):
 
     @classmethod
     def of(cls, error: Exception) -> "Cause":
-        """By what has failed; server A's own disk and late participants are not the helper."""
+        """The cause of an error; server A's own disk and late participants are not the helper."""
         if isinstance(error, StockError):
             return cls.WORDS
         return cls.OTHER if isinstance(error, LateError | JournalError) else cls.HELPER
@@ -229,7 +229,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Why decisions are made on own features alone now, and until when that is not tried again."""
+    """Why decisions use own features alone now, and the time of the next attempt."""
 
     reason: str
     cause: Cause
@@ -238,7 +238,7 @@ class Away:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """Since when that is so, and how many such decisions there had been before."""
+    """Since when decisions use own features alone, and the number of such decisions before."""
 
     at: float
     n_alone: int
@@ -281,7 +281,7 @@ class SharedRounds:
     # --- contexts -------------------------------------------------------------------------------
 
     def n_rows(self, query: Query) -> int:
-        """A slot is one decision's."""
+        """One: a slot is for one decision."""
         del query
         return 1
 
@@ -331,15 +331,15 @@ class SharedRounds:
         features: Matrix | None,
         campaign: str,
     ) -> Contexts:
-        """The arm, with the lock held until ``keep``."""
+        """Release the arm; the lock is held until ``keep``."""
         self._refuse_while_away()
         try:
             await asyncio.wait_for(self._lock.acquire(), WAIT_S)
         except TimeoutError:
-            raise BusyError("earlier decisions and rewards are still with the helper") from None
+            raise BusyError("earlier decisions and rewards still wait for the helper") from None
         async with AsyncExitStack() as ends:
             ends.callback(self._lock.release)
-            self._refuse_while_away()  # the one before has found out
+            self._refuse_while_away()  # the decision before it may have failed
             await self._learn_queued()
             offer = await self._server.offer(query.arms, features)
             slot, ready, blocks, gathered = await self._gather(query, own, campaign, ends)
@@ -354,7 +354,7 @@ class SharedRounds:
     async def _gather(
         self, query: Query, own: PlainBlock, campaign: str, ends: AsyncExitStack
     ) -> tuple[SlotOfA, Prepared, list[Contribution], Gathered]:
-        """Words of all participants; those that are late are absent from the slot after it."""
+        """Gather words of all participants; a late one is absent from the next slot."""
         role, names = self._role, self._role.split.names
         present = role.askable()
         absent = tuple(name for name in names[1:] if name not in present)
@@ -385,7 +385,7 @@ class SharedRounds:
 
     @asynccontextmanager
     async def _next_slot(self) -> AsyncIterator[SlotOfA]:
-        """A slot that no participant has used; those that one has are thrown away."""
+        """A slot that no participant has used; slots that one has used are skipped."""
         while True:
             async with self._server.decision() as slot:
                 if self._server.terms.round_of(slot.place) >= self._role.next_round:
@@ -418,7 +418,7 @@ class SharedRounds:
             del self._gathering[number]
 
     def deliver(self, gathered: Gathered) -> None:
-        """A round is complete."""
+        """Take a complete round."""
         waiting = self._gathering.get(gathered.round)
         if waiting is not None and not waiting.done():
             waiting.set_result(gathered)
@@ -426,7 +426,7 @@ class SharedRounds:
     async def keep(self, ranking: Ranking | None) -> None:
         """Have the servers keep the context of the arm that is shown.
 
-        Where they cannot, the decision stands and its reward teaches the own features only.
+        If they cannot, the decision is kept, and its reward is learnt on own features alone.
         """
         decision, self._decision = self._decision, None
         if decision is None:
@@ -445,32 +445,32 @@ class SharedRounds:
     # --- another epoch ---------------------------------------------------------------------------
 
     def refuse_while_moving(self) -> None:
-        """One hand-over after the other."""
+        """Refuse a mask change until the last hand-over is complete."""
         if self._server.is_moving:
             raise HandshakeError(
-                f"the servers have not come to epoch {self._role.epoch} yet: "
-                f"{self.away or 'wanted one moment more'}"
+                f"wanted the servers in epoch {self._role.epoch}, got an unfinished hand-over: "
+                f"{self.away or 'try again in a few seconds'}"
             )
 
     async def prepare(self, change: Change) -> None:
-        """Open what was dealt for the next epoch, before anybody is asked to change."""
+        """Open what was dealt for the next epoch, before any participant is asked to change."""
         terms = self._server.terms
         try:
             self._next = await asyncio.to_thread(self._epochs.open, change, terms)
-        except SharesError as error:  # the operator reads the sentence of a HandshakeError only
+        except SharesError as error:  # operators get the text of a HandshakeError only
             raise HandshakeError(str(error)) from error
 
     @asynccontextmanager
     async def between_decisions(self) -> AsyncIterator[None]:
-        """No slot is in use, no round is open, and no reward is learnt."""
+        """Block decisions and rewards: no slot is in use and no round is open."""
         async with self._lock:
-            # A decision whose caller has hung up leaves a round, which ends by its deadline.
-            while self._role.n_open:  # noqa: ASYNC110  (it tells nobody)
+            # A decision whose caller has disconnected leaves a round, which ends by its deadline.
+            while self._role.n_open:  # noqa: ASYNC110  (there is no event to wait for)
                 await asyncio.sleep(POLL_S)
             yield
 
     def move_on(self) -> None:
-        """The journal is in the next epoch: servers must go there before anything else."""
+        """Hand over to the next epoch, which the journal is in, before any other exchange."""
         if self._next is None:
             raise SharesError("wanted a hand-over that was prepared, got none")
         if self.learning is not None:
@@ -478,7 +478,7 @@ class SharedRounds:
         self.go_to(self._next)
 
     def go_to(self, following: "NextDeal") -> None:
-        """Hand over to an epoch, with the next decision or reward at the latest."""
+        """Hand over to an epoch, no later than at the next decision or reward."""
 
         def on_done() -> None:
             self._own = following.own
@@ -491,7 +491,7 @@ class SharedRounds:
         self._wake.set()
 
     async def finish_hand_over(self) -> None:
-        """Hand over now, if the helper is there; otherwise when it comes back."""
+        """Hand over now if the helper is connected, otherwise when it reconnects."""
         try:
             self._refuse_while_away()
             async with self._lock:
@@ -501,7 +501,7 @@ class SharedRounds:
             self._note_away(error)
 
     def release(self) -> None:
-        """``keep`` has given the slot back."""
+        """Do nothing: ``keep`` has given the slot back."""
 
     async def quiet(self) -> None:
         """Wait until no slot is in use."""
@@ -509,7 +509,7 @@ class SharedRounds:
             pass
 
     async def close(self) -> None:
-        """Give the files of server A back."""
+        """Release the files of server A."""
         await self._server.close()
 
     def describe(self) -> SharesGauges:
@@ -548,7 +548,7 @@ class SharedRounds:
         return self._away is not None and self._away.cause is cause
 
     def helper_joined(self) -> None:
-        """The helper has a stream again."""
+        """Try the helper again: it has reconnected."""
         self._server.meet()
         self._away = None
         self._wake.set()
@@ -561,7 +561,7 @@ class SharedRounds:
 
     def _note_away(self, error: Exception) -> None:
         if isinstance(error, StillAwayError):
-            return  # else each decision would put off the next attempt
+            return  # otherwise each decision would delay the next attempt
         if isinstance(error, BusyError):
             log_line(self._log, "shares_busy", {"reason": str(error), "waited_s": WAIT_S})
             return
@@ -572,7 +572,7 @@ class SharedRounds:
         self._alone = self._alone or Alone(now, self.n_alone)
 
     def _note_back(self) -> None:
-        """Both servers have done their part: say so, if the log has the contrary."""
+        """Both servers work again: log it if their failure was logged."""
         alone, self._away, self._alone = self._alone, None, None
         if alone is not None:
             seconds = round(time.monotonic() - alone.at, 3)
@@ -580,7 +580,7 @@ class SharedRounds:
             log_line(self._log, "shares_back", {"seconds": seconds, "decisions_alone": decisions})
 
     async def _look_again(self) -> None:
-        """See whether decisions could be made again, though nobody asks for one."""
+        """Check whether both servers could decide again, without waiting for a request."""
         try:
             self._refuse_while_away()
             async with self._lock:
@@ -592,14 +592,14 @@ class SharedRounds:
     # --- rewards ----------------------------------------------------------------------------------
 
     async def learn_for_ever(self) -> None:
-        """Learn queued rewards whenever there are some and the helper is there."""
+        """Learn queued rewards whenever there are some and the helper is connected."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), RETRY_S)
             self._wake.clear()
             if self._server.is_moving:
                 await self.finish_hand_over()
-            # The helper has a stream again, or words may have been dealt.
+            # The helper has reconnected, or more words may have been dealt.
             if self._alone is not None and (self._away is None or self._is_away_for(Cause.WORDS)):
                 await self._look_again()
             if self.learning is None or not self.learning.slots.queue:
@@ -628,7 +628,7 @@ class SharedRounds:
         ready = [*islice(learning.slots.queue, BATCH_SIZE)]
         await learning.flush()
         for number, event, value in ready:
-            # One that was learnt before a restart, or is too old to be waited for, is done.
+            # A reward that was learnt before a restart, or is too old to wait for, is skipped.
             if self._server.status(reference(event)) == "waits":
                 await _readable(self._server.learn(reference(event), value))
             learning.slots.learnt_to(number)
@@ -639,7 +639,7 @@ class SharedRounds:
         """Nothing to do."""
 
     def on_reward(self, seen: RewardSeen) -> None:
-        """A reward is in the journal."""
+        """Wake the task that learns: a reward is in the journal."""
         self._wake.set()
 
     def on_configured(self, seen: Reconfigured) -> None:
@@ -650,7 +650,7 @@ class SharedRounds:
 
 
 async def _readable(answered: Awaitable[_Result]) -> _Result:
-    """What an exchange with the helper leads to; bytes that are no answer are its fault."""
+    """The result of an exchange with the helper; SharesError if its bytes cannot be read."""
     try:
         return await answered
     except WireError as error:
@@ -658,5 +658,5 @@ async def _readable(answered: Awaitable[_Result]) -> _Result:
 
 
 def reference(event: Event) -> str:
-    """By what server A knows a decision: its slot, which stands in the journal."""
+    """Server A's name of a decision: its slot, as recorded in the journal."""
     return f"{event[0]}/{event[1]}"

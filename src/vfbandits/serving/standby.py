@@ -23,25 +23,25 @@ PAUSE_S = 0.5
 
 
 class Leadership(Protocol):
-    """All that a process has while it leads (``build.Leading``)."""
+    """What a process runs while it leads (``build.Leading``)."""
 
     async def start(self) -> tuple[int, int | None]:
         """Begin to serve; returns the ports of gRPC and HTTP.  ConfigError if one is taken."""
         ...
 
     def reasons_to_give_way(self) -> list[str]:
-        """Why this process should lead no more."""
+        """Why this process should stop leading."""
         ...
 
     async def stop(self) -> None:
-        """Finish what is under way, then close everything."""
+        """Finish open requests, then close everything."""
         ...
 
 
 class Standby:
     """One process that may lead; ``run`` it until ``stopping`` is done.
 
-    ``take_over`` opens the journals for writing; ``stand_by`` is called when that is over.
+    ``take_over`` opens the journals for writing; ``stand_by`` is called when leadership ends.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Standby:
     # --- standing by --------------------------------------------------------------------------
 
     async def _stand_by(self) -> bool:
-        """Wait until nobody leads; False if we are to stop before.
+        """Wait until no process leads; False if this one is to stop first.
 
-        The log is followed meanwhile: so it is known in time whether we could lead.
+        It follows the journal meanwhile, so that an obstacle to leading shows early.
         """
         self._log.info("standby_started")
         try:
@@ -116,7 +116,7 @@ class Standby:
     async def _follow(self) -> None:
         if self._tail is None:
             if not await asyncio.to_thread(self._watch.term):
-                return  # nobody has ever led: there is no log
+                return  # no process has ever led: there is no journal
             self._tail = await asyncio.to_thread(self._open_tail)
             await warm_up_all([self._tail.model.bandit], self._log)
         while await self._tail.follow():
@@ -131,7 +131,7 @@ class Standby:
             raise
 
     def _refuse_without_share(self) -> None:
-        """What was learnt behind a share needs that very share: a new one would not fit."""
+        """Refuse to lead without the mask share behind which the model has learnt."""
         if self._tail is None or not self._tail.model.position:
             return
         epoch, folder = self._tail.model.epoch, self._state
@@ -140,7 +140,7 @@ class Standby:
         if epoch not in ShareFiles(folder / "shares").load():
             raise ConfigError(
                 f"state: wanted the folder with the share of mask epoch {epoch}, which all "
-                f"trainers have in common, got {folder}, which has none"
+                f"trainers share, got {folder}, which has none"
             )
         self._epoch = epoch
 
@@ -150,9 +150,9 @@ class Standby:
         try:
             leadership = await self._take_over()
         except JournalLossError:
-            raise  # only an operator can say what is to become of it
+            raise  # an operator must decide whether to accept it
         except JournalError as error:
-            # Another one was quicker, or the database went away.
+            # Another process was faster, or the database is unreachable.
             await self._fail("leadership_refused", error)
             return
         try:
@@ -160,12 +160,12 @@ class Standby:
             port, _ = await leadership.start()
         except (ConfigError, JournalError) as error:
             await leadership.stop()
-            # The last leader may need a moment to notice that it is one no more.
+            # The last leader may not have noticed yet that it leads no longer.
             cannot = "listen_failed" if isinstance(error, ConfigError) else "leadership_refused"
             await self._fail(cannot, error)
             return
         self._n_failures = 0
-        self._journals.accept_loss = None  # a later loss is another one
+        self._journals.accept_loss = None  # it covers one loss only
         self._log.info("leadership_taken", term=term, port=port)
         reason = await self._until_over(leadership, term)
         self._on_standby()
@@ -175,7 +175,7 @@ class Standby:
             await self._pause(PAUSE_S)
 
     async def _until_over(self, leadership: Leadership, term: int) -> str:
-        """Wait until we are to stop, or must; returns why we must."""
+        """Wait until this process is to stop leading; returns the reason if it must."""
         while not self._stopping.done():
             await self._pause(LOOK_EVERY_S)
             reasons = leadership.reasons_to_give_way()
@@ -187,7 +187,7 @@ class Standby:
                 self._tell("database_unreachable", str(error))
                 continue
             if now != term:
-                return f"the journal has another leader since term {now}, this was term {term}"
+                return f"another process leads since term {now}, this one led term {term}"
         return ""
 
     async def _fail(self, event: str, error: ConfigError | JournalError) -> None:
@@ -198,7 +198,7 @@ class Standby:
         await self._pause(PAUSE_S)
 
     def _tell(self, event: str, reason: str) -> None:
-        """Log what keeps us from leading, once."""
+        """Log an obstacle to leading, once."""
         if reason != self._told:
             self._told = reason
             self._log.warning(event, reason=reason)

@@ -1,6 +1,6 @@
-"""The end of a log that another process writes: a model that follows it.
+"""A model that follows the journal of another process.
 
-Snapshot and events are read as a restart would read them, so at the same position the model here
+Snapshot and records are read as a restart would read them, so at the same position the model here
 equals the writer's, bit for bit.
 """
 
@@ -24,16 +24,16 @@ RETRY_S = 0.5
 
 
 class Tail:
-    """Follows one log; opening it reads all that there is.
+    """Follows one journal; opening it reads all records so far.
 
     Attributes
     ----------
     campaign
-        What the journal has taught so far; another object after a new start.
+        The campaign as of the records read so far; another object after a new start.
     failing
-        Why the log cannot be read now; None while all is well.
+        Why the journal cannot be read now; None while it can.
     on_events
-        Called with events that were applied since the tail follows.
+        Called with each batch of records that is applied while the tail follows.
     """
 
     def __init__(self, reader: JournalReader) -> None:
@@ -50,27 +50,27 @@ class Tail:
 
     @property
     def model(self) -> Model:
-        """The fold so far."""
+        """The model as of the records read so far."""
         return self.campaign.model
 
     def begin_with(self, settings: CampaignSettings) -> None:
-        """Go by these settings unless the journal has changed them."""
+        """Use these settings unless the journal has changed them."""
         self._settings = settings
         self.campaign.begin_with(settings)
 
     def start(self, supervisor: Supervisor | None = None, *, name: str = "tail") -> None:
-        """Begin to follow, in a background task of this name."""
+        """Start to follow, in a background task of this name."""
         watching = Supervisor() if supervisor is None else supervisor
         self._task = watching.start(name, self._follow_for_ever)
 
     async def stop(self) -> None:
-        """Follow no more, and close the log."""
+        """Stop following, and close the journal."""
         if self._task is not None:
             await self._task.stop()
         await asyncio.to_thread(self._reader.close)
 
     async def follow(self) -> int:
-        """Apply the next events; returns how many there were, 0 at the end."""
+        """Apply the next records; returns how many there were, 0 at the end."""
         began = time.monotonic()
         read = await asyncio.to_thread(self._read)
         count = self._apply(read)
@@ -83,11 +83,11 @@ class Tail:
 
     @property
     def lag_s(self) -> float:
-        """Seconds since the model was at the end of the log."""
+        """Seconds since the model was at the end of the journal."""
         return time.monotonic() - self._caught_up
 
     async def read_end(self, n_events: int) -> list[tuple[int, Event]]:
-        """The last events that were applied, as far as they are kept.
+        """The last records that were applied, as far as they are kept.
 
         Damaged records are left out: a snapshot may cover them.
         """
@@ -100,7 +100,7 @@ class Tail:
         return await asyncio.to_thread(read)
 
     async def until(self, is_so: Callable[[Model], bool], *, timeout_s: float) -> bool:
-        """Wait for the model to become so; False if it did not in time."""
+        """Wait until the model satisfies ``is_so``; False if it did not in time."""
         changed = asyncio.Event()
         self._waiters.append(changed)
         try:
@@ -115,7 +115,7 @@ class Tail:
         return True
 
     async def _follow_for_ever(self) -> None:
-        if not self._fits:  # it died in the middle of an event
+        if not self._fits:  # the task died in the middle of a record
             await self._begin_again()
         while True:
             try:
@@ -137,7 +137,7 @@ class Tail:
         self.campaign, self._fits = Campaign(model, first), True
 
     async def _begin_again(self) -> None:
-        """Begin from a snapshot if the log is no longer there for us to go on."""
+        """Begin from a snapshot if the journal no longer has the next record."""
         position = self.model.position
         try:
             compacted_to, last = await asyncio.to_thread(
@@ -157,17 +157,15 @@ class Tail:
         return list(islice(self._reader.read(after=self.model.position), EVENTS_PER_BATCH))
 
     def _apply(self, events: list[tuple[int, Event]]) -> int:
-        self._fits = False  # until all of them are known to
+        self._fits = False  # until all of them are applied
         for position, event in events:
             wanted = self.model.position + 1
             if position != wanted:
-                raise RecordError(
-                    f"record {wanted} of the log is missing, the next is {position}", wanted
-                )
+                raise RecordError(f"wanted record {wanted} of the journal, got {position}", wanted)
             self.campaign.replay(position, event)
         self._fits = True
         return len(events)
 
 
 def _nobody(events: Sequence[tuple[int, Event]]) -> None:
-    """No one looks on."""
+    """Do nothing: there is no observer."""

@@ -1,4 +1,4 @@
-"""A leader whose decisions are traced, each by itself and phase by phase."""
+"""A leader with traces of its decisions and their phases."""
 
 from collections.abc import Sequence
 
@@ -34,11 +34,11 @@ class TracedLeader(Leader):
         raise result
 
     async def _rank_batch(self, batch: Sequence[Named], started: float) -> list[Result]:
-        told: Attributes = {"campaign": self.name}
+        attributes: Attributes = {"campaign": self.name}
         if len(batch) == 1:
             ((event_id, query),) = batch
-            told |= {"event_id": event_id, "n_arms": len(query.arms)}
-        with self._tracer.span("rank", **told):
+            attributes |= {"event_id": event_id, "n_arms": len(query.arms)}
+        with self._tracer.span("rank", **attributes):
             return await super()._rank_batch(batch, started)
 
     async def _contexts(self, batch: Sequence[Named]) -> Sequence[Contexts]:

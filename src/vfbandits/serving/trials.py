@@ -1,4 +1,4 @@
-"""Parity runs on a live federation: campaigns that nobody else sees and nothing is kept of."""
+"""Parity runs on a live federation: separate campaigns of which nothing is kept."""
 
 from vfbandits.campaign.settings import CampaignSettings
 from vfbandits.journal.recent import RecentJournal
@@ -11,7 +11,7 @@ MAX_TRIALS = 4
 
 
 class Trials:
-    """The leaders of trials by their numbers, each seeded with its own; the oldest goes first."""
+    """The leaders of trials by their numbers, which seed them; the oldest is dropped first."""
 
     def __init__(
         self, model: ModelSettings, source: ContextSource, role: ActiveParticipant
@@ -35,5 +35,5 @@ class Trials:
         return self._leaders[trial]
 
     def clear(self) -> None:
-        """Trials end with the masks that they began behind."""
+        """Drop all trials: they end with the masks that they began behind."""
         self._leaders.clear()

@@ -1,4 +1,4 @@
-"""Models are warmed up before a process says that it is ready."""
+"""Warm-up of models before a process reports that it is ready."""
 
 import asyncio
 import time

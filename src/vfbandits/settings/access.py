@@ -16,27 +16,27 @@ class AccessSettings(Settings, frozen=True, kw_only=True):
     Attributes
     ----------
     users_per_day
-        How many users it answers about on one day (UTC); without it any number.
+        Maximum number of users per day (UTC) that it answers about; without it there is no limit.
     asks_per_user_per_day
-        How often it answers about one user on one day; without it any number.
+        Maximum number of answers about one user per day; without it there is no limit.
     rows_per_second
-        How many rows it sends on average; a burst may have the rows of one second.  Without it any
-        number.
+        Average number of rows per second that it sends; a burst may have the rows of one second.
+        Without it there is no limit.
     allow
-        A text file with a user in each line: nobody else is answered about.
+        A text file with one user per line: it answers about these users only.
     campaigns
         Campaigns of the active participant that are answered; without it all are.
     consent
-        A column of the feature table with true or false: users without true are not answered about.
-        It is no feature.
+        A column of the feature table with true or false: it answers about users with true only.
+        The column is not a feature.
     changed_after
-        How long a changed row of a user waits until it is answered, as "24h" (units s, min, h, d);
-        meanwhile the earlier row is.  Without it changes are answered immediately.
+        Delay until a changed row of a user is sent, such as "24h" (units s, min, h, d); the earlier
+        row is sent meanwhile.  Without it there is no delay.
     accept
-        Findings of the check at the start that are accepted, with their columns, as
+        Findings of the check at the start that are accepted, with their columns, such as
         "discrete: age_group, is_member".
     keep_days
-        Files of the access record whose last entry is older are removed; without it none is.
+        Days after its last entry until a file of the access record is removed; without it none is.
     """
 
     users_per_day: AtLeastOne | None = None
@@ -50,13 +50,15 @@ class AccessSettings(Settings, frozen=True, kw_only=True):
     keep_days: Positive | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a time that is none, and findings that there are not."""
+        """Refuse invalid durations and unknown findings."""
         for finding, columns in map(_split_finding, self.accept):
-            if finding not in FINDINGS or not all(columns):
+            named = [name for name in columns if name]
+            if finding not in FINDINGS or named != columns:
+                unnamed = " and one without a name" if named and named != columns else ""
                 raise ConfigError(
-                    'access.accept has findings with columns, such as "discrete: age_group, '
-                    f'is_member", and knows {", ".join(FINDINGS)}; got {finding[:40]!r} with '
-                    f"{len(columns)} columns"
+                    f"access.accept must have findings ({', '.join(FINDINGS)}) with columns, such "
+                    f'as "discrete: age_group, is_member", got {finding[:40]!r} with '
+                    f"{len(named)} columns{unnamed}"
                 )
         if self.changed_after is not None:
             duration_s(self.changed_after, "access.changed_after")

@@ -11,7 +11,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; an IPv6 host stands in brackets.
+    """Host and port of ``host:port``; an IPv6 host is in brackets.
 
     >>> split_address("shop.example:7443"), split_address("[::1]:80")
     (('shop.example', 7443), ('::1', 80))
@@ -30,7 +30,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def describe_url(url: str) -> str:
-    """What an error may say of a URL: not the URL itself, since it may hold a password.
+    """A description of a URL for an error, without the URL itself, which may have a password.
 
     >>> describe_url("mysql://ann:hidden@host/shop")
     "a URL with the scheme 'mysql'"

@@ -1,8 +1,8 @@
 """From a TOML or JSON document to a frozen struct, or to one error that names the key.
 
-The structs say what a document may hold, and ``msgspec`` checks it.  The document is walked beside
-them, innermost values first, so that an error has the whole path of its key.  Text is never
-repeated in an error, since it may hold a password; only a short word where a choice was wanted is.
+The structs define the keys of a document, and ``msgspec`` checks its values.  They are checked one
+by one, innermost first, so that an error has the whole path of its key.  An error never repeats
+text, which may be a password, except for a short word where one of some choices was wanted.
 """
 
 import dataclasses
@@ -54,14 +54,14 @@ def load_document(path: Path, error: type[VFBanditsError] = SettingError) -> dic
     except ValueError as reason:
         raise error(f"{path} must be a TOML file, but {reason}") from reason
     try:
-        return tomllib.loads(f"{text}\n")  # faults in the last line have its number, too
+        return tomllib.loads(f"{text}\n")  # so that an error in the last line has its number
     except (ValueError, RecursionError) as reason:
         fault = _repeated(text, str(reason)) or f" must be a TOML file, but {reason}"
         raise error(f"{path}{fault}") from reason
 
 
 def _repeated(text: str, reason: str) -> str | None:
-    """What comes twice, and where, if that is why Python's parser refused a file."""
+    """The key or table that comes twice, and its line; None if the file has another fault."""
     found = _TWICE.fullmatch(reason)
     if found is None:
         return None

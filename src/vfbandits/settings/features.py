@@ -1,4 +1,4 @@
-"""Where a participant's features are: one table of its configuration file, checked."""
+"""The feature store of a participant: one table of its configuration file, checked."""
 
 import os
 from pathlib import Path
@@ -27,25 +27,25 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     key
         Names of the key columns: the user, and in layout per_arm also the arm; none for requests.
     columns
-        Names of number columns that are used as they are; with ``scaling`` they may be left out,
-        or must be the scaling's.
+        Names of numeric columns, which are used without scaling; with ``scaling`` they may be left
+        out, or must be the scaling's.
     path
-        Of the file (kind file).
+        Path of the file (kind file).
     url
         Where the server is (kinds sql and redis).
     url_env
-        Name of the environment variable that has the url, so that a password need not stand in a
-        file.
+        Name of the environment variable that has the url, so that no file needs a password.
     table
         ``name`` or ``schema.name`` (kind sql).
     prefix
-        Of the names of the hashes (kind redis).
+        Prefix of the names of the hashes (kind redis).
     scaling
-        The file that ``vfb features fit`` wrote; without it columns are taken as they are.
+        The file that ``vfb features fit`` wrote; without it columns are not scaled.
     arm_scaling
         The scaling of arm features that come by name (active participant, layout outer).
     width
-        How many numbers the federation expects of this participant; without it none is checked.
+        Number of features that the federation expects of this participant; without it the number
+        is not checked.
     clip_norm
         Maximum Euclidean norm of a row; longer rows are scaled down to it.
     timeout_s
@@ -67,7 +67,7 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
     timeout_s: Positive = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what no store could be opened from."""
+        """Refuse settings that no store can be opened with."""
         if self.is_request:
             if self.key:
                 raise ConfigError(
@@ -98,11 +98,11 @@ class FeatureSettings(Settings, frozen=True, kw_only=True):
         wanted = NEEDS[self.kind]
         if set(came) != set(wanted):
             raise ConfigError(
-                f"features of kind {self.kind} are found by {' and '.join(wanted) or 'nothing'}, "
-                f"got {' and '.join(came) or 'nothing'}"
+                f"features of kind {self.kind} need {' and '.join(wanted) or 'no place'}, "
+                f"got {' and '.join(came) or 'none'}"
             )
         if self.url is not None and self.url_env is not None:
-            raise ConfigError("a server is found by url or by url_env, got both")
+            raise ConfigError("features need url or url_env, got both")
 
     def find_url(self) -> str:
         """The url, from the settings or from the environment."""

@@ -27,7 +27,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class PersonalizerSettings(Settings, frozen=True, kw_only=True):
-    """The paths of Azure Personalizer, API v1.0, for applications that were written for it.
+    """The paths of Azure Personalizer, API v1.0, for applications that use it.
 
     It needs layout outer or disjoint, and scalings that hash features without a schema.
 
@@ -37,7 +37,7 @@ class PersonalizerSettings(Settings, frozen=True, kw_only=True):
         The campaign behind these paths.
     user
         Name of the context feature that has the user's id, such as "user.id"; without it the event
-        id stands for the user.
+        id is used as the user's id.
     """
 
     campaign: Text = DEFAULT
@@ -45,7 +45,7 @@ class PersonalizerSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpSettings(Settings, frozen=True):
-    """Where applications call, and who may.
+    """The HTTP interface: its address, and who may call it.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class HttpSettings(Settings, frozen=True):
     trusted_proxies
         Networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted.
     hosts
-        Names by which the server may be called, beside those of loopback on loopback; empty for any
-        elsewhere.
+        Host names that requests may have.  On loopback those of loopback are added; elsewhere an
+        empty list allows any name.
     personalizer
         Serve the paths of Azure Personalizer as well; an empty table will do.
     """
@@ -102,14 +102,14 @@ class HttpSettings(Settings, frozen=True):
     personalizer: PersonalizerSettings | None = None
 
     def __post_init__(self) -> None:
-        """Refuse proxies that are no networks, or everyone."""
+        """Refuse proxies that are not networks, or that are all addresses."""
         for network in self.proxy_networks:
             if not network.prefixlen:
-                raise ConfigError(f"trusted_proxies must be smaller than all, got {network}")
+                raise ConfigError(f"trusted_proxies must not be all addresses, got {network}")
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
-        """Those of the trusted proxies; an address is a network of one."""
+        """The networks of the trusted proxies; an address is a network of one."""
         try:
             return tuple(map(ip_network, self.trusted_proxies))
         except ValueError as error:
@@ -118,13 +118,13 @@ class HttpSettings(Settings, frozen=True):
             ) from None
 
     def refuse_unless_safe(self) -> None:
-        """No key, no start; and nothing in plain beyond this machine."""
+        """Refuse to start without authentication, or without TLS beyond this machine."""
         ends_at_proxy = self.tls == "proxy"
         if not is_loopback(self.address) and self.certificate is None and not ends_at_proxy:
             raise ConfigError(
                 "[http]: wanted a certificate and a private_key, since the address "
-                f"{self.address!r} can be reached from other machines, got none; where TLS ends "
-                'at a proxy, tls = "proxy" and trusted_proxies do without'
+                f"{self.address!r} can be reached from other machines, got none; if TLS ends at a "
+                'proxy, set tls = "proxy" and trusted_proxies instead'
             )
         if ends_at_proxy and not self.trusted_proxies:
             raise ConfigError('[http]: tls = "proxy" needs trusted_proxies, got none')
@@ -135,7 +135,7 @@ class HttpSettings(Settings, frozen=True):
         if self.keys is None and self.clients is None and not self.insecure:
             raise ConfigError(
                 "[http]: wanted keys (a file, see `vfb keys create`) or clients (an authority "
-                "of client certificates), got neither; on loopback --insecure does without"
+                "of client certificates), got neither; on loopback --insecure needs none"
             )
         if (self.certificate is None) != (self.private_key is None):
             raise ConfigError("[http]: certificate and private_key go together, got one of them")
@@ -154,7 +154,7 @@ class CampaignPlan:
 
     @property
     def described(self) -> dict[str, object]:
-        """What the file says of it that may change from one start to the next, by name."""
+        """The settings of the file that may change between two starts, by name."""
         return {
             **json.loads(self.settings.pack()),
             "arm_expiry_days": self.model.arm_expiry_days,
@@ -164,7 +164,7 @@ class CampaignPlan:
 
 
 class CampaignTable(Settings, frozen=True, kw_only=True):
-    """A campaign: how it decides, and what it makes of rewards.
+    """A campaign: how it decides, and how it learns from rewards.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     activation_wait_s
         How long a held event waits for its activation, in seconds.
     reward_min, reward_max
-        A reward outside is refused; a sum is learnt as the bound that it exceeds.
+        Bounds of each reward: one outside is refused.  A sum is clipped to them.
     log_contexts
         Contexts that the journal keeps: of the "chosen" arm, of "all" arms, or of all arms in a
         fraction of events.
@@ -210,7 +210,7 @@ class CampaignTable(Settings, frozen=True, kw_only=True):
     model: ModelSettings | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no campaign."""
+        """Refuse settings that no campaign can have."""
         self.plan("", ModelSettings())
 
     def plan(self, name: str, model: ModelSettings) -> CampaignPlan:

@@ -48,11 +48,11 @@ class ModelSettings(PolicySettings, frozen=True, kw_only=True):
 
     @property
     def arm_expiry_s(self) -> float | None:
-        """For how long an arm's own model is kept that is not shown; None for ever."""
+        """Seconds after which an arm that is not shown loses its model; None for never."""
         return None if self.arm_expiry_days is None else self.arm_expiry_days * DAY_S
 
     def build(self, roster: Roster, *, seed: int | None = None) -> Bandit:
-        """A bandit that has learnt nothing, for the roster's layout and width."""
+        """A new bandit, with the layout and the width of the roster."""
         terms = roster.terms
         if self.arm_expiry_days is not None and terms.layout != "disjoint":
             raise ConfigError(

@@ -14,14 +14,14 @@ class NoiseSettings(Settings, frozen=True, kw_only=True):
     Attributes
     ----------
     epsilon
-        Of the release of one vector, however often it is asked for.
+        Epsilon of the release of one vector, however often it is requested.
     delta
-        Of the same release.
+        Delta of the same release.
     clip
         Largest Euclidean norm of a vector; longer ones are scaled down to it.
     unit
-        What epsilon is the price of: "vector".  Each other vector of the same user, such as the
-        one after a feature changed, is paid for again.
+        Unit that epsilon is for: "vector".  Every other vector of the same user, such as the one
+        after a feature changed, costs epsilon again.
     """
 
     epsilon: Annotated[float, Meta(ge=MIN_EPSILON, le=MAX_EPSILON)]

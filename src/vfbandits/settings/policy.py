@@ -27,7 +27,7 @@ class PolicySettings(Settings, frozen=True, kw_only=True):
     space
         lints: where to draw, "auto" by default.
     n_draws
-        lints: size of the Monte Carlo behind a probability, 1000 by default.
+        lints: number of Monte Carlo draws for a probability, 1000 by default.
     epsilon
         lingreedy: fraction of decisions that pick any arm, 0 by default.
     scale, exponent

@@ -1,7 +1,7 @@
 """The JSON schema of configuration files, for editors: ``python -m vfbandits.settings.schema``.
 
-It is of draft 7, which the language servers for TOML know.  What keys do together, as a policy and
-its parameters, is left to ``vfb preflight``.
+It is of draft 7, which language servers for TOML support.  Combinations of keys, such as a policy
+and its parameters, are checked by ``vfb preflight``.
 """
 
 import json
@@ -54,7 +54,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as docs/settings.schema.json has it."""
+    """The text of docs/settings.schema.json."""
     return json.dumps(config_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -75,7 +75,7 @@ def _tables(kind: type) -> Iterator[type]:
 
 
 def _describe(component: dict[str, Any], kind: type) -> None:
-    """Add what docstrings say, in place; take out null, which TOML does not have."""
+    """Add the descriptions of docstrings, in place; remove null, which TOML does not have."""
     component["description"] = split_docstring(kind.__doc__ or "")[0]
     component["additionalProperties"] = False
     notes = dict(

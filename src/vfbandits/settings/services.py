@@ -26,20 +26,20 @@ S = TypeVar("S", bound=Settings)
 
 
 class ParticipantConfig(Settings, frozen=True, kw_only=True):
-    """Who runs this, and where its files are; every role has these.
+    """The member that this process is, and its files; every role has these keys.
 
     Attributes
     ----------
     name
-        Of this member, as in the roster.
+        Name of this member, as in the roster.
     role
-        Of this member, as in the roster.
+        Role of this member, as in the roster.
     address
         ``host:port`` that the active participant listens on, or that the others connect to.
     identity
         Folder of the key and the certificates.
     roster
-        Who is in the federation, signed by its organiser.
+        File with the members of the federation, signed by its organiser.
     state
         Folder of the mask shares, and of all that must survive a restart.
     insecure
@@ -63,7 +63,7 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     model
         What is learnt, and how.
     patience
-        How long to wait for what.
+        Timeouts of calls to passive participants, and of mask changes.
     features
         Feature store; without it features come with each request.
     envelopes
@@ -101,7 +101,7 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
     )
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse settings that contradict each other."""
         if self.http is not None and not self.journal:
             raise ConfigError("[http] answers from the journal, so journal must be true, got false")
         self._refuse_unknown_campaign()
@@ -142,14 +142,14 @@ class ActiveConfig(ParticipantConfig, frozen=True, kw_only=True):
 
 
 class ActiveSettings(ActiveConfig, frozen=True, kw_only=True):
-    """What ``vfb serve active`` needs: its file, and what only a flag can say.
+    """Settings of ``vfb serve active``: its file, and those that only a flag can give.
 
     Attributes
     ----------
     accept_loss
         Who accepts that acknowledged records are lost; None for nobody.
     started_by
-        Who starts the process, for records of changes that its file makes; empty if not known.
+        Who starts the process, for the records of changes that its file makes; empty if not known.
     """
 
     accept_loss: str | None = None
@@ -168,8 +168,8 @@ class Backoff(Settings, frozen=True, kw_only=True):
     dial_s
         Timeout of a connection attempt.
     refused_s
-        The longest wait while the active participant refuses: nothing but a person will change
-        that.
+        The longest wait while the active participant refuses this member, which only an operator
+        can change.
     """
 
     first_s: Positive = 0.05
@@ -206,7 +206,7 @@ class PassiveSettings(ParticipantConfig, frozen=True, kw_only=True):
     backoff: Backoff = msgspec.field(default=Backoff(), name="reconnect")
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse settings that contradict each other."""
         if self.features.is_request or self.features.arm_scaling is not None:
             came = 'kind = "request"' if self.features.is_request else "arm_scaling"
             raise ConfigError(
@@ -240,7 +240,7 @@ class HelperSettings(ParticipantConfig, frozen=True, kw_only=True):
 
 
 def load_place(path: Path) -> ParticipantConfig:
-    """The keys that every role has, whatever the others are."""
+    """The keys that every role has; others are not checked."""
     document = load_document(path, ConfigError)
     common = {key: value for key, value in document.items() if key in keys_of(ParticipantConfig)}
     return decode(common, ParticipantConfig, where=path.name, folder=path.parent.resolve())
@@ -262,7 +262,7 @@ def load_helper(path: Path) -> HelperSettings:
 
 
 def load_client(path: Path) -> ParticipantConfig:
-    """The settings of an application, an operator or a generator; a participant's will do too."""
+    """The settings of an application, operator or generator, or those that participants share."""
     place = load_place(path)
     return place if place.role in SEALING_ROLES else _load(path, ParticipantConfig)
 

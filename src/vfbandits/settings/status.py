@@ -1,4 +1,4 @@
-"""Where a passive participant tells how it is: one table of its configuration file."""
+"""The status port of a passive participant or a helper: one table of its configuration file."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class StatusSettings(Settings, frozen=True, kw_only=True):
     clients: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be served, or would go in plain beyond this machine."""
+        """Refuse settings that cannot be served, or would serve other machines without TLS."""
         split_address(self.address)
         if (self.certificate is None) != (self.private_key is None):
             raise ConfigError("[status]: certificate and private_key go together, got one of them")
@@ -45,7 +45,7 @@ class StatusSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def http(self) -> HttpSettings:
-        """The same for an HTTP server, which asks for no key."""
+        """The settings of an HTTP server that asks for no key."""
         return HttpSettings(
             self.address,
             certificate=self.certificate,

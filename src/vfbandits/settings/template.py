@@ -42,7 +42,7 @@ def config_text(
         access = _ACCESS + _STATUS + _NOISE + _RECONNECT
         parts += [*_dealt(roster), access, _features(member, roster)]
     if member.role == HELPER:
-        state = _line('state = "state"', "what was answered: it must survive a restart")
+        state = _line('state = "state"', "all answers, which must survive a restart")
         dealt = _line('dealt = "dealt"', "secrets, written by vfb masks deal")
         status = _STATUS.replace("#\n", "\n", 1)
         parts += [state, dealt, status, _RECONNECT.rstrip("\n"), "\n"]
@@ -50,7 +50,7 @@ def config_text(
 
 
 def _dealt(roster: Roster) -> list[str]:
-    """Where dealt words are looked for, under protection "shares"."""
+    """The folder of dealt words, under protection "shares"."""
     if roster.terms.shares is None:
         return []
     return [_line('dealt = "dealt"', "secrets and windows, written by vfb masks deal")]
@@ -65,7 +65,7 @@ def _model(roster: Roster) -> str:
         )
         return f"{policy}beta = 0.5\nridge = 1.0\n"
     names = {"noise": "lints", "means": "lingreedy", "widths": "linucb", "covariance": "linucb"}
-    policy = _line(f'policy = "{names[rules.reads]}"', "a term of the roster, as what follows is")
+    policy = _line(f'policy = "{names[rules.reads]}"', "set by the roster, as the next keys are")
     scale = f"posterior_scale = {rules.posterior_scale}\n" if rules.reads == "noise" else ""
     # With statistics the policy runs in the open, and its beta is no term.
     beta = f"beta = {rules.beta}\n" if (rules.release, rules.reads) == ("arm", "widths") else ""
@@ -73,12 +73,12 @@ def _model(roster: Roster) -> str:
 
 
 def generator_text(name: str, roster: Roster, *, address: str, roster_file: str) -> str:
-    """TOML for the mask generator, which is no member: it deals offline, and may see the status."""
+    """TOML for the mask generator: not a member, it deals offline, and may read the status."""
     return _head(name, GENERATOR, roster, address, roster_file)
 
 
 def _head(name: str, role: str, roster: Roster, address: str, roster_file: str) -> str:
-    """What every file begins with."""
+    """The first lines of every file."""
     lines = [
         f"# {name}, {role} in the federation {roster.federation}.  "
         "Paths are relative to this file.\n"
@@ -114,7 +114,7 @@ def _features(member: Member, roster: Roster) -> str:
 
 
 def clipped(features: str, roster: Roster) -> str:
-    """The table [features] with rows no longer than the roster allows on secret shares."""
+    """The table [features] with the limit of the roster on the norm of rows, on secret shares."""
     if roster.terms.shares is None:
         return features
     limit = _line(f"clip_norm = {roster.terms.bound}", "longer rows are refused: the bound")
@@ -154,12 +154,12 @@ def with_features(text: str, features: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML spells it; JSON spells it alike."""
+    """A string in TOML, which has the syntax of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _http(address: str) -> str:
-    """The tables of the HTTP interface; in force if there is an address."""
+    """The tables of the HTTP interface; as comments if there is no address."""
     if not address:
         return _HTTP
     lines = []
@@ -253,7 +253,7 @@ _HTTP = """\
 # enabled = true
 # alpha = 0.05                   # probability of a false alarm, however long it is watched
 # margin = 0.0                   # tolerated loss of reward per event
-# min_events = 100               # settled events of each group before anything is said
+# min_events = 100               # settled events that each group needs before a verdict
 """
 _OWN_FEATURES = """\
 #
@@ -262,16 +262,16 @@ _OWN_FEATURES = """\
 """
 
 _ACCESS = """
-# Limits on what leaves: docs/operations.md.  What is over them is declined, and recorded.
+# Limits on rows that leave: docs/operations.md.  Rows over a limit are declined, and recorded.
 #
 # [access]
-# users_per_day = 10000            # users that are answered about on one day (UTC)
+# users_per_day = 10000            # users per day (UTC) that are answered about
 # asks_per_user_per_day = 100
 # rows_per_second = 50000
-# allow = "users.txt"              # a user in each line; nobody else is answered about
+# allow = "users.txt"              # one user per line; only these are answered about
 # campaigns = ["default"]          # of the active participant; others are declined
-# consent = "agreed"               # a column of true and false; no feature
-# changed_after = "24h"            # a changed row is answered after that time
+# consent = "agreed"               # a column of true and false, which is not a feature
+# changed_after = "24h"            # a changed row is sent after that time
 # keep_days = 400                  # of the access record
 """
 _STATUS = """\
@@ -283,13 +283,13 @@ _STATUS = """\
 """
 _NOISE = """\
 #
-# Noise on each vector before it is masked, and its price in decisions: docs/noise.md.
+# Noise on each vector before it is masked, and its cost in decisions: docs/noise.md.
 #
 # [noise]
 # epsilon = 10.0                   # of the release of one vector
 # delta = 1e-6
 # clip = 1.0                       # longest vector; longer ones are scaled down to it
-# unit = "vector"                  # a vector that changes is paid for again
+# unit = "vector"                  # a vector that changes costs epsilon again
 """
 _RECONNECT = """
 [reconnect]

@@ -36,12 +36,12 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Nothing of it."""
+        """A placeholder instead of the text."""
         return "'…'"
 
 
 def duration_s(text: str, what: str) -> float:
-    """A time as people write it, in seconds.
+    """The seconds of a duration with a unit.
 
     >>> duration_s("24h", "access.changed_after"), duration_s("1.5 min", "a wait")
     (86400.0, 90.0)
@@ -53,7 +53,7 @@ def duration_s(text: str, what: str) -> float:
 
 
 def from_text(kind: type, value: Any) -> object:  # noqa: ANN401  (what a file holds)
-    """A path or a secret, as ``msgspec`` asks for kinds that it does not know."""
+    """A path or a secret: the hook of ``msgspec`` for types that it does not know."""
     if kind not in (Path, Secret):
         raise NotImplementedError(f"settings have no values of type {kind.__name__}")
     if not isinstance(value, str) or not value:

@@ -1,1 +1,1 @@
-"""Worlds to try bandits in, and what came of it.  No network."""
+"""Simulated worlds for bandits, and the results.  No network."""

@@ -13,7 +13,7 @@ from vfbandits.errors import FeatureError
 from vfbandits.features.scaling import RawRows
 
 Name: TypeAlias = str | int
-"""Of a column; a number in a NumPy matrix."""
+"""Name of a column; a number in a NumPy matrix."""
 NUMBER_KINDS: Final = "biuf"
 MAX_CATEGORIES: Final = 1_000
 

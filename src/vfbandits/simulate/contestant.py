@@ -34,9 +34,8 @@ class Contestant:
         first ⌈ρ·dim⌉ columns as in the paper's partial bandits; or names of participants, whose
         columns count.
     federated
-        Behind masks (``mask``, ``aggregation``, ``protection`` as for ``Federation``) or, if not,
-        in the open.  On secret shares the first passive participant is the helper, and
-        ``accept_leak`` as for ``Federation``.
+        Behind masks or not.  ``mask``, ``aggregation``, ``protection`` and ``accept_leak`` are as
+        for ``Federation``; on secret shares the first passive participant is the helper.
     vector_noise
         Noise of the passive participants of a federated contestant.
     """
@@ -52,12 +51,12 @@ class Contestant:
     accept_leak: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be told apart or makes no subset."""
+        """Refuse names and features that cannot be used."""
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise SettingError(f"name must be printable text on one line, got {self.name!r}")
         _refuse_features(self.features)
         if self.vector_noise is not None and not self.federated:
-            raise SettingError("vector_noise goes with federated = true, got it without")
+            raise SettingError("vector_noise goes with federated = true, got federated = false")
         if self.federated and not isinstance(self.features, str | tuple):
             raise SettingError(
                 "features of a federated contestant must be 'all' or names of participants, "
@@ -70,7 +69,7 @@ class Contestant:
         return type(self.policy).__name__
 
     def participants(self, split: Split) -> tuple[str, ...]:
-        """Who takes part, in the world's order; refuses names that it does not know."""
+        """Its participants, in the world's order; refuses names that the world does not have."""
         if self.features == ACTIVE:
             return (split.active,)
         if not isinstance(self.features, tuple):

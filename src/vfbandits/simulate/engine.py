@@ -1,7 +1,7 @@
 """Engines: where independent tasks of a grid are run.
 
-A task is a picklable value, and a module-level function makes its result from it and nothing else.
-So results do not depend on the engine, on how many processes it has, or on their order.
+A task is a picklable value, and a module-level function computes its result from it alone.  So
+results do not depend on the engine, on how many processes it has, or on their order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ OnStep: TypeAlias = Callable[[int], None]
 
 
 class Engine(Protocol):
-    """Runs tasks, several at once where it can."""
+    """Runs tasks, in parallel where it can."""
 
     def run(
         self,
@@ -25,10 +25,10 @@ class Engine(Protocol):
         *,
         on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """Positions of tasks with their results, as they are done.
+        """Positions of tasks with their results, as tasks finish.
 
-        ``on_step`` is told now and then how many rounds all tasks have ``counted``, if the engine
-        can know it.
+        ``on_step`` is called from time to time with the number of rounds that all tasks have
+        ``counted``, if the engine knows it.
         """
         ...
 
@@ -63,6 +63,6 @@ class HereEngine:
 
 
 def in_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
-    """Every engine calls this: sums that several BLAS threads make may differ in last bits."""
+    """Run a task as every engine does: sums of several BLAS threads may differ in the last bits."""
     with one_thread():
         return function(task)

@@ -17,7 +17,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class RemoteCall(Protocol):
-    """What Ray makes of a function; its own types lose ours."""
+    """A remote function; the types of Ray lose those of the function."""
 
     def remote(self, *arguments: object) -> object:
         """Start a call somewhere; gives a reference to its result."""
@@ -25,7 +25,7 @@ class RemoteCall(Protocol):
 
 
 class RayEngine:
-    """Tasks on the cluster at ``address``; None starts one on this machine for the occasion."""
+    """Tasks on the cluster at ``address``; None starts a temporary one on this machine."""
 
     def __init__(self, address: str | None = None) -> None:
         self.address = address
@@ -37,7 +37,7 @@ class RayEngine:
         *,
         on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """As they are done; rounds within tasks are not counted over a network."""
+        """Results as tasks finish; rounds within tasks are not counted over a network."""
         del on_step
         if self.address is not None:
             _refuse_unless_somebody_listens(self.address)

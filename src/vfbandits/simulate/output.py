@@ -19,7 +19,7 @@ HEADINGS = ("contestant", "final regret", "ratio to the first of its kind", "mea
 
 
 def prepare_folder(folder: Path, *, plot_format: str) -> None:
-    """Whatever would keep ``write_result`` from writing is found out before the long run."""
+    """Fail before the long run if ``write_result`` could not write."""
     if plot_format in FORMATS:
         require("matplotlib", extra="experiments", to="plotting")
     try:

@@ -29,7 +29,7 @@ class ParityRound:
 
 @dataclass(frozen=True, slots=True)
 class ParityReport:
-    """What masked and plain had in common.
+    """How far masked and plain agreed.
 
     Attributes
     ----------
@@ -189,15 +189,15 @@ def parity(
         if on_round is not None:
             on_round(number)
     return ParityReport(
-        tally.equal,
-        tally.total,
-        tally.first,
-        tally.difference,
-        federation.estimate_norm(),
-        twin.estimate_norm(),
-        tally.rotated,
-        tally.masked_regret if tally.knows_regret else None,
-        tally.plain_regret if tally.knows_regret else None,
+        equal=tally.equal,
+        total=tally.total,
+        first_difference=tally.first,
+        largest_score_difference=tally.difference,
+        masked_norm=federation.estimate_norm(),
+        plain_norm=twin.estimate_norm(),
+        rotated_draws=tally.rotated,
+        masked_regret=tally.masked_regret if tally.knows_regret else None,
+        plain_regret=tally.plain_regret if tally.knows_regret else None,
     )
 
 
@@ -238,15 +238,15 @@ def _parity_on_shares(
         if on_round is not None:
             on_round(number)
     return ParityReport(
-        tally.equal,
-        tally.total,
-        tally.first,
-        None,
-        federation.estimate_norm(),
-        twin.estimate_norm(),
-        is_noisy,
-        tally.masked_regret if tally.knows_regret else None,
-        tally.plain_regret if tally.knows_regret else None,
+        equal=tally.equal,
+        total=tally.total,
+        first_difference=tally.first,
+        largest_score_difference=None,
+        masked_norm=federation.estimate_norm(),
+        plain_norm=twin.estimate_norm(),
+        rotated_draws=is_noisy,
+        masked_regret=tally.masked_regret if tally.knows_regret else None,
+        plain_regret=tally.plain_regret if tally.knows_regret else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""``vfb.play``: what a federation would be worth on one's own table, in one call."""
+"""``vfb.play``: the benefit of a federation on a table of one's own, in one call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -41,7 +41,7 @@ def play(  # noqa: PLR0913  (keywords only, each with a default that suits a fir
     processes: int = 1,
     progress: bool = True,
 ) -> StudyResult:
-    """Play a table as a bandit: all features in the open, a federation, and its first owner alone.
+    """Play a table as a bandit: with all features, as a federation, and with its first owner alone.
 
     Each row is a user and each class of the label an arm; showing the row's own class gives the
     reward 1.  Each owner scales its own columns, as ``vfb features fit`` would.
@@ -68,7 +68,7 @@ def play(  # noqa: PLR0913  (keywords only, each with a default that suits a fir
     processes
         Above 1 a script needs the usual ``if __name__ == "__main__"`` guard.
     progress
-        Whether to show on stderr or in the notebook how far it is.
+        Whether to show progress on stderr or in the notebook.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def _world(
         raise SettingError(f"label must have two classes at least, got {len(names)}")
     if len(names) == len(labels):
         raise SettingError(
-            f"label must have classes that come again, got {len(names)} in {len(labels)} rows: is "
+            f"label must have classes that repeat, got {len(names)} in {len(labels)} rows: is "
             "it a number to predict, or an id?"
         )
     _refuse_owners(columns, label, owners)

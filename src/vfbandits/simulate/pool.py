@@ -1,4 +1,4 @@
-"""Runs a study on an engine.  The figures do not depend on which."""
+"""Runs a study on an engine.  The results do not depend on the engine."""
 
 from collections.abc import Callable
 from functools import partial

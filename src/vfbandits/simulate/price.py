@@ -48,13 +48,13 @@ def prices(result: StudyResult) -> list[Price]:
         central, alone = (_mean(result, contestant.family, part) for part in ("all", ACTIVE))
         found.append(
             Price(
-                contestant.name,
-                contestant.family,
-                noise.epsilon,
-                noise.sigma,
-                standing.mean,
-                standing.half_width,
-                _benefit(standing.mean, central, alone),
+                contestant=contestant.name,
+                family=contestant.family,
+                epsilon=noise.epsilon,
+                sigma=noise.sigma,
+                mean=standing.mean,
+                half_width=standing.half_width,
+                benefit=_benefit(standing.mean, central, alone),
             )
         )
     return found
@@ -152,7 +152,7 @@ def _pairs(result: StudyResult) -> list[tuple[Contestant, Standing]]:
 
 
 def _mean(result: StudyResult, family: str, features: str) -> float | None:
-    """Final regret of the first bandit of the family with these features in the open."""
+    """Final regret of the first plain bandit of the family with these features."""
     for contestant, standing in _pairs(result):
         seen = (contestant.family, contestant.features, contestant.federated)
         if seen == (family, features, False):

@@ -44,7 +44,7 @@ class ProcessEngine:
         *,
         on_step: OnStep | None = None,
     ) -> Iterator[tuple[int, Result]]:
-        """As they are done; the processes end when the caller stops asking, whatever they do."""
+        """Results as tasks finish; when the caller stops asking, running tasks are terminated."""
         if not tasks:
             return
         context = multiprocessing.get_context("spawn")
@@ -75,14 +75,14 @@ class ProcessEngine:
             is_done = True
         except BrokenProcessPool as error:
             raise VFBanditsError(
-                "a process of the pool ended before its task did, perhaps for want of memory; "
+                "a process of the pool ended before its task did, perhaps for lack of memory; "
                 "try fewer processes"
             ) from error
         finally:
             # A second Ctrl-C must not leave processes, since the interpreter waits for them.
             with _interrupts_put_off():
                 if not is_done:
-                    # A task may be minutes from its end, and nobody will ask for its result.
+                    # A task may be minutes from its end, and its result is not needed.
                     for process in set(multiprocessing.active_children()) - others:
                         process.terminate()
                 pool.shutdown(cancel_futures=True)
@@ -92,7 +92,7 @@ _given: list[Callable[[Any], Any]] = []  # the function of this process of a poo
 
 
 def _begin(steps: "Synchronized[int]", function: Callable[[Task], Result]) -> None:
-    """What a process of the pool does first."""
+    """Prepare a process of the pool."""
     _given.append(function)
 
     def count(number: int) -> None:
@@ -108,7 +108,7 @@ def _carry_out(task: object) -> Any:  # noqa: ANN401  (whatever the function mak
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot tell its processes; each watches for itself."""
+    """Exit when the parent does: a parent that is killed cannot end its processes."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -122,9 +122,9 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_put_off() -> Iterator[None]:
-    """While processes are spawned or ended: one that is typed meanwhile comes afterwards.
+    """Defer Ctrl-C while processes are spawned or ended.
 
-    Processes inherit the blocked signal, so that Ctrl-C is left to us: they would print tracebacks.
+    Processes inherit the blocked signal: with Ctrl-C each of them would print a traceback.
     Blocking is not enough here, since a thread of a numerical library may take the signal instead.
     """
     is_main = threading.current_thread() is threading.main_thread()

@@ -23,7 +23,7 @@ MAX_POINTS = 500
 
 
 class Player(Protocol):
-    """Somebody who can play a round of a world."""
+    """Plays rounds of a world."""
 
     def decide(self, given: WorldRound) -> Decision:
         """Choose an arm."""
@@ -36,7 +36,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CentralPlayer:
-    """A plain bandit on the columns that it may see; all others do not exist for it."""
+    """A plain bandit on ``columns`` of the context, and no others."""
 
     bandit: Bandit
     columns: NDArray[np.intp]
@@ -60,7 +60,7 @@ class FederatedPlayer:
     federation: Federation
 
     def decide(self, given: WorldRound) -> Decision:
-        """Choose an arm from the blocks of those who take part."""
+        """Choose an arm from the blocks of the participants."""
         blocks = {name: given.blocks[name] for name in self.federation.split.names}
         return self.federation.decide(blocks, arms=given.arms, arm_features=given.arm_features)
 

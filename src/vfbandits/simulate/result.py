@@ -44,7 +44,7 @@ class StudyResult:
 
     @property
     def rounds(self) -> NDArray[np.intp]:
-        """Round numbers, from 1, that the curves' columns stand for."""
+        """Round numbers, from 1, of the curves' columns."""
         return kept_rounds(self.study.horizon)
 
     def table(self) -> list[Standing]:

@@ -1,4 +1,4 @@
-"""Rounds played so far, counted across processes: how far a run is that has not ended."""
+"""Rounds played so far, counted across processes: the progress of a run."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,13 +12,13 @@ _sink: Callable[[int], None] | None = None
 
 def count_into(sink: Callable[[int], None] | None) -> None:
     """Give the number of rounds played since the last call to ``sink``, now and then."""
-    global _sink  # noqa: PLW0603  (a process has one place that asks)
+    global _sink  # noqa: PLW0603  (a process has one sink)
     _sink = sink
 
 
 @contextmanager
 def counting_into(sink: Callable[[int], None] | None) -> Iterator[None]:
-    """``count_into`` for a while."""
+    """``count_into`` within a block."""
     before = _sink
     count_into(sink)
     try:
@@ -30,10 +30,10 @@ def counting_into(sink: Callable[[int], None] | None) -> Iterator[None]:
 def counted(rounds: Iterable[T]) -> Iterator[T]:
     """The same rounds, each counted when the next one is asked for.
 
-    >>> told = []
-    >>> with counting_into(told.append):
+    >>> counts = []
+    >>> with counting_into(counts.append):
     ...     played = list(counted("abc"))
-    >>> played, sum(told)
+    >>> played, sum(counts)
     (['a', 'b', 'c'], 3)
     """
     if _sink is None:

@@ -58,7 +58,7 @@ class Study:
     first_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what would fail later, somewhere in a process of its own."""
+        """Refuse what would fail later, in another process."""
         whole(self.horizon, "rounds")
         whole(self.n_seeds, "seeds")
         refuse_unless_seed(self.first_seed)
@@ -72,7 +72,7 @@ class Study:
             self._rehearse(contestant)
 
     def _rehearse(self, contestant: Contestant) -> None:
-        """Build the contestant on a miniature, one feature each: whatever is wrong shows now."""
+        """Build the contestant on a miniature, one feature each, to find errors before the run."""
         miniature = Split.of(dict.fromkeys(self.world.widths, 1))
         try:
             self._seat(contestant, miniature, np.random.SeedSequence(0))

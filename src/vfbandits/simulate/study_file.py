@@ -1,4 +1,4 @@
-"""Studies as TOML, there and back.
+"""Studies to and from TOML.
 
 ::
 
@@ -16,7 +16,7 @@
 
     [[contestant]]
     name = "alone"
-    policy = "linucb"                   # its parameters stand beside it
+    policy = "linucb"                   # with its parameters beside it
     beta = 0.5                          # or { noise = 0.05, norm_bound = 1.0, delta = 0.05 }
     features = ["p1"]                   # or "all", "active", or a ratio
     federated = false                   # true takes mask, aggregation, protection, accept_leak,
@@ -67,7 +67,7 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
         super().__post_init__()
         for key in ("mask", "aggregation", "protection", "accept_leak"):
             if getattr(self, key) is not None and not self.federated:
-                raise SettingError(f"{key} goes with federated = true, got {key} without")
+                raise SettingError(f"{key} goes with federated = true, got federated = false")
         self.contestant()
 
     def contestant(self) -> Contestant:
@@ -76,13 +76,13 @@ class ContestantTable(PolicySettings, frozen=True, kw_only=True):
         return Contestant(
             self.name,
             self.policy,
-            self.features,
-            self.federated,
-            mask,
-            aggregation,
-            None if self.vector_noise is None else self.vector_noise.terms,
-            self.protection,
-            self.accept_leak or (),
+            features=self.features,
+            federated=self.federated,
+            mask=mask,
+            aggregation=aggregation,
+            vector_noise=None if self.vector_noise is None else self.vector_noise.terms,
+            protection=self.protection,
+            accept_leak=self.accept_leak or (),
         )
 
 
@@ -112,7 +112,7 @@ class StudyFile(Settings, frozen=True, kw_only=True):
             return even_widths(dim, 5 if self.participants is None else self.participants)
         for key in ("dim", "participants"):
             if getattr(self, key) is not None:
-                raise SettingError(f"widths says it all already, got {key} as well")
+                raise SettingError(f"widths replaces dim and participants, got widths and {key}")
         if isinstance(self.widths, dict):
             return self.widths
         return {f"p{place + 1}": width for place, width in enumerate(self.widths)}
@@ -152,7 +152,7 @@ def read_study(
 
 
 def write_study(study: Study) -> str:
-    """The TOML text that ``read_study`` makes this very study of."""
+    """The TOML text from which ``read_study`` makes an equal study."""
     world = study.world
     if not isinstance(world, WorldSettings):
         raise SettingError("a study in a file plays in a synthetic world, got a table")

@@ -1,4 +1,4 @@
-"""Somebody's table as a world: a row is a user, its label the arm that would have been right."""
+"""A table as a world: a row is a user, and its label is the best arm."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -81,4 +81,11 @@ class ShuffledTable:
         for row in self.order[:horizon]:
             context, reward = world.features[row], rewards[world.labels[row]]
             blocks = {name: context[part] for name, part in columns.items()}
-            yield WorldRound(context, blocks, reward, reward, arms, world.arm_features)
+            yield WorldRound(
+                context,
+                blocks,
+                rewards=reward,
+                expected=reward,
+                arms=arms,
+                arm_features=world.arm_features,
+            )

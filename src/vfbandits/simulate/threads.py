@@ -12,6 +12,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold every BLAS that is loaded to one thread; afterwards all is as before."""
+    """Limit every BLAS that is loaded to one thread, within a block."""
     with threadpool_limits(limits=1):
         yield

@@ -18,8 +18,8 @@ from vfbandits.simulate.world import World, WorldSettings, children, refuse_unle
 class ParityTrial:
     """All that a parity run needs; the same trial gives the same report.
 
-    ``missing`` is the probability that a passive participant does not come in a round, each for
-    itself.  The mask is drawn from ``seed`` as well: in a trial nothing is secret.  At protection
+    ``missing`` is the probability that a passive participant is absent in a round, independently of
+    the others.  The mask is drawn from ``seed`` too: in a trial nothing is secret.  At protection
     level "shares" the first passive participant is the helper.
     """
 
@@ -44,7 +44,7 @@ class ParityTrial:
         refuse_unless_seed(self.seed)
 
     def run(self, *, on_round: Callable[[int], None] | None = None) -> ParityReport:
-        """Play all rounds; ``on_round`` hears the number of each, from 0."""
+        """Play all rounds; ``on_round`` is called with the number of each, from 0."""
         with one_thread():
             return parity(self.federation, self.rounds(), on_round=on_round)
 
@@ -71,7 +71,7 @@ class ParityTrial:
         )
 
     def rounds(self) -> Iterator[ParityRound]:
-        """The world's rounds, without the blocks of those who did not come."""
+        """The world's rounds, without the blocks of absent participants."""
         world_seed, _, missing_seed = children(np.random.SeedSequence(self.seed), 3)
         rng = np.random.default_rng(missing_seed)
         world = World(self.world, world_seed)

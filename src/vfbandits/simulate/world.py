@@ -4,7 +4,7 @@ Contexts and theta_star are N(0, σ²I) vectors scaled to length 1, so σ² (0.0
 and does not appear here.  A reward is x·theta_star plus noise of *standard deviation* 0.05: read as
 a variance, the paper's claims about partial bandits do not hold.
 
-The other two layouts get worlds in the same manner.  ``outer``: unit users, unit arm features that
+The worlds of the other two layouts are alike.  ``outer``: unit users, unit arm features that
 stay for the whole world, and a unit theta_star for u ⊗ w.  ``disjoint``: unit users, and a unit
 theta_star for each arm.
 """
@@ -36,7 +36,7 @@ class Rounds(Protocol):
 
 
 class Scene(Protocol):
-    """What a study plays in: the paper's synthetic world, or somebody's table."""
+    """What a study plays in: the paper's synthetic world, or a table."""
 
     @property
     def widths(self) -> Mapping[str, int]:
@@ -75,7 +75,7 @@ class Scene(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """Who holds how many features, and how arms and rewards come about.
+    """The number of features of each participant, and how arms and rewards are drawn.
 
     ``arm_dim`` is the width of the arm features in layout ``outer`` and unused elsewhere.
 
@@ -115,18 +115,18 @@ class WorldSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorldRound:
-    """One round: what participants see, and what each arm would give.
+    """One round: what participants see, and the reward of each arm.
 
     Attributes
     ----------
     contexts
-        All features in the open: (n_arms, dim) in layout "per_arm", (dim,) in the others.
+        All features, unmasked: (n_arms, dim) in layout "per_arm", (dim,) in the others.
     blocks
         Each participant's columns of them (views).
     rewards, expected
         Reward of each arm with and without its noise, (n_arms,).
     arms, arm_features
-        What layouts "disjoint" and "outer" want to be told about the arms.
+        What layouts "disjoint" and "outer" need of the arms.
     """
 
     contexts: Matrix = field(repr=False)
@@ -189,7 +189,14 @@ class World:
             rewards = expected + self.settings.noise * noise
             for rows, reward, mean in zip(contexts, rewards, expected, strict=True):
                 blocks = {name: rows[..., part] for name, part in columns.items()}
-                yield WorldRound(rows, blocks, reward, mean, self._arms, self.arm_features)
+                yield WorldRound(
+                    rows,
+                    blocks,
+                    rewards=reward,
+                    expected=mean,
+                    arms=self._arms,
+                    arm_features=self.arm_features,
+                )
 
 
 def even_widths(dim: int, n_participants: int) -> dict[str, int]:

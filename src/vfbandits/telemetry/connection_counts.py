@@ -1,4 +1,4 @@
-"""What became of connections, for metrics: open now, refused, or closed by us."""
+"""Counts of connections, for metrics: open now, refused, or closed by the server."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +20,7 @@ class ConnectionCounts:
     limit
         How many may be open at a time; 0 before the server listens.
     refused
-        By reason: the "address" had its share, the "total" was reached, or the process had no more
+        By reason: the limit of the "address" or the "total" was reached, or the process had no more
         "descriptors".
     closed
         By reason: "idle" without a valid key while others needed the place, "unfinished" (the

@@ -1,7 +1,6 @@
-"""What metrics are counted as it happens, each with its labels bound beforehand.
+"""Metrics that are counted as events happen, each with its labels bound in advance.
 
-To find a child by its labels takes longer than to count, and counting is on the way of every
-answer.
+Finding a child by its labels takes longer than counting, and every answer waits for its counters.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ WAIT_BUCKETS: Final = (
 
 
 class Bound(dict[str, Child]):
-    """What belongs to a name, made when it is first asked for.
+    """Values by name, created on first use.
 
     >>> twice = Bound(lambda name: name * 2)
     >>> twice["ab"], list(twice)
@@ -41,12 +40,12 @@ class Bound(dict[str, Child]):
         self._make = make
 
     def __missing__(self, name: str) -> Child:
-        """Make it; if two threads do so at once, theirs share one child of the metric."""
+        """Create the value; those of two concurrent threads share one child of the metric."""
         child = self[name] = self._make(name)
         return child
 
     def meet(self, names: Iterable[str]) -> None:
-        """Make those that are new."""
+        """Create the values of new names."""
         for name in names:
             if name not in self:
                 self.__missing__(name)
@@ -133,17 +132,17 @@ class Counters:
 
 
 class Value:
-    """The rewards of one group, or those that were taken back.
+    """The rewards of one group, or its retracted ones.
 
-    Their sum may go down, which Prometheus would take for a restart; so gains and losses are two
-    counters, which both only grow.
+    Their sum may decrease, which Prometheus would take for a restart; so gains and losses are two
+    counters that only grow.
     """
 
     def __init__(self, counters: tuple[Counter, Counter, Counter], *labels: str) -> None:
         self._gained, self._lost, self._count = (each.labels(*labels) for each in counters)
 
     def add(self, value: float) -> None:
-        """One reward more."""
+        """Count a reward."""
         self._count.inc()
         if value > 0.0:
             self._gained.inc(value)
@@ -152,7 +151,7 @@ class Value:
 
 
 class CampaignCounters:
-    """The counters of one campaign; all of them stand at 0 from the beginning."""
+    """The counters of one campaign; all of them start at 0."""
 
     def __init__(self, counters: Counters, campaign: str) -> None:
         self.seconds = counters.seconds.labels(campaign)

@@ -1,6 +1,6 @@
-"""A histogram that takes many equal times at once, as decisions made together have them.
+"""A histogram that takes many equal times in one call, as the decisions of a batch have them.
 
-Prometheus' own takes them one by one.
+The histogram of prometheus_client takes them one by one.
 """
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ class Durations(Collector):
         registry.register(self)
 
     def labels(self, value: str) -> "Times":
-        """Those of one value of the label."""
+        """The times of one value of the label."""
         return self._children.setdefault(value, Times(self._bounds))
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -53,7 +53,7 @@ class Durations(Collector):
 
 
 class Times:
-    """How many times there were up to each bound, and their sum."""
+    """Counts of times by bucket, and the sum of the times."""
 
     __slots__ = ("_bounds", "_counts", "_lock", "_sum_s")
 
@@ -64,7 +64,7 @@ class Times:
         self._lock = Lock()
 
     def observe(self, seconds: float, *, times: int) -> None:
-        """So many took so long."""
+        """Count ``times`` durations of ``seconds``."""
         with self._lock:
             self._counts[bisect_left(self._bounds, seconds)] += times
             self._sum_s += seconds * times

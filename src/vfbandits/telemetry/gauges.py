@@ -1,4 +1,4 @@
-"""What metrics are read when somebody scrapes, instead of counted when something happens."""
+"""Metrics that are read at the scrape, instead of counted as events happen."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,31 +14,31 @@ from vfbandits.telemetry.connection_counts import ConnectionCounts
 
 @dataclass(frozen=True, slots=True)
 class CampaignGauges:
-    """A campaign as it stands.
+    """The present state of a campaign.
 
     Attributes
     ----------
     name
-        Of the campaign; it becomes a label.
+        Name of the campaign, which becomes a label.
     waiting, waiting_in_memory, max_pending
-        Events that wait for a reward, held ones included; how many of them are in memory, and how
-        many may be: the others are found in the journal.
+        Pending events, held ones included; how many of them are in memory, and how many may be: the
+        others are read from the journal.
     recalled
         Rewards that were learnt, since the process began, for events that had left memory.
     log_position, unsnapshotted_events
-        Of the last event in the log, and how many came after the last snapshot.
+        Position of the last record, and the number of records after the last snapshot.
     retired
         Records that were deleted, since the process began, because they were too old.
     commits, committed_events
-        Since the process began: how many commits were made, of how many events.
+        Since the process began: commits, and the number of records in them.
     journal_lag_s
-        How far this process is behind what other processes wrote; 0 where there is no other.
+        How far this process is behind the records of other processes; 0 if there is no other.
     model_version, model_norm
-        How many rewards the model has learnt, and the length of theta; None if nobody knows it.
+        How many rewards the model has learnt, and the norm of theta; None if no process knows it.
     model_repairs
-        How often numbers were too large for float64 and the model was put right.
+        How often numbers were too large for float64 and the model was repaired.
     model_arms, model_arms_dropped
-        Arms with a model of their own (layout "disjoint"), and how many such models were let go.
+        Arms with a model of their own (layout "disjoint"), and how many such models were dropped.
     guardrail_tripped
         Whether the guardrail shows the baseline.
     guardrail_difference, guardrail_low, guardrail_high
@@ -114,7 +114,7 @@ class SharesGauges:
     Attributes
     ----------
     helper, learns
-        The other server, and what the active participant learns, in words.
+        The other server, and what the active participant learns, as a text.
     away
         Why decisions are made on the active participant's own features alone; empty if they are
         not.
@@ -156,7 +156,7 @@ class SharesGauges:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Where to read; each is called once for a scrape, in the thread that scrapes.
+    """The sources of the gauges; each is called once per scrape, in the thread that scrapes.
 
     ``connections`` are those of the HTTP server, if there is one.
     """
@@ -263,9 +263,9 @@ OF_PARTICIPANTS: Final[_Table] = (
 
 
 class Gauges(Collector):
-    """Reads ``readings`` at each scrape; ``meet`` is told of all names before that.
+    """Reads ``readings`` at each scrape; ``meet`` is called first, with all names.
 
-    So a counter can stand at 0 before its first event, and a rate misses no step.
+    So a counter is at 0 before its first event, and a rate misses no step.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Gauges(Collector):
         self._meet = meet
 
     def collect(self) -> Iterator[Metric]:
-        """All gauges as they stand."""
+        """All gauges with their present values."""
         campaigns = tuple(self._readings.campaigns())
         participants = tuple(self._readings.participants())
         self._meet([each.name for each in campaigns], [each.name for each in participants])
@@ -304,7 +304,7 @@ class Gauges(Collector):
 def of_process(
     *, is_ready: bool, epoch: int, task_failures: Mapping[str, int], release: str
 ) -> Iterator[Metric]:
-    """What the processes of every role have."""
+    """The metrics that processes of all roles have."""
     yield family("vfb_ready", "1 if the process is ready for traffic, else 0.", {"": is_ready})
     yield family("vfb_mask_epoch", "Mask epoch in force.", {"": epoch})
     yield family(
@@ -324,12 +324,24 @@ def _shares(shares: SharesGauges) -> Iterator[Metric]:
         label="outcome",
     )
     for name, says, value in (
-        ("vfb_shares_helper_away", "1 while the helper does not help.", shares.is_helper_away),
-        ("vfb_shares_out_of_words", "1 while no dealt words are left.", shares.is_out_of_words),
+        (
+            "vfb_shares_helper_away",
+            "1 while decisions go on without the helper because of the helper, else 0.",
+            shares.is_helper_away,
+        ),
+        (
+            "vfb_shares_out_of_words",
+            "1 while no dealt words are left, else 0.",
+            shares.is_out_of_words,
+        ),
         ("vfb_shares_rewards_queued", "Rewards that wait for the helper.", shares.queued),
         ("vfb_shares_windows_left", "Dealt windows that are left.", shares.windows),
-        ("vfb_shares_decisions_left", "Decisions that they are for.", shares.decisions),
-        ("vfb_shares_lasts_seconds", "How long they last at the present pace.", shares.lasts_s),
+        ("vfb_shares_decisions_left", "Decisions in these windows.", shares.decisions),
+        (
+            "vfb_shares_lasts_seconds",
+            "Time until these windows are used up, at the pace of the last windows.",
+            shares.lasts_s,
+        ),
     ):
         yield family(name, says, {"": value})
 

@@ -36,8 +36,8 @@ WARNINGS = frozenset(
         "shares_busy",
     }
 )
-# Events that may come with every round or attempt: one line of each in a while, then their number.
-# Lines are alike if these facts are; each is counted in ``federation status`` all the same.
+# Events that may occur with every round or attempt: one line per interval, with a count.
+# Lines with the same values of these facts share an interval; ``federation status`` counts all.
 SPARSE = {
     "access_declined": ("participant", "limit"),
     "access_record_failed": ("participant",),
@@ -66,10 +66,10 @@ SPARSE = {
 def start_logging(
     *, stream: TextIO | None = None, level: int = logging.INFO, sparse_s: float = EVERY_S
 ) -> SparseEvents:
-    """Send logs to ``stream``, the standard error unless told otherwise.
+    """Send logs to ``stream``, by default the standard error.
 
-    A process ends within the context that is returned, so that the ``SPARSE`` events which got no
-    line in the last ``sparse_s`` are counted.
+    Run the process within the returned context: its end logs the number of ``SPARSE`` events that
+    were suppressed in the last ``sparse_s``.
     """
     sparse = SparseEvents(SPARSE, every_s=sparse_s)
     structlog.configure(
@@ -89,13 +89,13 @@ def start_logging(
 
 
 class _Lines:
-    """Makes loggers; a line for which the disk has no room is lost, and nothing else."""
+    """A factory of loggers; if the disk is full, a line is lost and the process goes on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def __call__(self, *names: object) -> "_Lines":
-        """The same one, whatever the name."""
+        """Return the same logger for every name."""
         del names
         return self
 
@@ -115,7 +115,10 @@ def logger_for(name: str, role: str) -> Logger:
 
 
 def log_line(log: Logger, event: str, facts: Facts) -> None:
-    """Write a line of a role, at the level that its name deserves."""
+    """Log an event and its facts: as a warning if it is in ``WARNINGS``, else as info.
+
+    The fact ``participant`` is logged as ``peer``: ``participant`` is the process itself.
+    """
     named = {("peer" if key == "participant" else key): value for key, value in facts.items()}
     if event in WARNINGS:
         log.warning(event, **named)

@@ -1,8 +1,8 @@
-"""Lines that repeat: the first is logged, the others are counted.
+"""Throttling of log lines that repeat: the first is logged, the others are counted.
 
-A peer that is away, a user that nobody knows or a caller without a certificate would otherwise
-write a line for each attempt.  ``unlogged`` in a line is how many like it got none since the line
-before, so that the sum over lines of ``1 + unlogged`` is the number of attempts.
+A disconnected peer, an unknown user or a caller without a certificate would otherwise write a line
+for each attempt.  ``unlogged`` in a line is the number of similar lines that were suppressed since
+the line before, so that the sum over lines of ``1 + unlogged`` is the number of attempts.
 """
 
 import threading
@@ -18,12 +18,12 @@ Line = structlog.typing.EventDict
 
 EVERY_S: Final = 60.0
 MAX_KEYS: Final = 1_000
-_OTHERS: Final = "…"  # one key for all that come when there are too many
+_OTHERS: Final = "…"  # one key for all beyond ``MAX_KEYS``
 
 
 @dataclass(slots=True)
 class _Interval:
-    """Since the last line of a key."""
+    """The interval since the last line of a key."""
 
     begun: float
     unlogged: int = 0
@@ -31,7 +31,7 @@ class _Interval:
 
 
 class LogThrottle:
-    """Lets one line of each key through in ``every_s``; may be called from any thread.
+    """Admits one line of each key per ``every_s``; may be called from any thread.
 
     >>> throttle = LogThrottle(every_s=60.0, clock=iter([0.0, 1.0, 2.0, 61.0]).__next__)
     >>> [throttle.admit("link_lost") for _ in range(4)]
@@ -47,9 +47,9 @@ class LogThrottle:
         self._intervals: dict[Hashable, _Interval] = {}
 
     def admit(self, key: Hashable, line: Line | None = None) -> int | None:
-        """How many like it got no line since the last one; None if this one gets none either.
+        """The number of lines suppressed since the last one; None if this one is suppressed too.
 
-        At most ``MAX_KEYS`` are told apart at a time: a key may hold what a stranger chose.
+        At most ``MAX_KEYS`` keys are tracked at a time: a remote peer may choose the text of a key.
         """
         with self._lock:
             now = self._clock()
@@ -65,9 +65,10 @@ class LogThrottle:
             return 0 if interval is None else interval.unlogged
 
     def take_due(self, *, everything: bool = False) -> list[tuple[Line, int]]:
-        """Last lines that were held back, of intervals that are over, and how many more were.
+        """The last suppressed line of each interval that is over, and the number of the others.
 
-        The caller writes them; that begins another interval.  ``everything`` does not wait.
+        The caller writes them, which begins another interval.  ``everything`` includes intervals
+        that are not over.
         """
         with self._lock:
             now = self._clock()
@@ -82,7 +83,7 @@ class LogThrottle:
         return [(interval.last, interval.unlogged - 1) for _, interval in due]
 
     def next_due_s(self) -> float | None:
-        """Seconds until ``take_due`` has something; None if nothing was held back."""
+        """Seconds until ``take_due`` has a line; None if none was suppressed."""
         with self._lock:
             ends = [one.begun + self._every_s for one in self._intervals.values() if one.unlogged]
             return max(min(ends) - self._clock(), 0.0) if ends else None
@@ -94,9 +95,9 @@ class LogThrottle:
 
 
 class SparseEvents:
-    """A structlog processor that throttles some events, named with the facts that tell lines apart.
+    """A structlog processor that throttles some events; ``events`` has the facts in their keys.
 
-    What was held back is counted in a line when its interval is over, even if nothing follows.
+    Suppressed lines are counted in a line when their interval is over, even if no line follows.
     """
 
     def __init__(self, events: Mapping[str, tuple[str, ...]], *, every_s: float = EVERY_S) -> None:
@@ -106,7 +107,7 @@ class SparseEvents:
         self._timer: threading.Timer | None = None
 
     def __call__(self, _: object, __: str, event: Line) -> Line:
-        """Pass a line on, with ``unlogged`` if there are such, or drop it."""
+        """Pass a line on, with ``unlogged`` if lines were suppressed, or drop it."""
         name = str(event.get("event"))
         if name not in self._events or "unlogged" in event:
             return event
@@ -118,7 +119,7 @@ class SparseEvents:
         return {**event, "unlogged": unlogged} if unlogged else event
 
     def __enter__(self) -> Self:
-        """What was held back is written with the end of the block."""
+        """Count suppressed lines at the end of the block."""
         return self
 
     def __exit__(
@@ -127,7 +128,7 @@ class SparseEvents:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Write it, however long ago its interval began."""
+        """Count all suppressed lines, without waiting for the end of their intervals."""
         self._write(everything=True)
 
     def _start_timer(self) -> None:

@@ -1,7 +1,7 @@
-"""Prometheus metrics of a server: what happened is counted, what stands is read at the scrape.
+"""Prometheus metrics of a server: counters of what has happened, and gauges read at the scrape.
 
-A label is a campaign, a participant, a route or one of a few fixed words.  No user, arm or event id
-ever becomes one, so the number of series does not grow with traffic.
+A label is a campaign, a participant, a route or one of a few fixed values.  No user, arm or event
+id is ever a label, so the number of series does not grow with traffic.
 """
 
 from collections import Counter as Tally
@@ -24,10 +24,10 @@ from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSee
 from vfbandits.telemetry.counters import Bound, CampaignCounters, Counters
 from vfbandits.telemetry.gauges import Gauges, Readings
 
-# An event has one of these at most, so its value counts once; while the model is frozen, each
-# reward that comes has one.
+# An event has at most one of these, so its value counts once; while the model is frozen, every
+# reward has one.
 VALUED: Final = frozenset({"learnt", "default", "summed", "logged"})
-# The others are no news, or not brought by the application.
+# The others are repetitions, or do not come from the application.
 BROUGHT: Final = frozenset({"learnt", "counted", "late", "logged"})
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MAX_ROUTES: Final = 200
@@ -35,9 +35,7 @@ OTHER: Final = "other"
 
 
 class Metrics:
-    """Looks on (``Observer``) and tells Prometheus.
-
-    May be called from any thread.
+    """An ``Observer`` that counts for Prometheus; may be called from any thread.
 
     Examples
     --------
@@ -68,7 +66,7 @@ class Metrics:
         self._counters = counters
 
     def on_ranked(self, seen: Sequence[Ranked]) -> None:
-        """Decisions were made; what is true of one of them is true of all, but for their groups."""
+        """Count decisions of one batch, which differ only in their groups."""
         first, count = seen[0], len(seen)
         campaign = self._campaigns[first.campaign]
         for group, n in Tally([one.group for one in seen]).items():
@@ -82,7 +80,7 @@ class Metrics:
         campaign.seconds.observe(first.seconds, times=count)
 
     def on_reward(self, seen: RewardSeen) -> None:
-        """A reward came, or will not, or was taken back."""
+        """Count a reward, the end of a wait without one, or a retraction."""
         campaign = self._campaigns[seen.campaign]
         campaign.rewards[seen.status].inc()
         if seen.status in VALUED:
@@ -94,16 +92,16 @@ class Metrics:
             campaign.waits.observe(max(seen.waited_s, 0.0))
 
     def on_configured(self, seen: Reconfigured) -> None:
-        """Settings were changed."""
+        """Count a change of settings."""
         self._campaigns[seen.campaign].changes.inc()
 
     def on_guardrail(self, seen: Guarded) -> None:
-        """The guardrail tripped, or was re-armed."""
+        """Count a trip of the guardrail."""
         if seen.is_tripped:
             self._campaigns[seen.campaign].trips.inc()
 
     def http(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered; ``route`` is the pattern, as ``/v1/events/{event_id}``."""
+        """Count an answered request; ``route`` is the pattern, as ``/v1/events/{event_id}``."""
         if route not in self._routes and len(self._routes) >= MAX_ROUTES:
             route = OTHER
         if method not in METHODS:
@@ -121,14 +119,14 @@ class Metrics:
         return generate_latest(_DropCreatedSamples(self._registry))
 
     def _meet(self, campaigns: Sequence[str], participants: Sequence[str]) -> None:
-        """Let counters begin at 0."""
+        """Create the counters of new names, at 0."""
         self._campaigns.meet(campaigns)
         self._came.meet(participants)
         self._missing.meet(participants)
 
 
 class _DropCreatedSamples(Collector):
-    """Leaves out when each series began: a series more for each, and nothing is read from it."""
+    """Drops the ``_created`` samples: one more series for each counter, which nothing reads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

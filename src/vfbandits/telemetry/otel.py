@@ -26,12 +26,12 @@ MAX_CLOSING_S: Final = 3.0
 
 
 def otlp_provider(*, endpoint: str, service_name: str) -> TracerProvider:
-    """What sends spans to ``endpoint``, or where the environment says.
+    """The provider that sends spans to ``endpoint``, or to the endpoint in the environment.
 
-    It is not made the process' own: other libraries' spans stay where they are.
+    It is not set as the provider of the process: spans of other libraries are not affected.
     """
     ours = {"service.name": service_name, "service.version": version("vfbandits")}
-    # The environment of a process says more about it than our default.
+    # The environment takes precedence over our defaults.
     resource = Resource.create(ours).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     address = endpoint.rstrip("/").removesuffix(PATH) + PATH if endpoint else None
@@ -49,7 +49,7 @@ class OtelTracer:
 
     def incoming(self, headers: Mapping[str, str]) -> AbstractContextManager[object]:
         """Continue the trace of a request; one without a valid ``traceparent`` begins its own."""
-        # Not the context around: a request has nothing to do with what ran here before.
+        # Not the current context: a request is independent of earlier work in this task.
         return _Incoming(self._propagator.extract(headers, Context()))
 
     def span(self, name: str, **attributes: Unpack[Attributes]) -> AbstractContextManager[Span]:
@@ -57,7 +57,7 @@ class OtelTracer:
         return _OtelSpan(self._tracer, name, _named(attributes))
 
     def close(self) -> None:
-        """Send what is left; a collector that hangs is given up after ``MAX_CLOSING_S``."""
+        """Send the remaining spans, for at most ``MAX_CLOSING_S`` if the collector hangs."""
         ending = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         ending.start()
         ending.join(MAX_CLOSING_S)
@@ -117,8 +117,8 @@ class _OtelSpan:
 
 
 def _named(attributes: Attributes) -> dict[str, str | int | bool]:
-    """As a collector sees them; what ``Attributes`` does not list is refused here as well."""
+    """Attributes by the collector's names; names that ``Attributes`` does not list are refused."""
     unknown = [name for name in attributes if name not in NAMES]
     if unknown:
-        raise TypeError(f"a span may tell {', '.join(NAMES)}, got {', '.join(unknown)}")
+        raise TypeError(f"a span may carry {', '.join(NAMES)}, got {', '.join(unknown)}")
     return {NAMES[name]: value for name, value in attributes.items()}  # type: ignore[misc]

@@ -1,6 +1,6 @@
 """Prometheus metrics of a passive participant or a helper, all of them read at the scrape.
 
-Labels are a few fixed words; no user, campaign or arm ever becomes one.
+Labels have a few fixed values; no user, campaign or arm is ever a label.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ ASKS: Final = ("answered", "declined", "failed", "trial")
 
 @dataclass(frozen=True, slots=True)
 class PassiveReading:
-    """A passive participant as it stands; counts are since the process began.
+    """The present state of a passive participant; counts are since the process began.
 
     Attributes
     ----------
@@ -35,13 +35,13 @@ class PassiveReading:
     asks, users, rows
         By outcome: asks, and users in them; rows with features that were answered.
     held_rows
-        Rows that were answered as they were before a change (``changed_after``).
+        Rows that were answered with their values from before a change (``changed_after``).
     record_entries, record_bytes
-        Of the access record.
+        Number of entries and size of the access record.
     record_unsynced, record_synced_at
         Entries that are not durable yet, and when entries were made durable last.
     task_failures
-        Of background tasks, by name.
+        Failures of background tasks, by name.
     """
 
     is_ready: bool
@@ -60,18 +60,18 @@ class PassiveReading:
 
 @dataclass(frozen=True, slots=True)
 class HelperReading:
-    """A helper of secret shares without features, as it stands.
+    """The present state of a helper of secret shares without features.
 
     Attributes
     ----------
     is_ready, is_connected, epoch
-        As of a passive participant.
+        As in ``PassiveReading``.
     window
         The window of dealt words that is open.
     messages
-        Of server A since the process began, by outcome.
+        Messages of server A since the process began, by outcome.
     task_failures
-        Of background tasks, by name.
+        Failures of background tasks, by name.
     """
 
     is_ready: bool
@@ -83,7 +83,7 @@ class HelperReading:
 
 
 class StatusMetrics:
-    """What Prometheus gets of a process that dials out; ``collect`` is called once for a scrape.
+    """The metrics of a process that dials out; ``collect`` is called once per scrape.
 
     >>> reading = PassiveReading(
     ...     is_ready=True, is_connected=True, epoch=3, asks={}, users={"unknown": 2}, rows=5,
@@ -123,7 +123,7 @@ def _of_dialling(now: PassiveReading | HelperReading, release: str) -> Iterator[
         task_failures=now.task_failures,
         release=release or version("vfbandits"),
     )
-    connected = "1 if the active participant has welcomed this one, else 0."
+    connected = "1 if the active participant has accepted the connection, else 0."
     yield family("vfb_active_connected", connected, {"": now.is_connected})
 
 
@@ -138,7 +138,7 @@ def of_helper(now: HelperReading, *, release: str = "") -> Iterator[Metric]:
     ['vfb_helper_messages', 'vfb_helper_window']
     """
     yield from _of_dialling(now, release)
-    says = "Messages of the active participant, by what came of them."
+    says = "Messages of the active participant, by outcome."
     yield family("vfb_helper_messages_total", says, now.messages, label="outcome")
     yield family("vfb_helper_window", "Window of dealt words that is open.", {"": now.window})
 
@@ -147,7 +147,7 @@ def of_passive(now: PassiveReading, *, users: Iterable[str], release: str = "") 
     """The metrics of a passive participant; ``users`` are outcomes whose counts begin at 0."""
     yield from _of_dialling(now, release)
     asks = {**dict.fromkeys(ASKS, 0), **now.asks}
-    yield family("vfb_access_asks_total", "Asks, by what came of them.", asks, label="outcome")
+    yield family("vfb_access_asks_total", "Asks, by outcome.", asks, label="outcome")
     by_outcome = {**dict.fromkeys(users, 0), **now.users}
     yield family(
         "vfb_access_users_total",
@@ -156,14 +156,14 @@ def of_passive(now: PassiveReading, *, users: Iterable[str], release: str = "") 
         label="outcome",
     )
     yield family("vfb_access_rows_total", "Rows with features answered.", {"": now.rows})
-    held = "Rows answered as they were before a change, because of changed_after."
+    held = "Rows answered with their values from before a change, because of changed_after."
     yield family("vfb_access_held_rows_total", held, {"": now.held_rows})
     for name, says, value in (
         ("vfb_access_record_entries", "Entries of the access record.", now.record_entries),
         ("vfb_access_record_bytes", "Size of the access record.", now.record_bytes),
         (
             "vfb_access_record_unsynced_entries",
-            "Entries that are not on the disk for certain yet.",
+            "Entries of the access record that are not durable yet.",
             now.record_unsynced,
         ),
         (

@@ -1,8 +1,8 @@
-"""Background tasks of one process: none of them dies unseen.
+"""Background tasks of one process: none of them fails unnoticed.
 
-A task that ends although nobody stopped it is logged, counted, named in ``problems`` (which
-``/readyz`` and the metrics read) and started again after a pause that doubles.  Errors that a task
-expects, such as a database that is away, are its own to handle.
+A task that ends without being stopped is logged, counted, named in ``problems`` (which
+``/readyz`` and the metrics read) and started again after a pause that doubles.  A task
+handles the errors that it expects, such as an unreachable database.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from vfbandits.telemetry.log import Logger
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 STUCK_AFTER = 4
-CALM_S = 5.0  # a task that was started again and has run for so long counts as well
+CALM_S = 5.0  # a task that has run for so long after a restart counts as healthy
 UNNAMED = "unnamed"
 
 Work: TypeAlias = Callable[[], Coroutine[object, object, None]]
@@ -34,7 +34,7 @@ class Supervised:
     name
         In log lines, in ``problems`` and as a label of metrics.
     is_expected
-        Whether its end is no failure any more.
+        Whether its end is expected, and so not a failure.
     """
 
     def __init__(self, supervisor: "Supervisor", name: str, work: Work, *, restart: bool) -> None:
@@ -56,14 +56,14 @@ class Supervised:
 
     @property
     def problem(self) -> str | None:
-        """How it died, until it has run well for a while; None while all is well."""
+        """How it died, until it has run for ``CALM_S`` again; None while it is healthy."""
         if self._began is not None and time.monotonic() - self._began >= CALM_S:
             self._reason, self._n_in_a_row = None, 0
         return self._reason
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has died again and again, and to start it once more will hardly help."""
+        """Whether it has died so often that another restart will hardly help."""
         return self.problem is not None and self._n_in_a_row >= STUCK_AFTER
 
     async def stop(self) -> None:
@@ -86,7 +86,7 @@ class Supervised:
             try:
                 await self._work()
             except asyncio.CancelledError as cancelled:
-                # Something that it waited for was cancelled, which is not to be stopped.
+                # Something that it awaited was cancelled, and not the task itself.
                 if self._task.cancelling():
                     raise
                 error = cancelled
@@ -131,7 +131,7 @@ class Supervisor:
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """How often each task has died; those that never did are there as well."""
+        """How often each task has died; tasks that never did are included."""
         return dict(self._failures)
 
     def start(self, name: str, work: Work, *, restart: bool = True) -> Supervised:
@@ -175,7 +175,7 @@ class Supervisor:
                 waiter.set_exception(VFBanditsError(reason))
 
     def release(self, task: Supervised) -> None:
-        """Watch a task no more that was stopped."""
+        """Stop watching a task that was stopped."""
         if self._tasks.get(task.name) is task:
             del self._tasks[task.name]
 

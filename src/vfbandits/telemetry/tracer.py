@@ -1,7 +1,7 @@
-"""How the parts of an answer are timed one by one, for those who collect traces.
+"""The interface of traces, which time each part of an answer.
 
-A span may carry what ``Attributes`` lists and nothing else.  A user, a feature, a score or a key is
-not in it, so the type checker refuses the line that would send one to the collector.
+A span may carry what ``Attributes`` lists and nothing else.  It lists no user, feature, score or
+key, so the type checker refuses code that would send one to the collector.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Protocol, TypedDict, Unpack
 
 
 class Attributes(TypedDict, total=False):
-    """What a span may tell.
+    """The attributes that a span may carry.
 
-    ``contributors`` is how many participants' features counted, ``model_version`` how many rewards
-    the model knew, and ``status`` what became of a reward.
+    ``contributors`` is the number of participants whose features counted, ``model_version`` the
+    number of rewards that the model had learnt, and ``status`` the outcome of a reward.
     """
 
     campaign: str
@@ -26,10 +26,10 @@ class Attributes(TypedDict, total=False):
 
 
 class Span(Protocol):
-    """Something that takes time."""
+    """A timed section."""
 
     def set(self, **attributes: Unpack[Attributes]) -> None:
-        """Add what was not known when it began."""
+        """Add attributes that were not known at its start."""
         ...
 
 
@@ -39,7 +39,7 @@ class Tracer(Protocol):
     def incoming(self, headers: Mapping[str, str]) -> AbstractContextManager[object]:
         """A request: spans within continue its ``traceparent``, if it has a valid one.
 
-        Names of ``headers`` are in small letters.
+        Names of ``headers`` are in lower case.
         """
         ...
 
@@ -48,5 +48,5 @@ class Tracer(Protocol):
         ...
 
     def close(self) -> None:
-        """Send what is left; may take seconds."""
+        """Send the remaining spans; may take seconds."""
         ...

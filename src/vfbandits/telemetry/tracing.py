@@ -1,7 +1,7 @@
-"""Traces: where they go, and the one tracer that a server has.
+"""Traces: their destination, and the tracer of a server.
 
 They are sent as OTLP over HTTP, by the extra ``otel``.  Everything that the OpenTelemetry SDK reads
-from the environment holds: headers, certificates, sampling, sizes of batches.
+from the environment applies: headers, certificates, sampling, sizes of batches.
 """
 
 import os
@@ -27,7 +27,7 @@ class TracingSettings:
         Address of a collector, such as ``http://127.0.0.1:4318``; empty to take it from the
         environment.
     service_name
-        As which the server appears, unless ``OTEL_SERVICE_NAME`` says otherwise.
+        Name of the server in traces, unless ``OTEL_SERVICE_NAME`` sets another one.
     """
 
     endpoint: str = ""

@@ -1,4 +1,4 @@
-"""The way messages travel, as roles see it; ``tests/contracts/test_channel.py`` says what it is.
+"""The interface by which roles send messages; ``tests/contracts/test_channel.py`` specifies it.
 
 A ``Listener`` is the active participant's end: it hands every stream that a peer opens to one
 handler.  A ``Dialer`` is a passive participant's.  Both give a ``Link``: messages in order, each
@@ -42,29 +42,29 @@ class Link(Protocol):
         ...
 
     def post(self, message: Message) -> bool:
-        """Hand a message over at once, or not at all: False if many wait, or the stream is gone."""
+        """Hand a message over without waiting; False if many wait, or the stream is gone."""
         ...
 
     async def receive(self) -> Message:
-        """The next message.  LinkError when the stream has ended, WireError if it is not ours."""
+        """The next message.  LinkError when the stream has ended, WireError if it is invalid."""
         ...
 
     async def listen(self, take: Callable[[Message], None]) -> None:
-        """Hand each message to ``take`` the moment it comes, until the stream ends: LinkError.
+        """Hand each message to ``take`` as soon as it comes; LinkError when the stream has ended.
 
         What ``take`` raises is raised here.
         """
         ...
 
     async def serve(self, answer: Answerer) -> None:
-        """Send what ``answer`` has to say to a message before the next is read: the shortest way.
+        """Send the replies of ``answer`` to a message before the next is read: the fastest way.
 
         It ends as ``listen`` does.  If it is cancelled, an answer under way still goes out.
         """
         ...
 
     async def close(self) -> None:
-        """End the stream; what was sent before still arrives.  Twice is once."""
+        """End the stream; what was sent before still arrives.  A second call does nothing."""
         ...
 
 
@@ -72,14 +72,14 @@ Handler: TypeAlias = Callable[[Link], Awaitable[None]]
 
 
 class Listener(Protocol):
-    """Takes streams in."""
+    """Accepts streams."""
 
     async def start(self, handler: Handler) -> int:
         """Listen, and run ``handler`` for every stream; returns the port."""
         ...
 
     async def stop(self, *, grace_s: float) -> None:
-        """Take no more streams, and end those that are still open after ``grace_s``."""
+        """Accept no more streams, and end those that are still open after ``grace_s``."""
         ...
 
 
@@ -87,9 +87,9 @@ class Dialer(Protocol):
     """Opens streams."""
 
     async def dial(self, *, timeout_s: float) -> Link:
-        """Open a stream to the active participant.  LinkError says what stood in the way."""
+        """Open a stream to the active participant.  LinkError says why it failed."""
         ...
 
     async def close(self) -> None:
-        """Give back what the dialer holds."""
+        """Release what the dialer holds."""
         ...

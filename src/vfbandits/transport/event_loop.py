@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TypeVar
 
 T = TypeVar("T")
-# How long the loop keeps another thread waiting that has something to do, such as to end a commit.
+# How long the loop keeps the interpreter from a thread that waits for it, as at a commit.
 TURN_S = 0.0005
 
 

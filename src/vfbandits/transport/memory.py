@@ -1,7 +1,7 @@
-"""The twin of the network inside one process, for tests and for trouble made to order.
+"""A network inside one process, for tests and for fault injection.
 
-Messages pass as bytes through the same codec that the network uses, and a plan says what becomes
-of each on its way.
+Messages pass as bytes through the same codec that the network uses, and a plan decides the fate
+of each.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ END_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one message.
+    """What happens to one message.
 
-    ``copies`` 0 loses it and 2 brings it twice; ``delay_s`` lets later ones overtake it; ``cut``
-    ends the link in its place, without a word and with all that is under way.
+    ``copies`` 0 loses it and 2 delivers it twice; ``delay_s`` lets later ones overtake it; ``cut``
+    ends the link in its place, without notice, and loses all messages in flight.
     """
 
     copies: int = 1
@@ -43,8 +43,7 @@ def as_sent(_sender: str, _message: Message) -> Fate:
 class MemoryNetwork:
     """An active participant's port and all lines to it; implements ``Listener``.
 
-    ``plan`` is asked for the fate of every message, with its sender's name, and may be set anew at
-    any time.
+    ``plan`` gives the fate of every message, by its sender's name, and may be replaced at any time.
 
     >>> async def main():
     ...     network = MemoryNetwork()
@@ -71,7 +70,7 @@ class MemoryNetwork:
         return 0
 
     async def stop(self, *, grace_s: float) -> None:
-        """Take no more streams, and end those still open; raises what a handler failed with."""
+        """Accept no more streams, and end those still open; raises the error of a handler."""
         self._handler = None
         handling = dict(self._open)
         if handling:
@@ -103,7 +102,7 @@ class MemoryNetwork:
         return theirs
 
     def cut(self, name: str) -> None:
-        """End every line to the participant of that name as a fallen machine would."""
+        """End every line to the participant of that name as a crashed machine would."""
         for link in self._open.values():
             if link.peer.name == name:
                 link.cut()
@@ -125,7 +124,7 @@ class MemoryDialer:
         return self._network.open(self._peer)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
 
 class MemoryLink:
@@ -153,7 +152,7 @@ class MemoryLink:
         return len(data)
 
     def post(self, message: Message) -> bool:
-        """Hand a message over at once."""
+        """Hand a message over without waiting."""
         return self._carry(message, encode(message))
 
     def _carry(self, message: Message, data: bytes) -> bool:
@@ -197,7 +196,7 @@ class MemoryLink:
         self._in.end()
 
     def cut(self) -> None:
-        """End the stream at both ends at once, with what is under way."""
+        """End the stream at both ends immediately, and lose all messages in flight."""
         self._out.cut()
         self._in.cut()
 
@@ -249,7 +248,7 @@ async def _handled(handler: Handler, link: MemoryLink) -> None:
     try:
         await handler(link)
     except VFBanditsError:
-        # The network would tell the peer, whose link ends in either case.
+        # The network would send the peer a status.  The link ends in either case.
         return
     finally:
         await link.close()

@@ -14,7 +14,7 @@ import private_set_intersection.python as psi
 
 from vfbandits.errors import WireError
 
-_NO_RATE: Final = 0.5  # of false matches; the raw mode has none, and asks for one
+_NO_RATE: Final = 0.5  # of false matches: required, although the raw mode has none
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 
 class Cores:
-    """Threads that work on parts of a list: the library lets go of Python's lock."""
+    """Threads that work on parts of a list: the library releases the GIL."""
 
     def __init__(self, n_threads: int | None = None) -> None:
         self.n_threads = n_threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="align")
 
     def map(self, work: Callable[[Sequence[T]], list[bytes]], items: Sequence[T]) -> list[bytes]:
-        """What ``work`` makes of each part, in the order of ``items``."""
+        """The results of ``work`` for all parts, in the order of ``items``."""
         size = max(1, -(-len(items) // self.n_threads))
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         return [one for made in self.each(work, parts) for one in made]
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """What ``work`` makes of each item, in their order."""
+        """The result of ``work`` for each item, in their order."""
         return [*self._pool.map(work, items)]
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Cores:
 
 
 class _Copies(Generic[C]):
-    """Ciphers with one key, each for one thread at a time: two in one end the process."""
+    """Ciphers with one key, each for one thread at a time: two threads in one crash the process."""
 
     def __init__(self, copies: Iterable[C]) -> None:
         self._free: SimpleQueue[C] = SimpleQueue()
@@ -53,7 +53,7 @@ class _Copies(Generic[C]):
 
     @contextmanager
     def one(self) -> Iterator[C]:
-        """A copy that nobody else uses meanwhile."""
+        """Borrow a copy for exclusive use."""
         copy = self._free.get()
         try:
             yield copy
@@ -72,7 +72,7 @@ class Sender:
         )
 
     def own(self, users: Sequence[str]) -> list[bytes]:
-        """Users under the own key; in the order of the elements, which says nothing."""
+        """Users under the own key, sorted by element, so that the order reveals nothing."""
         return sorted(self._cores.map(self._own, users))
 
     def _own(self, users: Sequence[str]) -> list[bytes]:
@@ -109,7 +109,7 @@ class Receiver:
             return [*cipher.CreateRequest([*users]).encrypted_elements]
 
     def common(self, covered: Sequence[bytes], theirs: Sequence[bytes]) -> list[int]:
-        """Places of the own users that are also the other's."""
+        """Indices of the own users that the other end has too."""
         setup = psi.ServerSetup()
         setup.raw.encrypted_elements.extend(sorted(theirs))  # it is searched in this order
         starts = range(0, len(covered), max(1, -(-len(covered) // self._cores.n_threads)))
@@ -124,7 +124,7 @@ class Receiver:
 
 @contextmanager
 def _refusing_others() -> Iterator[None]:
-    """What the library says of bytes that are no element, in our words."""
+    """Turn the library's error for bytes that are no element into a WireError."""
     try:
         yield
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A configuration file becomes one end of an alignment."""
+"""Runs one end of an alignment from a configuration file."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Place:
 
     @property
     def is_active(self) -> bool:
-        """Whether the others call this one."""
+        """Whether this is the active participant, which the others call."""
         return self.config.role == ACTIVE
 
 
@@ -58,7 +58,7 @@ def _users_of(path: Path, role: str) -> UserList:
     if settings.features is None:
         raise ConfigError(f"{path.name} has no [features]: name a file of users with --users")
     with open_features(settings.features) as features:
-        # Of a key with an arm, a user comes once for each arm: that is no user twice.
+        # With an arm in the key a user has a row for each arm, which is no repetition.
         return UserList.of(dict.fromkeys(features.users()))
 
 
@@ -69,7 +69,7 @@ async def align_as_active(
     on_ready: Callable[[int], None],
     on_step: Callable[[str, int, int], None],
 ) -> list[Alignment]:
-    """Wait for every passive participant; LinkError if one has not come to the end in time."""
+    """Wait for every passive participant; LinkError if one has not finished in time."""
     roster, own = place.roster, place.config.name
     names = {
         member.name: pseudonyms_between(roster, own, member.name, place.sealing_key)
@@ -86,7 +86,7 @@ async def align_as_active(
     except TimeoutError:
         away = ", ".join(service.waiting_for)
         raise LinkError(
-            f"wanted every participant within {wait_s:g} s, got no end with {away}"
+            f"wanted all alignments to finish within {wait_s:g} s, got no result with {away}"
         ) from None
     finally:
         await listener.stop(grace_s=GRACE_S)
@@ -123,14 +123,14 @@ async def align_as_passive(
                 if loop.time() > end:
                     raise
                 on_wait(str(error))
-                await asyncio.sleep(RETRY_S)  # it begins again, with new keys
+                await asyncio.sleep(RETRY_S)  # the next attempt starts over, with new keys
     finally:
         await asks.close()
         cores.close()
 
 
 def write_results(folder: Path, results: list[Alignment]) -> list[Path]:
-    """A file of common users for each other participant, and with several one of all."""
+    """A file of common users for each peer, and for several peers one of users common to all."""
     lists = {result.peer: result.common for result in results}
     if len(results) > 1:
         lists[ALL] = common_to_all(results)

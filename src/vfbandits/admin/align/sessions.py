@@ -39,19 +39,19 @@ class Asks(Protocol):
         ...
 
     async def tell(self, request: AlignCommon, *, timeout_s: float) -> AlignTold:
-        """Tell of common users."""
+        """Report common users."""
         ...
 
 
 Step = Callable[[int, int], None]
-"""Told how many elements of both ends are done, and how many there are."""
+"""Called with how many elements of both ends are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What one participant knows in the end: the common users, sorted, and a digest of them.
+    """The result for one participant: the common users, sorted, and a digest of them.
 
-    Both ends have the same digest; it is of pseudonyms, and says nothing to others.
+    Both ends have the same digest; it is of pseudonyms, and reveals nothing to others.
     """
 
     peer: str
@@ -81,7 +81,7 @@ async def align(
         start = len(covered)
         after = users[start + len(blinded) : start + len(blinded) + CHUNK]
         request = AlignElements(start, tuple(blinded))
-        # The next ones are worked out while these are under way.
+        # The next batch is blinded while this one is exchanged.
         reply, following = await asyncio.gather(
             asks.exchange(request, timeout_s=CALL_S), asyncio.to_thread(receiver.blind, after)
         )
@@ -105,10 +105,11 @@ def _check_reply(reply: AlignReply, sent: int, left: int) -> None:
 
 
 async def _tell(asks: Asks, common: list[str], names: Pseudonyms) -> bytes:
-    """Tell the other end which users are common; returns the digest that both have."""
-    told = sorted(map(names.digest, common))
-    digest = digest_of(told)
-    parts = [told[start : start + MAX_ELEMENTS] for start in range(0, len(told), MAX_ELEMENTS)]
+    """Report the common users to the other end; returns the digest that both have."""
+    pseudonyms = sorted(map(names.digest, common))
+    digest = digest_of(pseudonyms)
+    starts = range(0, len(pseudonyms), MAX_ELEMENTS)
+    parts = [pseudonyms[start : start + MAX_ELEMENTS] for start in starts]
     for part in parts[:-1]:
         await asks.tell(AlignCommon(tuple(part)), timeout_s=CALL_S)
     last = tuple(parts[-1]) if parts else ()
@@ -122,7 +123,7 @@ async def _tell(asks: Asks, common: list[str], names: Pseudonyms) -> bytes:
 
 
 def digest_of(pseudonyms: Iterable[bytes]) -> bytes:
-    """A digest of pseudonyms, in whatever order they come.
+    """A digest of pseudonyms, independent of their order.
 
     >>> digest_of([b"a", b"b"]) == digest_of([b"b", b"a"])
     True
@@ -132,7 +133,7 @@ def digest_of(pseudonyms: Iterable[bytes]) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One alignment with one passive participant, so far."""
+    """The state of an alignment with one passive participant."""
 
     n_theirs: int
     names: Pseudonyms
@@ -174,11 +175,11 @@ class AlignmentService:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Those with whom no alignment has come to its end."""
+        """Participants whose alignment has not finished."""
         return tuple(name for name in self._names if name not in self.results)
 
     async def wait(self) -> None:
-        """Until all alignments have come to their end."""
+        """Wait until all alignments have finished."""
         while self.waiting_for:
             await self._changed.wait()
             self._changed.clear()
@@ -192,7 +193,9 @@ class AlignmentService:
                 f"{request.roster[:64]!r}"
             )
         own = [*self._users]
-        secrets.SystemRandom().shuffle(own)  # or the exchange would show how users are stored
+        secrets.SystemRandom().shuffle(
+            own
+        )  # otherwise the exchange would reveal the order of storage
         names = self._names[name]
         index = await asyncio.to_thread(lambda: {names.digest(user): user for user in own})
         self.results.pop(name, None)
@@ -200,7 +203,7 @@ class AlignmentService:
         return AlignBegun(len(own))
 
     async def exchange(self, peer: Peer, request: AlignElements) -> AlignReply:
-        """Put elements under the own key too, and send the next own ones."""
+        """Encrypt elements with the own key too, and send the next own ones."""
         name = self._allowed(peer)
         run = self._run_of(name)
         count = len(request.elements)
@@ -217,7 +220,7 @@ class AlignmentService:
         return AlignReply(tuple(covered), tuple(sent))
 
     async def tell(self, peer: Peer, request: AlignCommon) -> AlignTold:
-        """Hear of common users; the last of them end the alignment."""
+        """Receive common users; the last part ends the alignment."""
         name = self._allowed(peer)
         run = self._run_of(name)
         if not run.is_exchanged:

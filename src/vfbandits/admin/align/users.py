@@ -65,7 +65,7 @@ def read_users(path: Path) -> UserList:
 
 
 def write_users(path: Path, users: Iterable[str]) -> None:
-    """Write users, one in each line, for their owner's eyes only."""
+    """Write users, one in each line, to a file that only its owner can read."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = "".join(f"{user}\n" for user in users)

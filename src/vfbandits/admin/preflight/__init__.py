@@ -1,4 +1,4 @@
-"""Whether everything is in place for a member's process: looks at all of it, changes nothing."""
+"""Checks everything that a member's process needs, and changes nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -29,7 +29,7 @@ def check_features(
 ) -> None:
     """Open the store, ask it, and compare its width and scaling with the roster.
 
-    Of a passive participant it looks for columns that masked rows show.
+    For a passive participant, also look for columns that can be read back from masked rows.
     """
     access = AccessSettings() if of_passive is None else of_passive.access
     if settings is None:
@@ -90,7 +90,7 @@ def check_personalizer(
 
 
 def _check_users(report: Report, features: Features, roster: Roster) -> None:
-    """Read the users, as a participant does that is asked by pseudonyms."""
+    """Read all users, which a participant needs to resolve pseudonyms."""
     if roster.terms.users == PSEUDONYMS:
         count = len({*features.users()})
         report.ok("users", f"{count} can be read, to be found by their pseudonyms")
@@ -116,7 +116,7 @@ def _check_lengths(
     bound: float,
     of_passive: PassiveSettings | None,
 ) -> None:
-    """Look for rows that are refused on secret shares; how long they are is not said."""
+    """Look for rows that are refused on secret shares, without reporting their lengths."""
     has_noise = of_passive is not None and of_passive.noise is not None
     if has_noise or (settings.clip_norm is not None and settings.clip_norm <= bound):
         report.ok("rows", f"clipped to {bound:g}, the declared bound, or less")

@@ -18,7 +18,7 @@ STATUS = "status port"
 
 
 def check_http(report: Report, http: HttpSettings, now: datetime) -> None:
-    """Safe settings, a certificate that holds, and keys that only the owner can read."""
+    """Safe settings, a valid certificate, and keys that only the owner can read."""
     with report.blaming(WHAT, "Correct [http]; docs/serving.md has an example"):
         http.refuse_unless_safe()
         before = len(report.findings)
@@ -31,7 +31,7 @@ def check_http(report: Report, http: HttpSettings, now: datetime) -> None:
 
 
 def check_status(report: Report, status: StatusSettings, now: datetime) -> None:
-    """The packages that the status port needs, and a certificate that holds."""
+    """The packages that the status port needs, and a valid certificate."""
     with report.blaming(STATUS, "Install it, or leave [status] out"):
         require("httptools", extra="http", to="[status]")
         before = len(report.findings)
@@ -56,7 +56,10 @@ def _check_certificate(
         )
         return
     ends = certificate.not_valid_after_utc
-    if not certificate.not_valid_before_utc <= now <= ends:
+    if certificate.not_valid_before_utc > now:
+        begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        report.problem(what, f"{path} is valid from {begins}.  Set the clock, or renew it")
+    elif now > ends:
         report.problem(what, f"{path} is valid until {ends:%Y-%m-%d}.  Renew it")
     elif ends - now < SOON:
         report.warn(what, f"{path} is valid until {ends:%Y-%m-%d} only.  Renew it soon")

@@ -25,7 +25,7 @@ CLOCKS_DIFFER = timedelta(minutes=5)
 
 
 def check_identity(report: Report, place: ParticipantConfig, now: datetime) -> None:
-    """Files of the identity: there, private, of the right name, signed, and in date."""
+    """Files of the identity: present, private, of the right name, signed, and in date."""
     folder = place.identity
     if not folder.is_dir():
         report.problem(
@@ -60,7 +60,7 @@ def check_identity(report: Report, place: ParticipantConfig, now: datetime) -> N
 
 
 def _federation(authority: Path) -> str:
-    """What the authority says; empty if it cannot be read, which is found elsewhere."""
+    """The authority's federation; empty if it cannot be read, which another check reports."""
     try:
         return authority_of(read_certificate(authority))
     except IdentityError:
@@ -96,10 +96,10 @@ def _check_sealing_key(report: Report, path: Path) -> None:
 
 
 def check_clock(report: Report, place: ParticipantConfig, config: Path, now: datetime) -> None:
-    """Against the dates of certificates and files; nobody else's clock is asked.
+    """Compare the clock with the dates of files; no other clock is asked.
 
-    Certificates are all that the clock is needed for.  TLS shows no clock of the other end; that
-    its certificate is in date by ours is found when the active participant is dialled.
+    The clock is needed for certificates only.  TLS shows no clock of the other end; whether its
+    certificate is in date by ours is checked when the active participant is dialled.
     """
     paths = [config, place.roster, *_files(place.identity), *_files(place.state)]
     late = [path for path in paths if path.is_file() and _written(path) > now + CLOCKS_DIFFER]

@@ -17,7 +17,7 @@ from vfbandits.settings.address import is_loopback, split_address
 from vfbandits.settings.services import ParticipantConfig
 from vfbandits.transport.rpc.tls import host_name
 
-# What a gRPC client says first: then the server, if it accepts our certificate, says something.
+# What a gRPC client sends first; a server that accepts our certificate answers it.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _VERIFY = {
     9: "its certificate is not valid yet by the clock of this machine.  Compare the clocks",
@@ -28,7 +28,7 @@ _VERIFY = {
 
 
 def check_port(report: Report, place: ParticipantConfig) -> None:
-    """Nobody listens yet where the active participant will."""
+    """The port of the active participant is free."""
     with report.blaming("port", "Correct 'address'"):
         host, port = split_address(place.address)
         _refuse_plain(place)
@@ -51,7 +51,7 @@ def check_port(report: Report, place: ParticipantConfig) -> None:
 def check_reach(
     report: Report, place: ParticipantConfig, roster: Roster | None, timeout_s: float
 ) -> bool:
-    """The way to the active participant, step by step; whether it is open.
+    """The connection to the active participant, step by step; whether it works.
 
     No hello is sent: it would take the seat of a process that is running.
     """
@@ -66,7 +66,7 @@ def check_reach(
 
 
 def _resolve(host: str, port: int) -> tuple[int, str]:
-    """Family and number of the first address that the host has."""
+    """Family and number of the host's first address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -168,7 +168,7 @@ def _compare_key(report: Report, shown: bytes, roster: Roster) -> None:
 
 
 def check_answer(report: Report, config: Path, timeout_s: float) -> None:
-    """For programs: what the active participant says when it is asked."""
+    """For programs: the status of the active participant."""
 
     async def ask() -> tuple[Roster, InForce]:
         async with connect(config, roles=(APPLICATION, OPERATOR, GENERATOR)) as session:

@@ -22,7 +22,7 @@ def check_noise(report: Report, settings: PassiveSettings, roster: Roster | None
                 report.warn(
                     "noise",
                     f"none, but it was added until now ({known.terms[-1].noise.terms}).  Vectors "
-                    "that leave from now on are not noisy; put [noise] back if that is not meant",
+                    "sent from now on have no noise; restore [noise] if that is not intended",
                 )
             return
         terms = settings.noise.terms

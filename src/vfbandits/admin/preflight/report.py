@@ -11,7 +11,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``says`` ends with what to do unless it is fine."""
+    """The result of one check; unless it is ok, ``says`` ends with what to do."""
 
     what: str
     state: str
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def problems(self) -> list[Finding]:
-        """What must be put right."""
+        """Findings that must be fixed."""
         return [finding for finding in self.findings if finding.state == PROBLEM]
 
     @property
@@ -41,15 +41,15 @@ class Report:
         return not self.problems
 
     def ok(self, what: str, says: str) -> None:
-        """Note that something is as it should be."""
+        """Add a check that passed."""
         self.findings.append(Finding(what, OK, says))
 
     def warn(self, what: str, says: str) -> None:
-        """Note what works now and should be looked after."""
+        """Add a warning: it works now, and needs attention."""
         self.findings.append(Finding(what, WARNING, says))
 
     def problem(self, what: str, says: str) -> None:
-        """Note what must be put right."""
+        """Add a problem that must be fixed."""
         self.findings.append(Finding(what, PROBLEM, says))
 
     @contextmanager

@@ -28,7 +28,7 @@ from vfbandits.settings.services import ParticipantConfig
 
 
 def check_roster(report: Report, place: ParticipantConfig) -> Roster | None:
-    """The roster that the process would go by: the one in its state, or else in its file."""
+    """The roster that the process would use: the one in its state, or else in its file."""
     authority = certificate_path(place.identity, AUTHORITY)
     advice = "Get the signed roster, and authority.crt, from the organiser"
     kept = None

@@ -20,7 +20,7 @@ from vfbandits.journal.open import open_reader, place_of
 from vfbandits.journal.shares.secrets import newest_epoch, read_secrets
 from vfbandits.journal.sqlite.reader import SqliteReader
 from vfbandits.journal.sqlite.rows import PRAGMAS, refuse_other_database
-from vfbandits.journal.witness import Head, lock_path, noted_in
+from vfbandits.journal.witness import Head, lock_path, read_ack
 from vfbandits.participant.outbox import OUTBOX
 from vfbandits.participant.run import missing_outbox
 from vfbandits.participant.share_helper import FILE as HELPER_FILE
@@ -89,7 +89,7 @@ def check_shares(report: Report, place: ParticipantConfig) -> None:
 
 
 def check_own_share(report: Report, settings: ActiveSettings) -> None:
-    """The active participant has the share behind which it has learnt; all new is as well."""
+    """The active participant has the share behind which it has learnt, or has learnt nothing."""
     state = settings.state
     if not settings.journal or not state.is_dir():
         return
@@ -105,11 +105,11 @@ def check_own_share(report: Report, settings: ActiveSettings) -> None:
 
 
 def _has_learnt(settings: ActiveSettings) -> bool:
-    """Whether the journal of a campaign, in a file or a database, has records, as was noted."""
+    """Whether the journal of a campaign, in a file or a database, has records, by its witness."""
     state = settings.state
     journals = [state / "journal.db", *sorted((state / "campaigns").glob("*.db"))]
     witnesses = [*map(lock_path, journals), *sorted((state / "witness").glob("*.head"))]
-    return any((noted_in(witness) or Head(0)).position for witness in witnesses)
+    return any((read_ack(witness) or Head(0)).position for witness in witnesses)
 
 
 def _is_orthonormal(share: MaskShare) -> bool:
@@ -180,7 +180,7 @@ def _tell_of_stock(report: Report, left: StockLeft, *, dealt: str, folder: Path)
 
 
 def check_journal(report: Report, settings: ActiveSettings) -> None:
-    """The log of events is ours, and nobody writes to it."""
+    """The journal is one of vfbandits, and no process writes to it."""
     path = settings.state / "journal.db"
     if not settings.journal:
         report.ok("journal", "switched off: the model is lost at a restart")
@@ -200,8 +200,8 @@ def check_journal(report: Report, settings: ActiveSettings) -> None:
 
 
 def _check_target(report: Report, settings: ActiveSettings) -> None:
-    """A log in a database is compared with the witness that an earlier start has left."""
-    head = noted_in(witness_of(settings.state, DEFAULT))
+    """Compare a journal in a database with the witness that an earlier start has left."""
+    head = read_ack(witness_of(settings.state, DEFAULT))
     with report.blaming(
         "journal", "Check that journal_target names the right database, and that it is up"
     ):
@@ -228,12 +228,12 @@ def _tell_of_loss(report: Report, log: str, reader: JournalReader, *, expected: 
 
 
 def check_outbox(report: Report, place: ParticipantConfig, roster: Roster) -> None:
-    """With secure sums and secret shares, the file of what was sent under words used once."""
+    """With secure sums and secret shares, the file of messages whose pads are used only once."""
     path = place.state / OUTBOX
     if roster.terms.aggregation != "secure" and roster.terms.shares is None:
         return
     if not path.exists():
-        head = noted_in(place.state / LOCK)
+        head = read_ack(place.state / LOCK)
         was_reserved = head is not None and head.position > 0
         if was_reserved or any((place.state / "shares").glob("epoch-*.share")):
             report.problem("outbox", missing_outbox(path))
@@ -258,7 +258,7 @@ def check_lock(report: Report, place: ParticipantConfig) -> None:
 
 
 def check_helper_log(report: Report, place: ParticipantConfig) -> None:
-    """The log of a helper: it is made at the first start, and one process has it."""
+    """The log of a helper: created at the first start, and used by one process."""
     path = place.state / HELPER_FILE
     if not path.exists():
         report.ok("helper log", "is created at the first start")

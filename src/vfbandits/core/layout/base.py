@@ -54,7 +54,7 @@ class Learner(Protocol):
 
     @property
     def n_dropped(self) -> int:
-        """How many arms' states were let go."""
+        """How many arms' states were dropped."""
         ...
 
     def open_round(
@@ -102,7 +102,7 @@ class Learner(Protocol):
         ...
 
     def drop(self, arms: Iterable[ArmId]) -> int:
-        """Let the states of these arms go; returns how many there were."""
+        """Drop the states of these arms; returns how many there were."""
         ...
 
     def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:

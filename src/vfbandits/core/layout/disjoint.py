@@ -115,7 +115,7 @@ class DisjointLearner:
             del self._states[arm]
 
     def drop(self, arms: Iterable[ArmId]) -> int:
-        """Let the states of these arms go; returns how many there were."""
+        """Drop the states of these arms; returns how many there were."""
         dropped = sum(self._states.pop(arm, None) is not None for arm in arms)
         self.n_dropped += dropped
         return dropped

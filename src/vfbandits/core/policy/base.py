@@ -26,7 +26,7 @@ class Scored(NamedTuple):
 
     By default the arm is the first of the best scores.  With ``probabilities`` it is drawn from
     them.  With ``law`` the scores themselves were drawn, and probabilities are estimated from it.
-    ``uniform`` is the share of rounds in which the policy picks any arm, all alike.
+    ``uniform`` is the fraction of rounds in which the policy picks any arm, all alike.
     """
 
     values: Vector
@@ -61,7 +61,7 @@ def at_least_zero(value: float, what: str) -> float:
 
 
 def share(value: float, what: str) -> float:
-    """``value`` if it is a share: a number from 0 to 1."""
+    """``value`` if it is a fraction: a number from 0 to 1."""
     if at_least_zero(value, what) > 1:
         raise SettingError(f"{what} must be between 0 and 1, got {value!r}")
     return value

@@ -18,7 +18,7 @@ class LinGreedy:
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
+        """Refuse what is no fraction."""
         share(self.epsilon, "epsilon")
 
     def score(self, statistics: ArmStatistics, rng: Draws) -> Scored:

@@ -17,5 +17,5 @@ and used once (``function_table``); nobody sees q.
 Rewards are not put into G one by one.  A window keeps the rows a = cf, g and h of its rewards, and
 a fold brings them into G and theta when the window is full:
 
-    Gz − Σ g_l (a_l·z)  stands for  Gz,        theta + Σ h_l g_l  for  theta.
+    Gz − Σ g_l (a_l·z)  replaces  Gz,        theta + Σ h_l g_l  replaces  theta.
 """

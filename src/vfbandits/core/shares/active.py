@@ -286,7 +286,10 @@ class ActiveServer:
         columns = absent_columns(self.terms, flags)
         own = self._inputs.look(place)[:, : min(n_arms, self.terms.input_rows), columns]
         if opened.masks.shape != own.shape:
-            raise SharesError("the helper opened masks of another shape than was asked for")
+            raise SharesError(
+                f"wanted masks of shape {own.shape[1:]} from the helper, got "
+                f"{opened.masks.shape[1:]}"
+            )
         masks = add(own, opened.masks)
         stops = np.cumsum([self.terms.widths[j] for j in sorted(numbers)])[:-1]
         parts = np.split(masks, stops, axis=2)
@@ -376,7 +379,9 @@ class ActiveServer:
         own = lift_share(u, side(arms, mask), sheet.take("rho_lift"))
         reply = expect(m.Lifted, (yield m.Lift(place, contexts, arms, own)))
         if reply.rows.shape != own.shape:
-            raise SharesError(f"wanted rows of shape {own.shape[1:]} of the helper")
+            raise SharesError(
+                f"wanted rows of shape {own.shape[1:]} from the helper, got {reply.rows.shape[1:]}"
+            )
         return lifted_rows(reply.rows), deal.lift[:, :n]
 
     def _score(self, deal: ScoreDeal, sheet: Sheet, rows: Rows) -> Exchange[Opened]:

@@ -219,7 +219,10 @@ class BlockCovarianceSide(CovarianceSide):
         """As in ``CovarianceSide``."""
         n_arms = X.shape[1]
         if their_forms.shape != (2, n_arms) or their_means.shape != (2, n_arms):
-            raise SharesError(f"wanted {n_arms} forms and {n_arms} means of the helper")
+            raise SharesError(
+                f"wanted {n_arms} forms and {n_arms} means from the helper, got "
+                f"{their_forms.shape[1:]} and {their_means.shape[1:]}"
+            )
         parts = zip(
             self._by_arm(exchanged, X, forms, means),
             _each(their_forms),

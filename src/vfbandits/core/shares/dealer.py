@@ -230,7 +230,14 @@ class Dealer:
         self._rows = add(self._rows, root)
         self._columns = block_columns(self._rows)
         self._theta = add(self._theta, theta)
-        return WindowDeal(window, attempt, decisions, rewards, fold, handover)
+        return WindowDeal(
+            window=window,
+            attempt=attempt,
+            decisions=decisions,
+            rewards=rewards,
+            fold=fold,
+            handover=handover,
+        )
 
     def _deal_handover(self, place: Place, plan: Handover) -> HandoverDeal:
         """Words of a hand-over; the state has the gaps after it from now on."""
@@ -278,7 +285,14 @@ class Dealer:
         first = places[0]
         fold, after = form.deal_fold(first, *self._sheets("fold", first), rows)
         self._covariance = after  # last: an attempt that fails leaves no trace
-        return WindowDeal(first.window, first.attempt, decisions, rewards, fold, handover)
+        return WindowDeal(
+            window=first.window,
+            attempt=first.attempt,
+            decisions=decisions,
+            rewards=rewards,
+            fold=fold,
+            handover=handover,
+        )
 
     def _sheets(self, kind: str, place: Place) -> tuple[Sheet, Sheet]:
         name, (active, helper) = sheet_name(kind, place), self._layouts[kind]

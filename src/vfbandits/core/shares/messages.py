@@ -93,7 +93,10 @@ class Message:
         """The message that was encoded."""
         start = 1 + _PLACE.size
         if len(data) < start or data[0] != cls.KIND:
-            raise WireError(f"wanted the bytes of a {cls.__name__} message, got others")
+            raise WireError(
+                f"wanted the bytes of a {cls.__name__} message, got {len(data)} bytes of another "
+                "kind"
+            )
         values: list[object] = [Place(*_PLACE.unpack_from(data, 1))]
         for _, form in _forms(cls):
             value, start = _decoded(data, start, form)

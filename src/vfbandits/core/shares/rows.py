@@ -38,7 +38,7 @@ def with_constant(terms: ShareTerms, contexts: Words) -> Words:
 def scored_rows(terms: ShareTerms, rows: Words, n: int) -> Words:
     """Of masked rows (n_rows, user_dim), or of masks of them, those of the first n scored rows.
 
-    In "disjoint" that is u for each block.  Where unit vectors stand for arms, it is u ⊗ e_k.
+    In "disjoint" that is u for each block.  Where unit vectors are scored, it is u ⊗ e_k.
     """
     if terms.layout == "per_arm":
         return rows[:, :n]

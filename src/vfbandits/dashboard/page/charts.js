@@ -1,4 +1,4 @@
-// Charts over time as SVG: lines with bands, or stacked shares.  Drawn anew with each answer.
+// Charts over time as SVG: lines with bands, or stacked shares.  Redrawn with each answer.
 
 import { dayAndTime, hourMinute, make, timeOfDay } from "./words.js";
 
@@ -134,7 +134,7 @@ export class Chart {
 
   scaled(width, ticks, model) {
     const longest = Math.max(...ticks.map((tick) => this.tick(tick, ticks).length));
-    // The same for most charts, so that their times stand below each other.
+    // The same for most charts, so that their time axes line up.
     const left = Math.max(50, 12 + 6.6 * longest);
     const inner = width - left - RIGHT;
     const [low, high] = [ticks[0], ticks[ticks.length - 1]];
@@ -216,7 +216,7 @@ export class Chart {
     }
   }
 
-  // What happened at one moment: a line through the chart, with a handle on the time axis.
+  // What happened at one time: a line through the chart, with a handle on the time axis.
   flags(svg) {
     for (const mark of this.model.marks ?? []) {
       const x = this.scale.time(mark.at);
@@ -265,7 +265,7 @@ export class Chart {
     this.tip.style.left = `${Math.max(0, Math.min(room, side))}px`;
   }
 
-  // A neighbouring step counts too: a mark is a thin thing to point at.
+  // A neighbouring step counts too: a mark is hard to hit with the pointer.
   happened(i) {
     const { times, step, marks = [] } = this.model;
     return marks

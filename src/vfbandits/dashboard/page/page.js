@@ -31,8 +31,8 @@ let question = null;
 // --- charts -----------------------------------------------------------------------------------
 
 const charts = {
-  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean; 95 % band that holds at every look", format: number, what: "rewards" }),
-  arms: new Chart({ id: "arms", title: "Share of each arm", hint: "of the decisions", format: percent, stacked: true, what: "decisions" }),
+  reward: new Chart({ id: "reward", title: "Reward rate", hint: "trailing mean; 95 % band, valid at every look", format: number, what: "rewards" }),
+  arms: new Chart({ id: "arms", title: "Arms shown", hint: "fraction of the decisions", format: percent, stacked: true, what: "decisions" }),
   rate: new Chart({ id: "rate", title: "Decisions per second", hint: "", format: short, fromZero: true, what: "decisions" }),
   latency: new Chart({ id: "latency", title: "Latency", hint: "milliseconds", format: milliseconds, fromZero: true, what: "timed decisions" }),
   drift: new Chart({ id: "drift", title: "Model drift", hint: "reward − estimate", format: number, fromZero: true, what: "rewards of known decisions" }),
@@ -148,7 +148,7 @@ async function ask() {
     const body = answer.ok ? await answer.json() : null;
     if (mine === question) take(answer.status, body);
   } catch (error) {
-    // A newer question took its place, or nobody answered.
+    // A newer request took its place, or the server did not answer.
     if (mine === question) fail(error);
   } finally {
     clearTimeout(patience);
@@ -180,8 +180,8 @@ function fail(error) {
   state.failures += 1;
   const pause = Math.min(LONGEST_PAUSE_S, 2 ** (state.failures - 1));
   const why = error.message?.startsWith("status") ? `The server answered with ${error.message}.` : "The server does not answer.";
-  const old = state.view ? " What you see is from before." : "";
-  byId("banner-text").textContent = `${why}${old} Trying again ${pause === 1 ? "in a second" : `in ${pause} seconds`}.`;
+  const old = state.view ? " The figures below are from before." : "";
+  byId("banner-text").textContent = `${why}${old} Retrying in ${pause} ${pause === 1 ? "second" : "seconds"}.`;
   byId("banner").hidden = false;
   drawControls();
   plan(1000 * pause);
@@ -191,8 +191,8 @@ function askForKey(status) {
   const had = sessionStorage.getItem("key") !== null;
   state.needsKey = true;
   byId("gate-text").textContent = status === 403
-    ? "This key may not read the figures. Another one is needed."
-    : had ? "The server does not take this key." : "This server shows its figures to holders of a key that may read. The key stays in this tab.";
+    ? "This key has no permission to read the figures. Enter another one."
+    : had ? "The server refuses this key." : "The figures of this server need an API key with permission to read. The key stays in this tab.";
   byId("banner").hidden = true;
   byId("missing").hidden = true;
   byId("ending").hidden = true;

@@ -19,7 +19,7 @@ export function drawTiles(view) {
   const [p99, unit = ""] = milliseconds(totals.p99_ms).split(" ");
   tile("latency", p99, unit, `median ${milliseconds(totals.p50_ms)}`);
   tile("waiting", count(totals.waiting), "", `${count(settled)} settled in ${span(minutes)}`);
-  tile("degraded", percent(totals.degraded), "", totals.degraded === null ? "no decisions" : totals.degraded ? "a participant missing" : "all took part");
+  tile("degraded", percent(totals.degraded), "", totals.degraded === null ? "no decisions" : totals.degraded ? "a participant missing" : "no participant missing");
   byId("tile-degraded").classList.toggle("warn", totals.degraded > 0.05);
   const inShadow = totals.shadow_agreement !== null;
   const agreement = inShadow ? totals.shadow_agreement : totals.agreement;
@@ -38,7 +38,7 @@ function drawReward(view) {
     return;
   }
   const notes = [group ? `baseline ${number(baseline.mean)} (${group})` : "no baseline to compare with"];
-  if (lift) notes.push(make("span", `lift ${verdict(lift)}`, { title: "Difference to the baseline with its 95 % interval, which holds however often you look" }, `lift ${liftText(lift)}`));
+  if (lift) notes.push(make("span", `lift ${verdict(lift)}`, { title: "Difference from the baseline with its 95 % interval, which is valid at every look" }, `lift ${liftText(lift)}`));
   tile("reward", number(policy.mean), half, ...notes);
 }
 
@@ -61,8 +61,8 @@ function bar(value, text, tone = "") {
 
 const MODES = {
   learn: ["Learning", "The policy decides and learns from every reward."],
-  shadow: ["Shadow", "Everybody gets the baseline; the policy only learns."],
-  tripped: ["On baseline", "Everybody gets the baseline: the guardrail has switched to it. The policy still learns."],
+  shadow: ["Shadow", "Every event gets the baseline; the policy only learns."],
+  tripped: ["On baseline", "Every event gets the baseline: the guardrail has switched to it. The policy still learns."],
   frozen: ["Frozen", "The policy decides; rewards are logged and nothing is learnt."],
 };
 
@@ -77,7 +77,7 @@ export function drawMode({ facts, guardrail }) {
   badge.dataset.mode = mode;
 }
 
-// Who is missing, and since when: their features count as zeros meanwhile.
+// Missing participants, and since when: their features count as zeros meanwhile.
 export function drawMissing({ participants, now, shares }) {
   const lines = participants
     .filter((one) => one.connected === false || (one.circuit && one.circuit !== "closed"))
@@ -107,8 +107,8 @@ export function drawShares({ shares, participants }) {
   const { released, alone, windows, decisions } = shares;
   const lasts = shares.lasts_s === null ? "" : `about ${lasting(shares.lasts_s)} at the present pace`;
   const left = `${count(decisions)} decisions in ${count(windows)} windows`;
-  const ends = windows ? `Dealt words end soon: ${left}${lasts ? `, ${lasts}` : ""}.` : "No dealt words are left.";
-  if (shares.is_ending) banner.textContent = `${ends} The mask generator makes more: vfb masks deal.`;
+  const ends = windows ? `Dealt words run out soon: ${left}${lasts ? `, ${lasts}` : ""}.` : "No dealt words are left.";
+  if (shares.is_ending) banner.textContent = `${ends} Deal more at the mask generator: vfb masks deal.`;
   const link = participants.find((one) => one.name === shares.helper);
   const all = released + alone;
   const entries = [
@@ -156,7 +156,7 @@ export function drawGuardrail({ guardrail, now }) {
   byId("guardrail-line").hidden = low === null;
   if (low !== null) drawInterval(byId("guardrail-line"), guardrail);
   const level = percent(1 - guardrail.alpha, guardrail.alpha < 0.01 ? 1 : 0);
-  const look = low === null ? "" : ` ${level} interval over ${events}. It holds at all times together, so you may look as often as you like.`;
+  const look = low === null ? "" : ` ${level} interval over ${events}. It is valid at all times together, so you may look as often as you like.`;
   const rest = waiting ? ` ${count(waiting)} more wait for a reward, their own or that of an earlier event.` : "";
   byId("guardrail-words").textContent = `${GUARDRAIL[guardrail.state]}${look}${rest}`;
 }
@@ -191,7 +191,7 @@ function driftOf(one) {
   return make("div", "tags", { title: facts || "too few rows yet" }, ...words);
 }
 
-const PROCESSES = { active: "active participant", trainer: "trainer, which leads", ranker: "ranker" };
+const PROCESSES = { active: "active participant", trainer: "trainer (leader)", ranker: "ranker" };
 
 export function drawVersions({ facts }) {
   const list = byId("versions");
@@ -220,11 +220,11 @@ export function drawParticipants(view) {
     if (says) name.append(make("small", "", {}, says));
     const hidden = view.shares ? "secret-shared" : "hidden by the mask";
     const share = one.share === null || view.shares ? make("span", "muted", {}, one.width === 0 ? "helper" : hidden) : bar(one.share, percent(one.share));
-    const share_of = view.totals.decisions ? share : NOTHING;
+    const part_of = view.totals.decisions ? share : NOTHING;
     const here = one.availability === null ? NOTHING : bar(one.availability, percent(one.availability), one.availability < 0.95 ? "low" : "");
     const answers = one.asks === null || one.width === 0 ? NOTHING : `${count(one.answers)} / ${count(one.asks)}`;
     const cells = [
-      ["Share of prediction", share_of, "wide"], ["Availability", here, "wide"], ["Latency", milliseconds(one.latency_ms), "n"],
+      ["Part of prediction", part_of, "wide"], ["Availability", here, "wide"], ["Latency", milliseconds(one.latency_ms), "n"],
       ["Answers", answers, "n"], ["Received", one.width === 0 ? NOTHING : bytes(one.bytes), "n"], ["Features", one.width === 0 ? "none" : count(one.width), "n"],
       ["Drift", driftOf(one), "drift"],
     ];
@@ -322,7 +322,7 @@ const GROUPS = {
 export function drawWhy(one, { shares }) {
   const arm = make("p", "chosen", {}, make("strong", "", {}, one.arm), make("span", "muted", {}, GROUPS[one.group] ?? one.group));
   const knows = one.estimate !== null && one.bonus !== null;
-  const chart = knows ? drawWaterfall(one) : make("p", "muted", {}, shares ? "Nobody knows the score of this decision: it is secret-shared." : "The log does not hold the score of this decision.");
+  const chart = knows ? drawWaterfall(one) : make("p", "muted", {}, shares ? "The score of this decision is secret-shared." : "The journal does not hold the score of this decision.");
   const parts = [arm, chart];
   if (knows && !one.parts) parts.push(make("p", "muted hint", {}, "Which participant the estimate comes from is hidden by the mask."));
   const reward = one.reward === null ? (one.status ?? "waiting") : `${number(one.reward)} (${one.status}, after ${short(one.waited_s)} s)`;
@@ -330,9 +330,9 @@ export function drawWhy(one, { shares }) {
   const facts = [
     ["Reward", reward], ...off, ["Policy's choice", one.choice], ["Baseline", one.baseline || NOTHING],
     ["Probability", percent(one.probability)], ["Arms", count(one.n_arms)],
-    ["Took part", one.contributors.join(", ") || NOTHING], ...(one.missing.length ? [["Missing", one.missing.join(", ")]] : []),
+    ["Contributors", one.contributors.join(", ") || NOTHING], ...(one.missing.length ? [["Missing", one.missing.join(", ")]] : []),
     ["User", one.user], ["Event", one.event_id], ["Time", dayAndTime(one.at)],
-    ["Model", `after ${count(one.model_version)} rewards`], ["Answered in", milliseconds(one.latency_ms)], ["Received", bytes(one.received_bytes)],
+    ["Model", `after ${count(one.model_version)} rewards`], ["Latency", milliseconds(one.latency_ms)], ["Received", bytes(one.received_bytes)],
   ];
   const list = make("dl", "facts");
   for (const [term, text] of facts) list.append(make("dt", "", {}, term), make("dd", "", {}, text));

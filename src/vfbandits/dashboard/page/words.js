@@ -60,7 +60,7 @@ export function span(minutes) {
   return minutes % 60 ? `${minutes} min` : `${minutes / 60} h`;
 }
 
-// A forecast, in the unit that people would take.
+// A forecast, in the unit that reads best.
 export function lasting(seconds) {
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
     if (seconds >= 2 * size) return `${grouped.format(Math.floor(seconds / size))} ${unit}`;
@@ -68,7 +68,7 @@ export function lasting(seconds) {
   return `${grouped.format(seconds)} s`;
 }
 
-// That there are none: ever, or in the time that is looked at.
+// The text for none of them: ever, or in the time range of the view.
 export const none = (what, view) => `No ${what} ${view.last.length ? `in the last ${span(view.minutes)}` : "yet"}`;
 
 export const byId = (id) => document.getElementById(id);

@@ -1,4 +1,4 @@
-"""The 40 columns of Criteo's train file, by the names the world knows them by."""
+"""The 40 columns of Criteo's train file, by their usual names."""
 
 LABEL = "label"
 NUMBERS = tuple(f"I{i}" for i in range(1, 14))

@@ -4,7 +4,7 @@ The recipe is that of Malekzadeh et al. (2020), which the paper follows: columns
 are dropped, the other gaps filled forward and then backward, the categories of a row become one
 label (``label.py``), and the rows of the 40 most common labels are kept.
 
-Nothing grows with the number of rows but files.  The text is parsed once, into a spool beside the
+Only files grow with the number of rows.  The text is parsed once, into a spool beside the
 output; labels need every category's values first, so they are made from the spool, and counted;
 a last pass keeps the rows of the arms.
 """
@@ -63,33 +63,35 @@ def featurise(
     """Write the rounds of ``source`` into ``folder``, and open them.
 
     The folder holds Parquet parts and facts.json; what was in it under those names is replaced.
-    While it is made, a spool there takes about as much room as the text.  ``on_rows`` hears the
-    stage ("read", "label", "write") and how many rows it has done so far.
+    While it is made, a spool there takes about as much room as the text.  ``on_rows`` is called
+    with the stage ("read", "label", "write") and the number of its rows that are done.
     """
     recipe = recipe or Recipe()
     folder.mkdir(parents=True, exist_ok=True)
     spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
-    hear = on_rows or (lambda _stage, _rows: None)
+    report = on_rows or (lambda _stage, _rows: None)
     try:
-        survey, n_pieces = _read(source, spool, hear)
+        survey, n_pieces = _read(source, spool, report)
         numbers, categories = _kept(survey, recipe)
-        counts = _label(spool, n_pieces, survey, categories, hear)
+        counts = _label(spool, n_pieces, survey, categories, report)
         arms = _most_common(counts, recipe.n_arms)
-        parts = _parts(spool, n_pieces, survey, numbers, arms, hear)
+        parts = _parts(spool, n_pieces, survey, numbers, arms, report)
         dropped = tuple(name for name in FEATURES if name not in {*numbers, *categories})
         return _write(folder, parts, survey, numbers, dropped, arms)
     finally:
         shutil.rmtree(spool)
 
 
-def _read(source: CriteoFile, spool: Path, hear: Callable[[str, int], None]) -> tuple[Survey, int]:
+def _read(
+    source: CriteoFile, spool: Path, report: Callable[[str, int], None]
+) -> tuple[Survey, int]:
     survey = Survey()
     n_pieces = 0
     for piece in source.pieces():
         survey.note(piece)
         piece.frame.write_ipc(_rows_file(spool, n_pieces), compression="uncompressed")
         n_pieces += 1
-        hear("read", survey.n_rows)
+        report("read", survey.n_rows)
     return survey, n_pieces
 
 
@@ -113,7 +115,7 @@ def _label(
     n_pieces: int,
     survey: Survey,
     categories: tuple[str, ...],
-    hear: Callable[[str, int], None],
+    report: Callable[[str, int], None],
 ) -> NDArray[np.int64]:
     """Write each row's packed counts beside it; returns how often each number occurs."""
     labeller = Labeller({name: survey.distinct[name].values() for name in categories})
@@ -124,7 +126,7 @@ def _label(
         packed = labeller.pack(filler.fill(frame))
         np.save(_labels_file(spool, number), packed)
         counts += np.bincount(packed, minlength=N_PACKED)
-        hear("label", int(counts.sum()))
+        report("label", int(counts.sum()))
     return counts
 
 
@@ -143,7 +145,7 @@ def _parts(
     survey: Survey,
     numbers: tuple[str, ...],
     arms: tuple[int, ...],
-    hear: Callable[[str, int], None],
+    report: Callable[[str, int], None],
 ) -> Iterator[pl.DataFrame]:
     """The rows of the arms: filled numbers, click, and the arm's place."""
     filler = _Filler({name: survey.first[name] for name in numbers})
@@ -157,7 +159,7 @@ def _parts(
         rows = full.with_columns(click=frame[LABEL], arm=pl.Series(place, dtype=pl.UInt16))
         yield rows.filter(pl.Series(place < len(arms)))
         done += frame.height
-        hear("write", done)
+        report("write", done)
 
 
 def _write(

@@ -1,6 +1,6 @@
 """The user's own copy of Criteo's train file, read piece by piece.
 
-TSV, gzipped TSV or Parquet, told apart by the first bytes and not by the name.  A line that does
+TSV, gzipped TSV or Parquet, recognised by the first bytes and not by the name.  A line that does
 not fit is left out and its number noted; only a file without a good line is an error.
 """
 
@@ -44,7 +44,7 @@ class CriteoPiece:
 
 @dataclass(frozen=True, slots=True)
 class CriteoFile:
-    """A file on disk; ``pieces`` may be called as often as one likes.
+    """A file on disk; ``pieces`` may be called any number of times.
 
     ``piece_bytes`` bounds the memory of a pass, about six times as much, and changes no result.
     """
@@ -53,7 +53,7 @@ class CriteoFile:
     piece_bytes: int = PIECE_BYTES
 
     def __post_init__(self) -> None:
-        """Refuse what is not there."""
+        """Refuse a missing file."""
         if not self.path.is_file():
             raise DatasetError(f"wanted Criteo's train file (TSV, gz or Parquet), got {self.path}")
         if self.piece_bytes < 1:

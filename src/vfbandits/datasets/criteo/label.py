@@ -54,7 +54,7 @@ def bucket_of(code: int) -> int:
 
 
 def unpack(packed: int) -> Triple:
-    """The counts (a, b, c) behind a packed number."""
+    """The counts (a, b, c) in a packed number."""
     most = (1 << BITS) - 1
     return packed & most, (packed >> BITS) & most, packed >> (2 * BITS)
 

@@ -1,7 +1,7 @@
 """Aggregate facts about a sample of Criteo's Kaggle-2014 train file; no row of it is here.
 
 kaggle2014_marginals.json was computed from 137,139 rows: gaps, quantiles and rank correlations of
-the integers, shares of the categories, click rates of the 40 most common labels.
+the integers, fractions of the categories, click rates of the 40 most common labels.
 """
 
 import json
@@ -19,7 +19,7 @@ from vfbandits.datasets.criteo.columns import CATEGORIES, NUMBERS
 
 @dataclass(frozen=True, slots=True)
 class NumberFacts:
-    """One integer column: missing share, share of 0 among the rest, and their quantiles."""
+    """One integer column: fraction missing, fraction of 0 among the rest, and their quantiles."""
 
     missing: float
     zeros: float
@@ -29,7 +29,7 @@ class NumberFacts:
 
 @dataclass(frozen=True, slots=True)
 class CategoryFacts:
-    """One categorical column: missing share, values seen, values seen once, largest shares."""
+    """One categorical column: fraction missing, values, values seen once, largest fractions."""
 
     missing: float
     n_distinct: int

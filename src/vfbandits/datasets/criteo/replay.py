@@ -52,7 +52,7 @@ class ReplayTally:
 class ReplayCell:
     """One run; the same cell gives the same tally anywhere.
 
-    ``ratio`` is the share of user features that the bandit gets, a random subset for each seed.
+    ``ratio`` is the fraction of user features that the bandit gets, a random subset for each seed.
     ``n_rounds`` None replays all.
     """
 
@@ -98,7 +98,7 @@ def replay(
     context: Context,
     seed: int,
 ) -> ReplayTally:
-    """Let a fresh bandit meet the log."""
+    """Replay the log to a new bandit."""
     player: CriteoPlayer | None = None
     n_rounds = n_matched = n_clicks = 0
     for given in counted(logged):

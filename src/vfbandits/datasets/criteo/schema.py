@@ -50,7 +50,7 @@ def _as_number(column: pl.Expr) -> pl.Expr:
 
 
 def _as_number_of_8_digits(column: pl.Expr) -> pl.Expr:
-    """Null, too, for what is not eight hexadecimal digits; ``_good_rows`` tells the two apart."""
+    """Null, too, for what is not eight hexadecimal digits; ``_good_rows`` distinguishes them."""
     number = pl.when(column.str.len_bytes() == DIGITS).then(_as_number(column))
     return number.alias(column.meta.output_name())
 

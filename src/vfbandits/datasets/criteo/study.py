@@ -1,7 +1,7 @@
-"""More features, more clicks?  Asked in the simulator, where the answer can be known.
+"""Do more features give more clicks?  Measured in the simulator, where the answer is known.
 
 Online play in a ``CriteoWorld`` with a random part of the user's features, as in the paper's
-partial bandits.  Click rates are means of known probabilities, so no luck of clicks is in them.
+partial bandits.  Click rates are means of known probabilities, without the noise of clicks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class CriteoWorldCell:
 
 @dataclass(frozen=True, slots=True)
 class CriteoWorldRow:
-    """What came of a cell: click rates of the bandit, at random and at best, over its rounds."""
+    """The result of a cell: click rates of the bandit, at random and at best, over its rounds."""
 
     policy: str
     context: Context
@@ -53,7 +53,7 @@ class CriteoWorldRow:
 
     @property
     def best_relative_ctr(self) -> float:
-        """The largest that anybody could have had."""
+        """The largest that any player could have."""
         return self.optimum / self.random
 
 
@@ -89,4 +89,12 @@ def play_in_world(cell: CriteoWorldCell) -> CriteoWorldRow:
         totals += expected[decision.index], expected.mean(), expected.max()
     click_rate, random, optimum = (totals / cell.horizon).tolist()
     policy = type(cell.policy).__name__
-    return CriteoWorldRow(policy, cell.context, cell.ratio, cell.seed, click_rate, random, optimum)
+    return CriteoWorldRow(
+        policy=policy,
+        context=cell.context,
+        ratio=cell.ratio,
+        seed=cell.seed,
+        click_rate=click_rate,
+        random=random,
+        optimum=optimum,
+    )

@@ -1,4 +1,4 @@
-"""What one pass over the file finds out: gaps, first values, and the values categories take."""
+"""The results of one pass over the file: gaps, first values, and the values of categories."""
 
 from dataclasses import dataclass, field
 

@@ -22,7 +22,7 @@ FACTS = "facts.json"
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A label, the counts (a, b, c) behind it, and how often it was shown and clicked."""
+    """A label, its counts (a, b, c), and how often it was shown and clicked."""
 
     label: int
     triple: tuple[int, int, int]
@@ -121,7 +121,7 @@ class CriteoTable:
 
 
 class PartWriter:
-    """Gathers rows into Parquet parts of equal length, and the facts that only rows can tell."""
+    """Gathers rows into Parquet parts of equal length, and the facts that need all rows."""
 
     def __init__(self, folder: Path, columns: tuple[str, ...], n_arms: int) -> None:
         for old in folder.glob("part-*.parquet"):

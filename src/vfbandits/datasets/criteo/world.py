@@ -5,7 +5,7 @@ their patterns, integers by their quantiles and rank correlations.  The log is u
 so replay is unbiased, and since p(click | user, arm) is known, so are regret and relative CTR.
 
 From the data: the users, the least-squares effect of a user's numbers on clicks, and each arm's
-click rate.  Not from the data, because aggregates do not say it: how users and arms interact.
+click rate.  Not from the data, because aggregates do not show it: how users and arms interact.
 logit p = logit(effect of the user) + b_arm + s'Bv, with s the user's standardised features, v the
 arm's, B drawn at random and scaled so that the last term has standard deviation ``interaction``.
 b_arm is solved for, so that interaction moves no arm's click rate, only for whom it is high.
@@ -56,8 +56,8 @@ class CriteoUsers:
 class ClickRound:
     """One round; named as the rounds of ``simulate/world.py``, so that the same players play it.
 
-    ``contexts`` is the user (dim,), ``blocks`` each participant's part of it, ``rewards`` what
-    each arm would give (0 or 1) and ``expected`` with what probability, (n_arms,).
+    ``contexts`` is the user (dim,), ``blocks`` each participant's part of it, ``rewards`` the
+    reward of each arm (0 or 1) and ``expected`` its probability of 1, (n_arms,).
     """
 
     contexts: Vector = field(repr=False)
@@ -120,7 +120,7 @@ class CriteoWorld:
         return clicks
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[ClickRound]:
-        """Rounds to play online; the rewards of all arms are drawn, each for itself."""
+        """Rounds to play online; the rewards of all arms are drawn, independently."""
         columns = {name: self.split.columns(name) for name in self.split.names}
         for start in range(0, horizon, ROUNDS_PER_BATCH):
             users = sample_users(min(ROUNDS_PER_BATCH, horizon - start), rng)
@@ -128,7 +128,14 @@ class CriteoWorld:
             rewards = (rng.random(expected.shape) < expected).astype(np.float64)
             for user, reward, mean in zip(users.features, rewards, expected, strict=True):
                 blocks = {name: user[part] for name, part in columns.items()}
-                yield ClickRound(user, blocks, reward, mean, self.arms, self.arm_features)
+                yield ClickRound(
+                    user,
+                    blocks,
+                    rewards=reward,
+                    expected=mean,
+                    arms=self.arms,
+                    arm_features=self.arm_features,
+                )
 
     def log(self, n_rounds: int, rng: np.random.Generator) -> LoggedRounds:
         """Rounds of a policy that took arms uniformly at random, each with probability 1/40."""

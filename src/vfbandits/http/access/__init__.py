@@ -1,1 +1,1 @@
-"""Who may call, how often, and over how many connections."""
+"""Access control: callers, rate limits and connection limits."""

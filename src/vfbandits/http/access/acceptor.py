@@ -18,7 +18,7 @@ from vfbandits.telemetry.log_throttle import LogThrottle
 
 HANDSHAKE_S: Final = 10.0
 PAUSE_S: Final = 0.1
-BATCH_SIZE: Final = 16  # connections that are accepted before others have their turn
+BATCH_SIZE: Final = 16  # connections that are accepted before other tasks run
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n"
@@ -36,7 +36,7 @@ class Acceptor:
     make
         Makes the protocol of one connection.
     slots
-        Which connections there is room for.
+        The slots for connections, within the limits.
     tls
         None for plain HTTP.
     is_trusted
@@ -82,7 +82,7 @@ class Acceptor:
                 connection.drop()
 
     async def _recover(self, error: OSError) -> None:
-        """A peer that gave up is nothing; without descriptors somebody has to go."""
+        """Ignore a peer that gave up; without descriptors, drop unknown connections."""
         if error.errno not in _NO_DESCRIPTORS:
             await asyncio.sleep(0)
             return
@@ -123,7 +123,7 @@ class Acceptor:
     def _end_connecting(
         self, connection: "_Connection", slot: Slot, task: "asyncio.Task[None]"
     ) -> None:
-        """Give the place back if there was no connection in the end."""
+        """Release the slot if no connection was established."""
         self._connecting.discard(connection)
         if not connection.is_handed_over:
             connection.line.close()  # otherwise the event loop does
@@ -137,7 +137,7 @@ class Acceptor:
             _log.error("http_connection_failed", exc_info=error)
 
     def _turn_away(self, line: socket.socket) -> None:
-        """503 in plain HTTP; over TLS it would take a handshake to say so."""
+        """Answer 503 over plain HTTP; over TLS that would take a handshake."""
         if self._tls is None:
             with contextlib.suppress(OSError):
                 line.send(_FULL)
@@ -154,7 +154,7 @@ class Acceptor:
 
 
 class _Connection:
-    """A socket, then what becomes of it."""
+    """An accepted socket, and its transport once there is one."""
 
     __slots__ = ("abort", "connecting", "is_dropped", "is_handed_over", "line")
 
@@ -166,9 +166,9 @@ class _Connection:
         self.abort: Callable[[], None] | None = None  # of its transport, when there is one
 
     def drop(self) -> None:
-        """Close it, whatever state it is in.
+        """Close the connection in any state.
 
-        A task that the event loop connects in is not cancelled: uvloop would keep the socket.  The
+        A task in which the event loop connects is not cancelled: uvloop would keep the socket.  The
         end of the stream ends a handshake on any loop.
         """
         self.is_dropped = True

@@ -1,4 +1,4 @@
-"""Who is asking, and what they may."""
+"""Callers and their rights."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
@@ -18,7 +18,7 @@ _OF_ROLES: Final[dict[str, frozenset[Right]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody whom we know.
+    """An authenticated caller.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Caller:
         What it may: "rank", "reward", "figures" (models, settings, metrics and the page, without
         a user or an event), "read" (these, and events), or "admin", all.
     campaigns
-        Those that it may ask about; None for all.
+        Campaigns that it may use; None for all.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Caller:
         return self.campaigns is None or campaign in self.campaigns
 
 
-EVERYBODY: Final = Caller("everybody", frozenset({"admin"}))  # whoever asks an insecure server
+EVERYBODY: Final = Caller("everybody", frozenset({"admin"}))  # any caller of an insecure server
 
 
 def caller_of_certificate(name: str, role: str) -> Caller:
-    """The caller whom a certificate names.
+    """The caller that a certificate names.
 
     >>> sorted(caller_of_certificate("web", "application").scopes)
     ['rank', 'read', 'reward']

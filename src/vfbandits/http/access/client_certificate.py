@@ -1,6 +1,6 @@
-"""Who a client certificate speaks for.
+"""The caller that a client certificate names.
 
-TLS has checked the chain by then.  The certificate names its bearer as those of a federation do,
+TLS has already verified the chain.  The subject has the format of a federation's certificates,
 ``vfb://<federation>/<role>/<name>``.
 """
 
@@ -30,7 +30,7 @@ def caller_from(certificate: bytes | None) -> Caller | None:
 
 
 class NoKeys:
-    """Stands for a ring of keys where callers are known by their certificates only."""
+    """The ring of a server without API keys: callers are known by their certificates only."""
 
     def check(self, presented: str) -> Caller:
         """Refuse any key."""

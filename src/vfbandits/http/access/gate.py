@@ -1,4 +1,4 @@
-"""What stands before an application: keys and limits, as the settings have them."""
+"""The guard of an application, built from the settings: keys and limits."""
 
 from starlette.types import ASGIApp
 
@@ -28,7 +28,7 @@ def guarded(
 
 
 def ring_of(http: HttpSettings) -> KeyRing | NoKeys | None:
-    """The keys that open it; None where everybody may come in."""
+    """The ring of valid keys; None for an insecure server, which asks for none."""
     if http.keys is not None:
         ring = KeyRing.load(http.keys)
         if not len(ring) and http.clients is None:
@@ -40,7 +40,7 @@ def ring_of(http: HttpSettings) -> KeyRing | NoKeys | None:
 
 
 def limits_of(http: HttpSettings) -> Limits:
-    """How much a caller and an address may ask."""
+    """The limits of the settings; an address has twice the rate of a caller."""
     callers = Rate(http.rate, burst=int(http.burst))
     addresses = Rate(2.0 * http.rate, burst=int(2 * http.burst))
     return Limits(Buckets(callers), Buckets(addresses), http.body_limit_bytes)

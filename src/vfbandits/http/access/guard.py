@@ -1,4 +1,4 @@
-"""Stands before the application: who asks, and how much."""
+"""Authenticates requests and limits their rate before they reach the application."""
 
 import contextlib
 from typing import Final, Protocol
@@ -21,34 +21,34 @@ _POLICY_VIOLATION: Final = 1008
 
 
 class Ring(Protocol):
-    """Knows keys, as ``KeyRing`` does."""
+    """Checks keys, as ``KeyRing`` does."""
 
     def check(self, presented: str) -> Caller:
-        """Whose key this is; a Refusal if it is nobody's."""
+        """The caller of this key; a Refusal if the key is not valid."""
 
 
 class Guard:
-    """Wraps an application: knows who asks, and refuses those who may not, or ask too much.
+    """Wraps an application: identifies callers, and refuses unknown and too frequent ones.
 
     A key comes as ``Authorization: Bearer <key>`` or as ``X-API-Key``, or in the header of Azure's
-    clients; never in the address, which ends up in logs.  Whoever asks stands in the request's
-    scope afterwards; what they may do is for each route to ``require``.  A caller whom something
-    before us put there, such as the owner of a client certificate, stays.
+    clients; never in the URL, which ends up in logs.  The caller is added to the request's scope;
+    each route checks its rights with ``require``.  A caller that is in the scope already, such as
+    the owner of a client certificate, is kept.
 
     Attributes
     ----------
     ring
-        The keys; None to take everybody for an administrator, which is for loopback only.
+        The keys; with None every caller is an administrator, which is for loopback only.
     limits
         Of addresses, callers and bodies.  Probes of health are never counted.
     public
         Paths that need no key.
     public_below
-        Beginnings of paths that need none, such as "/static/".
+        Prefixes of paths that need none, such as "/static/".
     proxies
-        Those that may say whom a request comes from.  Probes may come past them.
+        Proxies that may name the client of a request.  Probes need not come through one.
     hosts
-        Names by which the server may be called.
+        Host names that a request may carry.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Guard:
         self._public_below = public_below
         self._proxies = Proxies() if proxies is None else proxies
         self._hosts = Hosts(None) if hosts is None else hosts
-        # Whoever is refused all day long must not fill the disk with our log.
+        # A caller that is refused all day must not fill the disk with log lines.
         self._throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,7 +107,7 @@ class Guard:
         scope[CALLER] = caller
 
     def _look_at_key(self, scope: Scope) -> None:
-        """Know the caller of a probe that shows a key; without a valid one it is answered too."""
+        """Identify the caller of a probe that has a key; without a valid one it is answered too."""
         if CALLER in scope or not (self._ring is None or _presented(scope)):
             return
         with contextlib.suppress(Refusal):
@@ -128,7 +128,7 @@ class Guard:
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Whoever sent this request; Unauthorized if nobody has looked."""
+    """The caller of this request; Unauthorized if it was not identified."""
     caller = scope.get(CALLER)
     if not isinstance(caller, Caller):
         raise Unauthorized("wanted a request with a key, got one without")
@@ -138,9 +138,9 @@ def caller_of(scope: Scope) -> Caller:
 def require(scope: Scope, right: Right, campaign: str | None = None) -> Caller:
     """The caller, if it has ``right`` in ``campaign``; otherwise Forbidden.
 
-    Without a campaign the right is wanted in the server as a whole, which a caller that is limited
-    to some campaigns never has.  Call it before looking whether there is such a campaign: then
-    a refusal tells nothing about it.
+    Without a campaign the right is needed in the server as a whole, which a caller that is limited
+    to some campaigns never has.  Call it before looking up the campaign: then a refusal does not
+    reveal whether the campaign exists.
     """
     caller = caller_of(scope)
     if not caller.has(right):
@@ -156,7 +156,7 @@ def require(scope: Scope, right: Right, campaign: str | None = None) -> Caller:
 
 
 def _presented(scope: Scope) -> str:
-    """The key that a request shows; empty if there is none."""
+    """The key of a request; empty if there is none."""
     plain = ""
     for name, value in scope["headers"]:
         if name == b"authorization":

@@ -6,7 +6,7 @@ keeps its line, which says when and by whom, and opens nothing.
 It holds no key, only the SHA-256 of each key's secret.  A plain hash is right here: a slow one, or
 one with salt, protects secrets that can be guessed, and these are 32 random bytes.
 
-The file is replaced as a whole.  Those who change it take turns by a lock on a file beside it.
+The file is replaced as a whole.  Writers take turns by a lock on a file beside it.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ Name: TypeAlias = Annotated[
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is kept of a key.
+    """The record of a key.
 
     ``sha256`` is that of its secret, in hexadecimal digits; without ``expires`` it is valid until
     it is revoked, and without ``campaigns`` in all of them.  ``by`` and ``revoked_by`` say who ran
@@ -58,11 +58,11 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     revoked_by: str = ""
 
     def has_expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """Whether the key is no longer valid at ``now``."""
         return self.expires is not None and self.expires <= now
 
     def caller(self) -> Caller:
-        """Who shows this key."""
+        """The caller that presents this key."""
         campaigns = None if self.campaigns is None else frozenset(self.campaigns)
         return Caller(self.name, frozenset(self.scopes), campaigns)
 
@@ -74,12 +74,12 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
 
 
-# By what a changed file is known: device, inode, size, and the times of contents and mode.
+# Differs when a file has changed: device, inode, size, and the times of contents and mode.
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 
 def stamp_of(facts: os.stat_result) -> Stamp:
-    """The stamp of a file as it stands."""
+    """The stamp of a file at this time."""
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
@@ -95,7 +95,7 @@ def read_stamped(path: Path) -> tuple[tuple[KeyRecord, ...], Stamp]:
 
 
 def read_history(path: Path) -> tuple[KeyRecord, ...]:
-    """All keys that a file has had, with those that were revoked."""
+    """All keys that a file has had, including revoked ones."""
     return _read(path)[0]
 
 
@@ -115,7 +115,7 @@ def _read(path: Path) -> tuple[tuple[KeyRecord, ...], Stamp]:
 
 
 def add_key(path: Path, record: KeyRecord) -> None:
-    """Write one more key; the file is made if there is none."""
+    """Write one more key; the file is created if there is none."""
 
     def added(records: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
         if any(known.id == record.id for known in records):
@@ -142,7 +142,7 @@ def revoke_key(path: Path, key_id: str, *, by: str = "") -> None:
 
 
 def now() -> datetime:
-    """The moment, to the second, as the file has it."""
+    """The current time, to the second, as the file has it."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -169,7 +169,7 @@ def _change(
 
 @contextmanager
 def _turn(target: Path) -> Iterator[None]:
-    """Nobody else changes the file in here."""
+    """Hold the lock: no other process changes the file meanwhile."""
     lock = target.with_name(f".{target.name}.lock")
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""API keys: making one, and knowing one again.
+"""API keys: how they are made and checked.
 
 A key reads ``vfb_<id>_<secret>``: 8 characters by which its line in the key file is found, and 32
 random bytes in base64url, of which the file has the SHA-256 only (see ``key_file``).
@@ -79,7 +79,7 @@ def make_key(
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A caller and when its key ends, in seconds since 1970."""
+    """A caller, and when its key expires, in seconds since 1970."""
 
     caller: Caller
     sha256: str
@@ -87,9 +87,9 @@ class _Held:
 
 
 class KeyRing:
-    """The keys of a file, as it stands: a change of the file counts a second later at most.
+    """The keys of a file; a change of the file takes effect within a second.
 
-    A file that can no longer be read opens nothing: until it is mended everybody is refused.
+    While the file cannot be read, every caller is refused.
     Use it from one thread.
     """
 
@@ -106,7 +106,7 @@ class KeyRing:
         self._look_at = clock() + LOOK_EVERY_S
         self._stamp: Stamp | None = None
         self._by_id: dict[str, _Held] = {}
-        # By the SHA-256 of a whole key as it was shown; only good ones, so no more than there are.
+        # By the SHA-256 of a whole key as it was presented; valid keys only, which bounds it.
         self._seen: dict[bytes, _Held] = {}
         self._read()
 
@@ -116,13 +116,13 @@ class KeyRing:
         return cls(Path(path))
 
     def __len__(self) -> int:
-        """How many keys there are, those that have expired too."""
+        """How many keys there are, expired ones included."""
         return len(self._by_id)
 
     def check(self, presented: str) -> Caller:
-        """Whose key this is.
+        """The caller of this key.
 
-        Unauthorized does not tell what was wrong, and takes as long for an unknown id as for a
+        Unauthorized does not say what was wrong, and takes as long for an unknown id as for a
         wrong secret.
         """
         self._look()

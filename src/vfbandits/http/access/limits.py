@@ -1,7 +1,7 @@
-"""How often one may ask: token buckets, one for each caller and one for each address.
+"""Rate limits: token buckets, one for each caller and one for each address.
 
 A bucket holds ``burst`` tokens and gets ``per_s`` more each second; a request takes one.  It is
-kept as the moment at which it will be full again: a full one need not be kept at all.
+stored as the time at which it will be full again, so a full bucket need not be stored.
 """
 
 import math
@@ -23,7 +23,7 @@ _ROUNDING_S: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many requests a second in the long run, and at once after a pause.
+    """Requests a second in the long run, and the largest burst after a pause.
 
     >>> Rate(0.0, burst=1)
     Traceback (most recent call last):
@@ -34,7 +34,7 @@ class Rate:
     burst: int
 
     def __post_init__(self) -> None:
-        """Refuse what would let nobody through."""
+        """Refuse a rate that would admit no request."""
         if not (math.isfinite(self.per_s) and self.per_s > 0.0):
             raise SettingError(f"a rate must be a positive number a second, got {self.per_s}")
         if self.burst < 1:
@@ -42,7 +42,7 @@ class Rate:
 
 
 class Buckets:
-    """A bucket for each of those who ask; beyond ``most`` the one used longest ago is forgotten.
+    """A bucket for each name; beyond ``most`` the least recently used one is dropped.
 
     >>> buckets = Buckets(Rate(2.0, burst=1), clock=lambda: 0.0)
     >>> buckets.take("web"), buckets.take("web"), buckets.take("app")
@@ -78,12 +78,12 @@ class Buckets:
         return 0.0
 
     def owe(self, who: str, tokens: int) -> None:
-        """Take more tokens than one, even those that are not there yet: a batch was let in."""
+        """Take several tokens, even ones that are still to come: a batch was admitted."""
         moment = self._clock()
         self._keep(who, max(self._full_at.get(who, moment), moment) + tokens * self._token_s)
 
     def admit(self, who: str, what: str) -> None:
-        """Take a token; TooMany if there is none, which calls the one who asks ``what``."""
+        """Take a token; TooMany, whose message calls the caller ``what``, if there is none."""
         wait = self.take(who)
         if wait > 0.0:
             raise TooMany(
@@ -101,14 +101,14 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one may ask.
+    """Limits on requests and bodies.
 
     Attributes
     ----------
     callers
         Counts the requests of each caller.
     addresses
-        Counts all requests from each address, before it is known who asks.
+        Counts all requests from each address, before its caller is known.
     body_bytes
         The largest body.
     """
@@ -119,13 +119,13 @@ class Limits:
 
     @classmethod
     def standard(cls) -> "Limits":
-        """More than one process can answer, from one caller; from one address, twice that."""
+        """For a caller, more than one process can answer; for an address, twice that."""
         return cls(Buckets(Rate(10_000.0, burst=20_000)), Buckets(Rate(20_000.0, burst=40_000)))
 
 
 @lru_cache(maxsize=MAX_BUCKETS)  # IPv6 takes longer to read than all else that is done here
 def network_of(address: str) -> str:
-    """What one host has for its own: an IPv4 address, or the /64 around an IPv6 one.
+    """The network of one host: an IPv4 address, or the /64 around an IPv6 one.
 
     >>> network_of("192.0.2.1"), network_of("::ffff:192.0.2.1"), network_of("2001:db8::5")
     ('192.0.2.1', '192.0.2.1', '2001:db8::')

@@ -1,4 +1,4 @@
-"""Whom a request comes from, and by what name the server was called.
+"""The client of a request behind proxies, and the host name that it asked for.
 
 ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed from trusted proxies only: anybody can
 send them.  ``Forwarded`` is never read: many proxies pass on what a client wrote there.
@@ -25,7 +25,7 @@ _PROTO: Final = b"x-forwarded-proto"
 
 
 class Proxies:
-    """The proxies that are trusted; with ``only`` nobody else may ask, and only by HTTPS.
+    """Trusted proxies; with ``only``, requests must come through one of them, and by HTTPS.
 
     >>> from ipaddress import ip_network
     >>> proxies = Proxies([ip_network("10.0.0.0/8")])
@@ -44,7 +44,7 @@ class Proxies:
     def resolve(self, scope: Scope) -> None:
         """Put the caller's own address and scheme into the scope, if a trusted proxy says them.
 
-        Forbidden if only proxies may ask, and this is none, or was asked in plain itself.
+        Forbidden if only proxies may send requests, and this peer is none or was asked by http.
         """
         if not self._networks:
             return
@@ -70,13 +70,13 @@ class Proxies:
             raise Forbidden("wanted a request that came to the proxy by https, got plain http")
 
     def _read(self, peer: str, forwarded: bytes, scheme: bytes) -> tuple[tuple[str, int], str]:
-        """The caller's address, with a port of 0, and the scheme by which the proxy was asked."""
+        """The client's address, with a port of 0, and the scheme by which the proxy was asked."""
         hops = forwarded.decode("latin-1").split(",") if forwarded else []
         said = scheme.decode("latin-1").rpartition(",")[2].strip().lower()
         return (self._caller(peer, hops), 0), said
 
     def _caller(self, peer: str, hops: list[str]) -> str:
-        """The last address that no trusted proxy has; what stands before it may be invented."""
+        """The last address that is no trusted proxy's; addresses before it may be forged."""
         caller = peer
         for hop in reversed(hops):
             address = _address(hop)
@@ -98,10 +98,10 @@ class Proxies:
 
 
 class Hosts:
-    """The names that the server may be called by; None for any.
+    """Host names that a request may carry; None for any.
 
     A page in a browser can have its own name point at 127.0.0.1 and then read all that a server on
-    loopback answers (DNS rebinding).  The name in ``Host`` gives it away.
+    loopback answers (DNS rebinding).  The name in ``Host`` reveals it.
     """
 
     def __init__(self, allowed: frozenset[str] | None) -> None:
@@ -109,7 +109,7 @@ class Hosts:
         self._met: set[bytes] = set()
 
     def check(self, scope: Scope) -> None:
-        """Forbidden if this request is for somebody else."""
+        """Forbidden if this request names another host."""
         if self._allowed is None:
             return
         called = b""
@@ -130,7 +130,7 @@ class Hosts:
 
 
 def proxies_of(http: HttpSettings) -> Proxies:
-    """Those of the settings."""
+    """The proxies of the settings."""
     return Proxies(http.proxy_networks, only=http.tls == "proxy")
 
 

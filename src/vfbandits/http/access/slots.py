@@ -1,8 +1,8 @@
-"""Places for connections: who gets one, and who loses its own when there are none left.
+"""Slots for connections: which get one, and which are dropped when there are none left.
 
-A connection is known once a valid key or certificate was shown on it.  Those that are not known
-make room for new ones, the oldest first: first of the address that asks for a place, so that a
-flood from one address displaces itself, then of all.
+A connection is known once a valid key or certificate was shown on it.  Unknown connections make
+room for new ones, the oldest first: those from the address of the new one before all others, so
+that a flood from one address displaces itself.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from typing import Final, Protocol
 from vfbandits.http.access.connection_limits import ConnectionLimits
 from vfbandits.telemetry.connection_counts import ConnectionCounts
 
-MAX_SCANNED: Final = 1_000  # of those that cannot be dropped now, before we give up
+MAX_SCANNED: Final = 1_000  # of connections that cannot be dropped now, before the search ends
 
 
 class Occupant(Protocol):
-    """A connection as the protocol of HTTP has it."""
+    """A connection, as the HTTP protocol sees it."""
 
     @property
     def is_known(self) -> bool:
@@ -25,7 +25,7 @@ class Occupant(Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request came as a whole and is not answered yet."""
+        """Whether a whole request has arrived and is not answered yet."""
         ...
 
 
@@ -63,10 +63,10 @@ class Slots:
         self._strangers_of: dict[str, dict[Slot, None]] = {}
 
     def take(self, address: str, drop: Callable[[], None], *, is_limited: bool) -> Slot | None:
-        """A place for a connection from ``address``; None, counted, if there is none for it.
+        """A slot for a connection from ``address``; None, which is counted, if there is none.
 
-        ``drop`` closes the connection if its place is needed.  One that is not ``is_limited``, as
-        that of a trusted proxy, counts in the total only, and keeps its place.
+        ``drop`` closes the connection if its slot is needed.  One that is not ``is_limited``, as
+        that of a trusted proxy, counts in the total only, and keeps its slot.
         """
         if is_limited and self._by_address[address] >= self.limits.per_address:
             if not self._drop_one(self._strangers_of.get(address, {})):
@@ -100,14 +100,14 @@ class Slots:
             del self._by_address[slot.address]
 
     def drop_strangers(self, count: int) -> int:
-        """Close up to ``count`` that are not known; how many were."""
+        """Close up to ``count`` unknown connections; returns how many were closed."""
         n_dropped = 0
         while n_dropped < count and self._drop_one(self._strangers):
             n_dropped += 1
         return n_dropped
 
     def _drop_one(self, among: dict[Slot, None]) -> bool:
-        """Close the oldest that is not known and has no answer to come."""
+        """Close the oldest unknown connection without an answer to come; whether there was one."""
         known: list[Slot] = []
         found: Slot | None = None
         for n_scanned, slot in enumerate(among):

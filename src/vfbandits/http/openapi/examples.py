@@ -179,7 +179,7 @@ def example_of(struct: type[msgspec.Struct]) -> msgspec.Struct:
 
 
 def problem_example(status: int) -> schemas.Problem:
-    """The problem that the server tells with this status.
+    """The problem document that the server sends with this status.
 
     >>> problem_example(429).status
     429

@@ -1,6 +1,6 @@
-"""The operations of the HTTP interface: the server routes by this table, the document tells it.
+"""The operations of the HTTP interface: a table for the router and for the OpenAPI document.
 
-What concerns a model stands twice: under ``/v1`` for the campaign "default", and under
+Operations on a model are listed twice: under ``/v1`` for the campaign "default", and under
 ``/v1/campaigns/{campaign}`` for any.  Both have the same ``handler``.
 """
 
@@ -21,7 +21,7 @@ CAMPAIGN_PATH = "/v1/campaigns/{campaign}"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that may be asked for.
+    """An operation of the HTTP interface.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Operation:
     operation_id
         Unique; client generators name a function after it.
     handler
-        What is done; the same with and without a campaign in the path.
+        Name of its handler, with and without a campaign in the path.
     scope
-        That a key must have; None if no key is asked for.
+        Scope that a key must have; None if no key is needed.
     request, response
         Structs of the bodies; None for no body, or one that is not made of a struct.
     problems
@@ -58,8 +58,8 @@ class Operation:
     media: str = "application/json"
 
 
-# Any call with a key may meet these: it is malformed, unknown, not allowed, too frequent, or the
-# server cannot.
+# Statuses of any call with a key: the call is malformed, unknown, not allowed or too frequent, or
+# the server fails.
 _KEYED = (400, 401, 403, 405, 429, 500, 503)
 _READ = _KEYED
 _SENT = (*_KEYED, 413, 415, 422)
@@ -68,11 +68,13 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/rank",
-        "rank",
-        "decisions",
-        "Choose an arm for a user",
-        "The decision is durable before the response is sent. The event id is an idempotency key: "
-        "a request with the same id gets the same response, also after a restart.",
+        handler="rank",
+        tag="decisions",
+        summary="Choose an arm for a user",
+        description=(
+            "The decision is durable before the response is sent. The event id is an idempotency "
+            "key: a request with the same id gets the same response, also after a restart."
+        ),
         scope="rank",
         request=schemas.RankRequest,
         response=schemas.RankResponse,
@@ -81,11 +83,13 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/rank/batch",
-        "rank_batch",
-        "decisions",
-        "Choose arms for several users",
-        "One result for each request, in the order of the requests: an answer or a problem. A "
-        "problem with one request does not affect the others.",
+        handler="rank_batch",
+        tag="decisions",
+        summary="Choose arms for several users",
+        description=(
+            "One result for each request, in the order of the requests: an answer or a problem. A "
+            "problem with one request does not affect the others."
+        ),
         scope="rank",
         request=schemas.BatchRankRequest,
         response=schemas.BatchRankResponse,
@@ -94,12 +98,14 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/events/{event_id}/reward",
-        "reward",
-        "decisions",
-        "Send the reward of an event",
-        "The reward is durable before it is acknowledged. Sending it again changes nothing. A "
-        "different value with the same reward id is refused with 409. A reward of an event that is "
-        "not activated yet counts once it is.",
+        handler="reward",
+        tag="decisions",
+        summary="Send the reward of an event",
+        description=(
+            "The reward is durable before it is acknowledged. Sending it again changes nothing. A "
+            "different value with the same reward id is refused with 409. A reward of an event "
+            "that is not activated yet counts once it is."
+        ),
         scope="reward",
         request=schemas.RewardRequest,
         response=schemas.RewardResponse,
@@ -108,10 +114,12 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/rewards/batch",
-        "reward_batch",
-        "decisions",
-        "Send several rewards",
-        "One result for each reward, in the order of the rewards: an answer or a problem.",
+        handler="reward_batch",
+        tag="decisions",
+        summary="Send several rewards",
+        description=(
+            "One result for each reward, in the order of the rewards: an answer or a problem."
+        ),
         scope="reward",
         request=schemas.BatchRewardRequest,
         response=schemas.BatchRewardResponse,
@@ -120,11 +128,13 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/events/{event_id}/activate",
-        "activate",
-        "decisions",
-        "Activate a held event",
-        'For an event that was ranked with "activate": false: its arm is shown now, and the wait '
-        "for its reward starts.",
+        handler="activate",
+        tag="decisions",
+        summary="Activate a held event",
+        description=(
+            'For an event that was ranked with "activate": false: its arm is shown now, and the '
+            "wait for its reward starts."
+        ),
         scope="rank",
         response=schemas.ActivateResponse,
         problems=(*_KEYED, 404, 409, 410, 413),
@@ -132,12 +142,14 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/events/{event_id}/retract",
-        "retract",
-        "decisions",
-        "Retract a learnt reward",
-        "Afterwards the model is, up to rounding, as if it had never learnt the reward; the event "
-        "stays closed. An event without a learnt reward, or with a retracted one, is refused with "
-        "409, a model with forgetting (discount below 1) with 422.",
+        handler="retract",
+        tag="decisions",
+        summary="Retract a learnt reward",
+        description=(
+            "Afterwards the model is, up to rounding, as if it had never learnt the reward; the "
+            "event stays closed. An event without a learnt reward, or with a retracted one, is "
+            "refused with 409, a model with forgetting (discount below 1) with 422."
+        ),
         scope="admin",
         response=schemas.RetractResponse,
         problems=(*_KEYED, 404, 409, 410, 413, 422),
@@ -145,10 +157,10 @@ _OF_A_CAMPAIGN = (
     Operation(
         "GET",
         "/events/{event_id}",
-        "event",
-        "decisions",
-        "Get an event",
-        "The decision, its rewards, and whether the event is still pending.",
+        handler="event",
+        tag="decisions",
+        summary="Get an event",
+        description="The decision, its rewards, and whether the event is still pending.",
         scope="read",
         response=schemas.EventResponse,
         problems=(*_READ, 404, 410),
@@ -156,10 +168,10 @@ _OF_A_CAMPAIGN = (
     Operation(
         "GET",
         "/model",
-        "model",
-        "model",
-        "Get the state of the model",
-        "Counts, versions and participants; no weights.",
+        handler="model",
+        tag="model",
+        summary="Get the state of the model",
+        description="Counts, versions and participants; no weights.",
         scope="figures",
         response=schemas.ModelResponse,
         problems=_READ,
@@ -167,10 +179,10 @@ _OF_A_CAMPAIGN = (
     Operation(
         "GET",
         "/config",
-        "config",
-        "model",
-        "Get the settings",
-        "The settings of the campaign that are in force, and their version.",
+        handler="config",
+        tag="model",
+        summary="Get the settings",
+        description="The settings of the campaign that are in force, and their version.",
         scope="figures",
         response=schemas.ConfigResponse,
         problems=_READ,
@@ -178,11 +190,13 @@ _OF_A_CAMPAIGN = (
     Operation(
         "PATCH",
         "/config",
-        "change_config",
-        "model",
-        "Change the settings",
-        "Settings that are left out stay as they are. The change is recorded in the journal; each "
-        "decision has the version of the settings that it was made with.",
+        handler="change_config",
+        tag="model",
+        summary="Change the settings",
+        description=(
+            "Settings that are left out stay as they are. The change is recorded in the journal; "
+            "each decision has the version of the settings that it was made with."
+        ),
         scope="admin",
         request=schemas.ConfigChange,
         response=schemas.ConfigResponse,
@@ -191,11 +205,13 @@ _OF_A_CAMPAIGN = (
     Operation(
         "POST",
         "/guardrail/rearm",
-        "rearm_guardrail",
-        "model",
-        "Re-arm the guardrail",
-        "The policy decides again, and its comparison with the holdback starts from zero. A ranker "
-        "refuses it with 409: only the process that learns can do it.",
+        handler="rearm_guardrail",
+        tag="model",
+        summary="Re-arm the guardrail",
+        description=(
+            "The policy decides again, and its comparison with the holdback starts from zero. A "
+            "ranker refuses it with 409: only the process that learns can do it."
+        ),
         scope="admin",
         response=schemas.ConfigResponse,
         problems=(*_KEYED, 409, 413),
@@ -206,10 +222,10 @@ _OF_THE_SERVER = (
     Operation(
         "GET",
         "/v1/campaigns",
-        "campaigns",
-        "model",
-        "List the campaigns",
-        "Each campaign has its own model.",
+        handler="campaigns",
+        tag="model",
+        summary="List the campaigns",
+        description="Each campaign has its own model.",
         scope="figures",
         response=schemas.CampaignsResponse,
         problems=_READ,
@@ -217,31 +233,33 @@ _OF_THE_SERVER = (
     Operation(
         "GET",
         "/healthz",
-        "healthz",
-        "process",
-        "Liveness",
-        "For a supervisor, which restarts the process if this fails.",
+        handler="healthz",
+        tag="process",
+        summary="Liveness",
+        description="For a supervisor, which restarts the process if this fails.",
         response=schemas.Health,
         statuses=(200, 503),
     ),
     Operation(
         "GET",
         "/readyz",
-        "readyz",
-        "process",
-        "Readiness",
-        "For a load balancer: 503, with reasons, while the journal is being read or cannot be "
-        "written.",
+        handler="readyz",
+        tag="process",
+        summary="Readiness",
+        description=(
+            "For a load balancer: 503, with reasons, while the journal is being read or cannot be "
+            "written."
+        ),
         response=schemas.Health,
         statuses=(200, 503),
     ),
     Operation(
         "GET",
         "/metrics",
-        "metrics",
-        "process",
-        "Metrics for Prometheus",
-        "In the text format of Prometheus.",
+        handler="metrics",
+        tag="process",
+        summary="Metrics for Prometheus",
+        description="In the text format of Prometheus.",
         scope="figures",
         problems=_READ,
         media="text/plain",
@@ -249,10 +267,10 @@ _OF_THE_SERVER = (
     Operation(
         "GET",
         "/openapi.json",
-        "openapi",
-        "process",
-        "This document",
-        "OpenAPI 3.1.",
+        handler="openapi",
+        tag="process",
+        summary="This document",
+        description="OpenAPI 3.1.",
     ),
 )
 

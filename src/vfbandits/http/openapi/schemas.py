@@ -1,8 +1,8 @@
 """Schemas of the structs that go over HTTP, in the shape that client generators understand best.
 
-``msgspec`` gives correct schemas; here they become friendlier: text from the docstrings stands at
-each property, numbers say how wide they are, enumerations that they are text, and a union has a
-name or is gone where JSON Schema can say the same without one.
+``msgspec`` gives correct schemas; this module makes them friendlier.  Each property has its text
+from the docstring, numbers have a format, enumerations have a type, and a union has a name, or is
+replaced where JSON Schema can say the same without one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 Table: TypeAlias = dict[str, Json]
 
 REF = "#/components/schemas/{name}"
-# Where unions stand, each with the name that it gets, and what it is.
+# Where unions occur, each with its new name and a description.
 _LOG_CONTEXTS = ("LogContexts", "Which contexts are kept: by name, or all of a fraction of events.")
 _FEATURES = ("Features", "Numbers as the model sees them, or names with raw values.")
 _UNIONS: Mapping[tuple[str, str], tuple[str, str]] = {
@@ -49,13 +49,13 @@ def component_schemas(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Tabl
 
 
 def id_schema() -> Table:
-    """The schema of an id, where it stands alone."""
+    """The schema of an id by itself."""
     (raw,), _ = msgspec.json.schema_components([schemas.Id])
     return cast(Table, _friendly(cast(Json, raw)))
 
 
 def ref(struct: type[msgspec.Struct]) -> Table:
-    """Where the schema of a struct stands."""
+    """A reference to the schema of a struct."""
     return {"$ref": REF.format(name=struct.__name__)}
 
 
@@ -124,7 +124,7 @@ def _never_null(prop: Table) -> None:
 
 
 def _name_union(schemas: dict[str, Table], prop: Table, name: str, text: str) -> None:
-    """Give the union that a property is, or is made of, a schema of its own; null stays beside."""
+    """Give the union in a property a schema of its own; null stays outside of it."""
     slot = next((slot for slot in ("items", "additionalProperties") if slot in prop), None)
     holder = prop if slot is None else cast(Table, prop[slot])
     union = cast(list[Json], holder.pop("anyOf"))

@@ -1,14 +1,14 @@
-"""Events of an inbox as bytes, and the keys under which they stand there.
+"""Events of an inbox as bytes, and their keys.
 
-A key is a keyed hash of the decision's id and, after it, one of what the event is to it: so all
-events of a decision stand together, and the same event comes to the same key in every process.
-An encrypted record is::
+A key is a keyed hash of the decision's id, followed by one of the event's kind (for a reward, of
+its reward id): so the keys of a decision's events are adjacent, and the same event gets the same
+key in every process.  An encrypted record is::
 
     129 u8 | salt, 16 bytes | number u64 | the plain record, encrypted | CRC-32 u32
 
 Each opening draws a salt, and with it a cipher key that no other opening has; the nonce is the
-number, which is never used again.  The key under which the record stands is authenticated, so
-nothing can be put under another one.
+number, which is never used again.  The record's key in the inbox is authenticated, so no record can
+be moved to another key.
 """
 
 import os
@@ -30,7 +30,7 @@ from vfbandits.journal.inbox.base import Arrival
 from vfbandits.journal.record import decode, encode
 
 PART_BYTES = 16
-SEALED = 129  # no record.VERSION will come to that, and it is not that of a log's record
+SEALED = 129  # above every record.VERSION, and not the mark of a journal's record
 _PURPOSE = b"inbox"
 _HEAD = struct.Struct("<B16sQ")
 _NONCE = struct.Struct("<QI")
@@ -39,7 +39,7 @@ _MAX_CIPHERS = 1_000
 
 
 class InboxCodec:
-    """Writes and reads what one inbox holds; ``identity`` is that of its log.
+    """Encodes and decodes the events of one inbox; ``identity`` is that of its journal.
 
     >>> codec = InboxCodec(b"of this log")
     >>> first, again = Reported("a", 1.0, "r", "queued"), Reported("a", 0.0, "r", "queued")
@@ -63,13 +63,13 @@ class InboxCodec:
         self._ciphers: dict[bytes, AESGCM] = {}
 
     def place_of(self, event_id: EventId) -> bytes:
-        """With which the keys of a decision's events begin."""
+        """The prefix of the keys of a decision's events."""
         if isinstance(event_id, str):
             return self._hash(b"text", event_id.encode("utf-8", "surrogatepass"))
         return self._hash(b"number", b"%x" % event_id)
 
     def key_of(self, event: Arrival) -> bytes:
-        """Under which an event stands."""
+        """The key of an event."""
         if isinstance(event, Configured):  # one change of settings does not replace another
             return self._hash(b"settings", b"") + os.urandom(PART_BYTES)
         place = self.place_of(event.event_id)
@@ -80,7 +80,7 @@ class InboxCodec:
         return place + self._hash(kind, b"")
 
     def seal(self, event: Arrival, key: bytes) -> bytes:
-        """An event as the inbox keeps it under ``key``."""
+        """An event as the inbox stores it under ``key``."""
         record = encode(event)
         if self._key is None:
             return record
@@ -99,7 +99,10 @@ class InboxCodec:
         event = decode(plain, 0)
         if not isinstance(event, Decided | Reported | Activated | Configured):
             kind = type(event).__name__
-            raise JournalError(f"an inbox holds decisions, rewards and the like, got a {kind}")
+            raise JournalError(
+                "a record of the inbox must be a decision, an activation, a reward or a change of "
+                f"settings, got a {kind}"
+            )
         return event
 
     def _decrypt(self, secret: JournalKey, record: bytes, key: bytes) -> bytes:

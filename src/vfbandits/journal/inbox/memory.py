@@ -1,4 +1,4 @@
-"""An inbox in memory: for tests and simulations, under the same contract as that in a database."""
+"""An inbox in memory: for tests and simulations, under the same contract as one in a database."""
 
 import math
 import threading
@@ -17,7 +17,7 @@ from vfbandits.journal.lookup import event_id_of
 
 @dataclass(slots=True)
 class QueuedRecord:
-    """One event in a drawer."""
+    """One event in an inbox."""
 
     id: int
     key: bytes
@@ -28,20 +28,20 @@ class QueuedRecord:
 
 @dataclass(slots=True)
 class InboxRecords:
-    """What stays when an inbox is closed; several inboxes may share one."""
+    """The state that outlives a closed inbox; several inboxes may share it."""
 
-    identity: bytes = b"a drawer"
-    slips: dict[bytes, QueuedRecord] = field(default_factory=dict, repr=False)
+    identity: bytes = b"an inbox in memory"
+    by_key: dict[bytes, QueuedRecord] = field(default_factory=dict, repr=False)
     n_put: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
 class MemoryInbox:
-    """An inbox that lives as long as its drawer.
+    """An inbox that lives as long as its records.
 
     >>> from vfbandits.campaign.events import Activated
-    >>> drawer = InboxRecords()
-    >>> first, second = MemoryInbox(drawer), MemoryInbox(drawer)
+    >>> records = InboxRecords()
+    >>> first, second = MemoryInbox(records), MemoryInbox(records)
     >>> first.put([Activated("a", 60.0)]), second.put([Activated("a", 90.0)])
     ([Activated(event_id='a', due=60.0, at=0.0)], [Activated(event_id='a', due=60.0, at=0.0)])
     >>> len(second.waiting(10))
@@ -50,29 +50,29 @@ class MemoryInbox:
 
     def __init__(
         self,
-        drawer: InboxRecords,
+        records: InboxRecords,
         *,
         key: JournalKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._drawer = drawer
-        self._codec = InboxCodec(drawer.identity, key)
+        self._records = records
+        self._codec = InboxCodec(records.identity, key)
         self._clock = clock
         self._is_closed = False
 
     def put(self, events: Sequence[Arrival]) -> list[Arrival]:
-        """Keep events; under each key the first one stands."""
+        """Keep events, under each key the first one only."""
         self._refuse_if_closed()
         return [self._put(event) for event in events]
 
     def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
-        """What waits of several decisions."""
+        """Waiting events of several decisions."""
         self._refuse_if_closed()
         places = {self._codec.place_of(event_id) for event_id in ids}
         found: dict[EventId, list[Arrival]] = {event_id: [] for event_id in ids}
-        for slip in self._waiting():
-            if slip.key[:PART_BYTES] in places:
-                event = self._codec.open(slip.record, slip.key)
+        for queued in self._waiting():
+            if queued.key[:PART_BYTES] in places:
+                event = self._codec.open(queued.record, queued.key)
                 event_id = event_id_of(event)
                 if event_id is not None and event_id in found:
                     found[event_id].append(event)
@@ -81,105 +81,105 @@ class MemoryInbox:
     def waiting(self, most: int) -> list[Waiting]:
         """The first events that wait."""
         self._refuse_if_closed()
-        return [self._open(slip) for slip in self._waiting()[:most]]
+        return [self._open(queued) for queued in self._waiting()[:most]]
 
     def take(self, ids: Sequence[int]) -> None:
-        """Let them wait no more."""
-        for slip in self._those(ids):
-            slip.taken_at = self._clock()
+        """Mark events as taken."""
+        for queued in self._those(ids):
+            queued.taken_at = self._clock()
 
     def set_aside(self, ids: Sequence[int]) -> None:
-        """Keep them, for ever."""
-        for slip in self._those(ids):
-            slip.taken_at, slip.is_aside = self._clock(), True
+        """Mark events as refused; they are kept until ``retire``."""
+        for queued in self._those(ids):
+            queued.taken_at, queued.is_aside = self._clock(), True
 
     def is_used(self) -> bool:
-        """Whether anything is there."""
-        return bool(self._drawer.slips)
+        """Whether there is any event."""
+        return bool(self._records.by_key)
 
     def prune(self, *, older_s: float, most: int) -> int:
-        """Drop what was taken so long ago."""
+        """Drop events that were taken ``older_s`` ago."""
         before = self._clock() - older_s
-        with self._drawer.guard:
-            slips = self._drawer.slips
+        with self._records.guard:
+            by_key = self._records.by_key
             old = [
                 key
-                for key, slip in slips.items()
-                if slip.taken_at is not None and slip.taken_at < before and not slip.is_aside
+                for key, queued in by_key.items()
+                if queued.taken_at is not None and queued.taken_at < before and not queued.is_aside
             ][:most]
             for key in old:
-                del slips[key]
+                del by_key[key]
         return len(old)
 
     def retire(self, *, before: float, most: int) -> int:
-        """Drop what was set aside before a time."""
-        slips = self._all()
-        found = [(slip.id, self._open(slip).event) for slip in slips]
-        aside = {slip.id for slip in slips if slip.is_aside}
+        """Drop set-aside events from before a time."""
+        queue = self._all()
+        found = [(queued.id, self._open(queued).event) for queued in queue]
+        aside = {queued.id for queued in queue if queued.is_aside}
         old = {*older_than(before, found)} & aside
-        gone = [slip.key for slip in slips if slip.id in old][:most]
-        with self._drawer.guard:
+        gone = [queued.key for queued in queue if queued.id in old][:most]
+        with self._records.guard:
             for key in gone:
-                self._drawer.slips.pop(key, None)
+                self._records.by_key.pop(key, None)
         return len(gone)
 
     def decisions_of(self, user: str) -> list[EventId]:
         """Ids of all decisions for a user."""
         self._refuse_if_closed()
-        events = (self._open(slip).event for slip in self._all())
+        events = (self._open(queued).event for queued in self._all())
         return [one.event_id for one in events if isinstance(one, Decided) and one.user == user]
 
     def erase(self, ids: Sequence[EventId]) -> None:
-        """Drop all of these decisions, and what nobody can read."""
+        """Delete all events of these decisions, and all unreadable ones."""
         self._refuse_if_closed()
         places = {self._codec.place_of(event_id) for event_id in ids}
         gone = [
-            slip.key
-            for slip in self._all()
-            if slip.key[:PART_BYTES] in places or self._open(slip).event is None
+            queued.key
+            for queued in self._all()
+            if queued.key[:PART_BYTES] in places or self._open(queued).event is None
         ]
-        with self._drawer.guard:
+        with self._records.guard:
             for key in gone:
-                self._drawer.slips.pop(key, None)
+                self._records.by_key.pop(key, None)
 
     def copied(self) -> Iterator[Copied]:
-        """All that is in it, for a copy."""
+        """All events in it, for a copy."""
         self._refuse_if_closed()
-        for slip in self._all():
-            taken = math.inf if slip.is_aside else slip.taken_at
-            yield Copied(self._open(slip).event, taken)
+        for queued in self._all():
+            taken = math.inf if queued.is_aside else queued.taken_at
+            yield Copied(self._open(queued).event, taken)
 
     def close(self) -> None:
-        """Use it no more."""
+        """Refuse further calls."""
         self._is_closed = True
 
     def _put(self, event: Arrival) -> Arrival:
         key = self._codec.key_of(event)
         record = self._codec.seal(event, key)
-        with self._drawer.guard:
-            there = self._drawer.slips.get(key)
+        with self._records.guard:
+            there = self._records.by_key.get(key)
             if there is None:
-                self._drawer.n_put += 1
-                self._drawer.slips[key] = QueuedRecord(self._drawer.n_put, key, record)
+                self._records.n_put += 1
+                self._records.by_key[key] = QueuedRecord(self._records.n_put, key, record)
                 return event
         return self._codec.open(there.record, key)
 
     def _all(self) -> list[QueuedRecord]:
-        with self._drawer.guard:
-            return sorted(self._drawer.slips.values(), key=lambda slip: slip.id)
+        with self._records.guard:
+            return sorted(self._records.by_key.values(), key=lambda queued: queued.id)
 
     def _waiting(self) -> list[QueuedRecord]:
-        return [slip for slip in self._all() if slip.taken_at is None]
+        return [queued for queued in self._all() if queued.taken_at is None]
 
-    def _open(self, slip: QueuedRecord) -> Waiting:
+    def _open(self, queued: QueuedRecord) -> Waiting:
         try:
-            return Waiting(slip.id, self._codec.open(slip.record, slip.key))
+            return Waiting(queued.id, self._codec.open(queued.record, queued.key))
         except JournalError as error:
-            return Waiting(slip.id, None, str(error))
+            return Waiting(queued.id, None, str(error))
 
     def _those(self, ids: Sequence[int]) -> list[QueuedRecord]:
         wanted = set(ids)
-        return [slip for slip in self._waiting() if slip.id in wanted]
+        return [queued for queued in self._waiting() if queued.id in wanted]
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

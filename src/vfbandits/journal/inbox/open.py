@@ -1,4 +1,4 @@
-"""The inbox of a log, and who leads it, by the log's address; both need a database."""
+"""Opens the inbox of a journal, or a watch of its leader, by address; both need a database."""
 
 import os
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ _ENVIRONMENT = "env:"
 
 
 def open_inbox(target: str, *, name: str = DEFAULT_NAME, key: JournalKey | None = None) -> Inbox:
-    """The inbox of the log ``name`` at ``target``, as ``open_journal`` takes it."""
+    """The inbox of the journal ``name`` at ``target``, an address as for ``open_journal``."""
     from vfbandits.journal.inbox.postgres import PostgresInbox  # noqa: PLC0415  (an extra)
 
     return PostgresInbox(_url(target), name=name, key=key)
 
 
 def open_watch(target: str, *, name: str = DEFAULT_NAME) -> "LeaderWatch":
-    """Who leads the log ``name`` at ``target``."""
+    """A watch of the leader of the journal ``name`` at ``target``."""
     from vfbandits.journal.postgres.leader_watch import LeaderWatch  # noqa: PLC0415  (an extra)
 
     return LeaderWatch(_url(target), name=name)

@@ -1,11 +1,11 @@
-"""The inbox in a PostgreSQL database, beside the log that it belongs to: one table for all logs.
+"""The inbox in a PostgreSQL database, beside its journal: one table for all journals.
 
 ::
 
-    vfb_inbox   one row for each event: which log, its key, when it was taken
+    vfb_inbox   one row for each event: its journal, its key, when it was taken
 
-Rows of one statement get their numbers in the order of the caller, and are entered in the order of
-their keys: two processes with the same keys never wait for each other in a circle.
+Rows of one statement get their numbers in the order of the caller, and are inserted in the order of
+their keys: two processes with the same keys cannot deadlock.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from vfbandits.journal.rows import ROWS_PER_BATCH
 STEPS: dict[int, Step] = {}
 TABLES = "inbox"
 TIMEOUT_S = 10.0
-_MAKING = 0x76666232  # one process makes the table
+_MAKING = 0x76666232  # the lock under which one process creates the table
 _TABLES: tuple[LiteralString, ...] = (
     "CREATE SEQUENCE vfb_inbox_id",
     """CREATE TABLE vfb_inbox (
@@ -45,7 +45,7 @@ _TABLES: tuple[LiteralString, ...] = (
     "CREATE INDEX vfb_inbox_aside ON vfb_inbox (journal, id) WHERE taken = 'infinity'",
     "ALTER TABLE vfb_inbox ALTER COLUMN record SET STORAGE EXTERNAL",
 )
-# A server that does not wait for its disk is told to, for this statement.
+# Switches synchronous commit on for this statement, where the server has it off.
 _PUT = """
     WITH durable AS MATERIALIZED (
         SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
@@ -62,8 +62,8 @@ _PUT = """
     ORDER BY numbered.key
     ON CONFLICT (journal, key) DO NOTHING RETURNING key
 """
-_STANDING = "SELECT key, record FROM vfb_inbox WHERE journal = %s AND key = ANY(%s)"
-# The offset keeps the planner at one search of the index for each decision.
+_EARLIER = "SELECT key, record FROM vfb_inbox WHERE journal = %s AND key = ANY(%s)"
+# OFFSET 0 makes the planner search the index once for each decision.
 _FIND = """
     SELECT found.key, found.record
     FROM unnest(%s::bytea[]) AS wanted (place), LATERAL (
@@ -86,7 +86,7 @@ _ERASE = """
     WHERE journal = %s AND key >= erased.place
         AND key <= erased.place || decode(repeat('ff', 16), 'hex')
 """
-# The oldest stand first, so nothing behind them need be looked at.
+# Rows are in the order of their age, so only the first ones need be read.
 _PRUNE = """
     DELETE FROM vfb_inbox WHERE taken < now() - %s * interval '1 second' AND id IN (
         SELECT id FROM vfb_inbox WHERE journal = %s AND taken < 'infinity' ORDER BY id LIMIT %s
@@ -94,7 +94,7 @@ _PRUNE = """
 """
 
 
-# The oldest that were set aside, and the first row behind them, which tells how old the last is.
+# The oldest rows that were set aside, and the first row after them, which bounds their age.
 _ASIDE = """
     WITH aside AS MATERIALIZED (
         SELECT id, key, record FROM vfb_inbox WHERE journal = %s AND taken = 'infinity'
@@ -118,7 +118,7 @@ _COPY_IN = """
 
 
 class PostgresInbox:
-    """The inbox of the log ``name``, which must be there; after an error it connects anew."""
+    """The inbox of the journal ``name``, which must exist; it reconnects after an error."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class PostgresInbox:
         self._guard = Lock()
 
     def put(self, events: Sequence[Arrival]) -> list[Arrival]:
-        """Enter events in one statement, and look at those that were there before."""
+        """Insert events in one statement, then read those whose keys were taken before."""
         if not events:
             return []
         keys = [self._codec.key_of(event) for event in events]
@@ -154,14 +154,14 @@ class PostgresInbox:
             rows = connection.execute(_PUT, values, binary=True).fetchall()
         entered = {cast("bytes", row[0]) for row in rows}
         mine = {place for key, place in first.items() if key in entered}
-        others = self._standing([key for place, key in enumerate(keys) if place not in mine])
+        others = self._earlier([key for place, key in enumerate(keys) if place not in mine])
         return [
             event if place in mine else others[key]
             for place, (key, event) in enumerate(zip(keys, events, strict=True))
         ]
 
     def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
-        """What waits of several decisions."""
+        """Waiting events of several decisions."""
         places = list({self._codec.place_of(event_id) for event_id in ids})
         with self._other_link().used("read") as connection:
             cursor = connection.execute(_FIND, (places, self._journal), binary=True, prepare=False)
@@ -190,7 +190,7 @@ class PostgresInbox:
         self._mark("UPDATE vfb_inbox SET taken = 'infinity' WHERE id = ANY(%s)", ids)
 
     def is_used(self) -> bool:
-        """Whether the log has any row."""
+        """Whether the journal has any row."""
         sql = "SELECT EXISTS (SELECT FROM vfb_inbox WHERE journal = %s)"
         return self._link.rows(sql, self._journal) == [(True,)]
 
@@ -214,7 +214,7 @@ class PostgresInbox:
         return len(old)
 
     def decisions_of(self, user: str) -> list[EventId]:
-        """Ids of all decisions for a user, some thousand rows at a time."""
+        """Ids of all decisions for a user."""
         events = (one.event for one in self._all())
         return [one.event_id for one in events if isinstance(one, Decided) and one.user == user]
 
@@ -227,7 +227,7 @@ class PostgresInbox:
             connection.execute("DELETE FROM vfb_inbox WHERE id = ANY(%s)", (unreadable,))
 
     def copied(self) -> Iterator[Copied]:
-        """All that is in it, for a copy."""
+        """All events in it, for a copy."""
         after = 0
         while rows := self._link.rows(_COPIED, self._journal, after, ROWS_PER_BATCH):
             for number, key, record, taken in cast("list[tuple[int, bytes, bytes, float]]", rows):
@@ -235,7 +235,7 @@ class PostgresInbox:
                 after = number
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         with self._guard:
             self._closing.close()
 
@@ -251,10 +251,10 @@ class PostgresInbox:
             yield from (self._open(*row) for row in rows)
             after = rows[-1][0]
 
-    def _standing(self, keys: list[bytes]) -> dict[bytes, Arrival]:
+    def _earlier(self, keys: list[bytes]) -> dict[bytes, Arrival]:
         if not keys:
             return {}
-        rows = cast("list[tuple[bytes, bytes]]", self._link.rows(_STANDING, self._journal, keys))
+        rows = cast("list[tuple[bytes, bytes]]", self._link.rows(_EARLIER, self._journal, keys))
         found = {key: self._codec.open(record, key) for key, record in rows}
         if len(found) < len(set(keys)):
             raise JournalError(f"the inbox of {self._link.log} was pruned meanwhile; try again")
@@ -272,7 +272,7 @@ class PostgresInbox:
                 connection.execute(sql, (list(ids),))
 
     def _other_link(self) -> PostgresLink:
-        """A connection for looking things up, made when it is first needed."""
+        """A connection for lookups, opened when it is first needed."""
         with self._guard:
             if self._finder is None:
                 self._finder = self._link.twin()
@@ -281,7 +281,7 @@ class PostgresInbox:
 
 
 def make_inbox_tables(connection: TimedConnection, log: str) -> None:
-    """Make the table of all inboxes, unless it is there; refuses one of another version."""
+    """Create the table of all inboxes, unless it exists; refuses one of another version."""
     version = (TABLES, STEPS)
     make_tables(connection, _TABLES, table="vfb_inbox", lock=_MAKING, version=version)
     found = version_of(connection, TABLES)
@@ -291,7 +291,7 @@ def make_inbox_tables(connection: TimedConnection, log: str) -> None:
 def put_copied(
     connection: TimedConnection, journal: int, codec: InboxCodec, arrivals: Iterable[Copied]
 ) -> None:
-    """Enter what another inbox holds, in its order, in the inbox of a log that has none."""
+    """Insert the events of another inbox, in their order, into an empty inbox."""
 
     def rows() -> Iterator[tuple[object, ...]]:
         for event, taken in arrivals:

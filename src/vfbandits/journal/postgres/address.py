@@ -11,7 +11,7 @@ from vfbandits.errors import JournalError
 from vfbandits.settings.address import describe_url
 
 _SCHEME = re.compile(r"^postgres(ql)?(\+psycopg)?://")
-# What a connection needs to notice within seconds that the other machine is gone.
+# With these a connection notices within seconds that the other machine is gone.
 _DEFAULTS = {
     "application_name": "vfbandits",
     "connect_timeout": "10",
@@ -50,7 +50,7 @@ class PostgresAddress:
         return make_conninfo(**self.parameters)
 
     def describe(self, error: Exception) -> str:
-        """What an error says, in one line, and without the password."""
+        """The message of an error, in one line and without the password."""
         primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
         lines = (primary or str(error)).strip().splitlines() or [type(error).__name__]
         password = self.parameters.get("password")

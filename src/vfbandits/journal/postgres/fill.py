@@ -1,4 +1,4 @@
-"""Makes a journal in PostgreSQL of all that another journal holds, in one transaction."""
+"""Creates a journal in PostgreSQL with the contents of another one, in one transaction."""
 
 import os
 from contextlib import closing
@@ -23,7 +23,7 @@ from vfbandits.journal.postgres.tables import (
 )
 
 PATIENCE = 10_000.0  # there may be many records
-# A server that does not wait for its disk is told to.
+# Switches synchronous commit on where the server has it off.
 _DURABLE = """
     SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
@@ -36,7 +36,7 @@ _ENDS = "UPDATE vfb_journal SET last_position = %s, compacted_to = %s WHERE id =
 
 
 def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalKey | None) -> None:
-    """Make the journal ``name``; one that is there is refused."""
+    """Create the journal ``name``; refused if it exists."""
     identity = os.urandom(IDENTITY_BYTES)
     with (
         closing(PostgresLink.open(url, name=name, timeout_s=TIMEOUT_S)) as link,
@@ -51,7 +51,7 @@ def fill_postgres(url: str, source: JournalContents, *, name: str, key: JournalK
             made = connection.execute(_MAKE, (name, identity, check)).fetchall()
             if not made:
                 raise JournalError(
-                    f"a copy needs a new journal, got {link.log}, which is there already"
+                    f"a copy needs a new journal, got {link.log}, which exists already"
                 )
             number = cast("int", made[0][0])
             source.on_begin()

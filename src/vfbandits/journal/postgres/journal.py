@@ -1,9 +1,9 @@
-"""The journal in a PostgreSQL database: several logs by name, each with one writer at a time.
+"""The journal in a PostgreSQL database: several journals by name, each with one writer at a time.
 
-The writer leads by an advisory lock, which the server takes back when the connection is gone, be
-it by a kill: the next one then takes over, and reads again where the log ends.  A writer that has
-lost its connection never writes again.  Use a direct connection: a pooler that hands a session
-from one client to the next breaks the lock (and the term that every write checks refuses it).
+The writer holds an advisory lock, which the server releases when the connection ends, for whatever
+reason: the next writer then takes over, and reads the end of the journal again.  A writer that has
+lost its connection never writes again.  Use a direct connection: a pooler that passes a session
+from one client to the next breaks the lock (the term that every write checks refuses the write).
 """
 
 import logging
@@ -37,7 +37,7 @@ from vfbandits.journal.postgres.rows import (
     PostgresRows,
     version_of,
 )
-from vfbandits.journal.postgres.tables import FEW, Batch, Writer, make_log
+from vfbandits.journal.postgres.tables import BATCH_SIZE, Batch, Writer, make_log
 from vfbandits.journal.record import encode
 from vfbandits.journal.rows import RowsReader
 from vfbandits.journal.witness import Head, Loss, Witness, check_of, loss_after, lost
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class _UnwritableError(JournalError):
-    """An event cannot be encoded: no fault of the log's."""
+    """An event cannot be encoded; the journal itself is healthy."""
 
 
 class PostgresJournal(RowsReader[PostgresRows]):
@@ -69,19 +69,19 @@ class PostgresJournal(RowsReader[PostgresRows]):
     url
         Like postgresql://user:password@host:port/database; it is never shown.
     name
-        Of the log: a database holds several.
+        Name of the journal: a database holds several.
     key
-        Encrypts a new log, and opens one that was made with it.
+        Encrypts a new journal, and opens one that was created with it.
     wait_s
-        How long to wait for another writer to go; infinity makes a standby.
+        How long to wait for the lock of another writer; infinity makes a standby.
     timeout_s
-        Of every call; a snapshot may take twenty times as long.
+        Timeout of every call; a snapshot may take twenty times as long.
     witness
-        A file outside the database that notes how far the log was acknowledged (``witness.py``):
-        it tells when a database was put back from an older copy.
+        A file outside the database that records how far the journal was acknowledged
+        (``witness.py``): it reveals that the database was restored from an older copy.
     accept_loss
-        Who accepts that acknowledged records are lost; without it such a log is refused, and with
-        it a ``LossAccepted`` is its next record.
+        Who accepts that acknowledged records are lost; without it such a journal is refused, and
+        with it a ``LossAccepted`` is its next record.
     """
 
     is_quick = False
@@ -105,14 +105,14 @@ class PostgresJournal(RowsReader[PostgresRows]):
             self._link = PostgresLink.open(url, name=name, timeout_s=timeout_s)
             stack.callback(self._link.close)
             make_log(self._link, name, key)
-            # Their own connections, so that events need not wait for a large snapshot.
+            # Connections of their own, so that appends do not wait for a large snapshot.
             side, finder = self._link.twin(), self._link.twin()
             stack.callback(side.close)
             stack.callback(finder.close)
             self._rows = PostgresRows(side, finder, name, key)
             self._writer = _lead(self._link, self._rows.id, wait_s)
             with self._link.used("opened") as connection:
-                # Again, now that nobody can migrate the tables: it may have happened meanwhile.
+                # Again: before the lock was taken, the tables may have been migrated.
                 refuse_other_version(version_of(connection, TABLES), STEPS, journal=self._link.log)
             self._witness = None if witness is None else Witness(witness)
             if self._witness is not None:
@@ -124,21 +124,21 @@ class PostgresJournal(RowsReader[PostgresRows]):
                 )
                 self.append([accepted])
             else:
-                self._note_end()
+                self._ack_end()
             self._closing = stack.pop_all()
 
     @property
     def last_position(self) -> int:
-        """Position of the last durable event."""
+        """Position of the last durable record."""
         return self._last
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged since the journal was opened."""
+        """Damage that was found since the journal was opened."""
         return Damage(self._n_dropped, self._n_lost_snapshots + self._rows.n_damaged)
 
     def append(self, events: Sequence[Event]) -> int:
-        """Write events in one transaction, if the log still ends where this writer left it."""
+        """Write events in one transaction, if the journal still ends where this writer left it."""
         with self._guard:
             if self._has_failed:
                 raise JournalError(
@@ -163,7 +163,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
             self._witness.sync()
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots."""
+        """Positions of all snapshots, newest first."""
         return self._rows.snapshot_positions()
 
     def load_snapshot(self, position: int) -> Snapshot:
@@ -171,27 +171,27 @@ class PostgresJournal(RowsReader[PostgresRows]):
         return self._rows.load_snapshot(position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         return self._rows.latest_snapshot()
 
     def set_aside(self, records: Mapping[int, SetAside]) -> None:
-        """Move rows to ``vfb_damaged`` and put others in their place, in one transaction."""
+        """Move rows to ``vfb_damaged`` and insert their replacements, in one transaction."""
         rows = self._in_place(records)
         with self._guard:
             with self._link.used("repaired", patience=SNAPSHOT_PATIENCE) as connection:
                 self._writer.set_aside(connection, rows)
-            self._note_end()
+            self._ack_end()
 
     def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
-        """Write over rows in one transaction; old versions of them are the server's to clear."""
+        """Overwrite rows in one transaction; a vacuum of the server removes their old versions."""
         rows = self._in_place(records)
         with self._guard:
             with self._link.used("erased from", patience=SNAPSHOT_PATIENCE) as connection:
                 self._writer.erase(connection, rows)
-            self._note_end()
+            self._ack_end()
 
     def _in_place(self, records: Mapping[int, Event]) -> list[tuple[int, bytes]]:
-        """Rows to put in the place of records that are there."""
+        """Rows that replace existing ones."""
         refuse_unknown(records, self._last)
         seal = self._rows.codec.seal
         return [
@@ -200,7 +200,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
         ]
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
-        """Drop events in one transaction; the server reuses their room."""
+        """Drop records in one transaction; the server reuses their space."""
         refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
         with (
             self._guard,
@@ -215,7 +215,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
             self._writer.retire(connection, positions, covered_by=covered_by)
 
     def close(self) -> None:
-        """Let the next writer in."""
+        """Release the lock, and close all connections."""
         with self._guard:
             if self._witness is not None and not self._is_closed:
                 self._witness.sync()
@@ -224,13 +224,13 @@ class PostgresJournal(RowsReader[PostgresRows]):
 
     def _write(self, events: Sequence[Event]) -> None:
         with self._link.used("written") as connection:
-            self._has_failed = True  # until it is known to have gone well
+            self._has_failed = True  # until the write is known to have succeeded
             try:
                 self._writer.append(
                     connection, self._sealed(events), after=self._last, count=len(events)
                 )
             except _UnwritableError:
-                self._has_failed = False  # all was taken back
+                self._has_failed = False  # the transaction was rolled back
                 raise
             self._last += len(events)
             if self._witness is not None:
@@ -239,8 +239,8 @@ class PostgresJournal(RowsReader[PostgresRows]):
 
     def _sealed(self, events: Sequence[Event]) -> Iterator[Batch]:
         codec = self._rows.codec
-        for start in range(0, len(events), FEW):
-            some = events[start : start + FEW]
+        for start in range(0, len(events), BATCH_SIZE):
+            some = events[start : start + BATCH_SIZE]
             try:
                 records = [encode(event) for event in some]
             except JournalError as error:
@@ -250,7 +250,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
             yield Batch(codec.names.of_events(some), sealed)
 
     def _recover(self, *, may_lose: bool) -> tuple[int, Loss | None]:
-        """Set a damaged end aside, if it may be lost; returns the last good position."""
+        """Set a damaged end aside if ``may_lose``; returns the last position, and what is lost."""
         torn = damaged_end(self._rows.backwards())
         acknowledged, compacted, last = self._rows.ends()
         if torn:
@@ -272,7 +272,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
         if loss is None and not self._is_accepted(seen, last, compacted):
             loss = self._loss(seen, last, compacted)
         if loss is not None and not may_lose:
-            advice = "Restore the newest state of the database, or lead on the machine that has it"
+            advice = "Restore the newest state of the database, or run the leader where that is"
             raise lost(loss, log=self._link.log, advice=advice)
         with self._link.used("opened") as connection:
             self._n_lost_snapshots = self._writer.cut(connection, last=last)
@@ -282,14 +282,14 @@ class PostgresJournal(RowsReader[PostgresRows]):
         return last, loss
 
     def _seen(self) -> Head:
-        """What this machine's witness knows."""
+        """The acknowledgement in this machine's witness."""
         head = Head(0) if self._witness is None else self._witness.head
         if head is None and self._witness is not None:
-            _log.warning("the note of what was acknowledged in %s is damaged", self._witness.path)
+            _log.warning("the acknowledgement in %s is damaged", self._witness.path)
         return head or Head(0)
 
     def _is_accepted(self, seen: Head, last: int, compacted_to: int) -> bool:
-        """Whether what this machine's witness misses was accepted already, by another machine."""
+        """Whether the loss that this witness shows was already accepted on another machine."""
         if self._loss(seen, last, compacted_to) is None:
             return False
         return any(loss.expected >= seen.position for loss in self._rows.accepted_losses())
@@ -298,7 +298,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
         record_at = self._rows.record_at
         return loss_after(head, last=last, compacted_to=compacted_to, record_at=record_at)
 
-    def _note_end(self) -> None:
+    def _ack_end(self) -> None:
         if self._witness is not None:
             record = self._rows.record_at(self._last)
             check = check_of(record) if isinstance(record, bytes) else b""
@@ -306,7 +306,7 @@ class PostgresJournal(RowsReader[PostgresRows]):
 
 
 def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:
-    """Take the lock, and begin a term in which nobody else can write."""
+    """Take the lock, and begin a term in which no other process can write."""
     end = time.monotonic() + wait_s
     while link.rows(_LOCK, journal) != [(True,)]:
         if time.monotonic() >= end:
@@ -317,8 +317,8 @@ def _lead(link: PostgresLink, journal: int, wait_s: float) -> Writer:
     ((*_, fsync),) = link.rows(_SETTINGS)
     if fsync != "on":
         _log.warning(
-            "the server of %s runs without fsync: if its machine goes down, what was "
-            "acknowledged may be lost", link.log
+            "the server of %s runs without fsync: if its machine goes down, acknowledged records "
+            "may be lost", link.log
         )  # fmt: skip
     ((term,),) = link.rows(_TERM, journal)
     return Writer(link.log, journal, cast("int", term))

@@ -1,4 +1,4 @@
-"""Whether a log in PostgreSQL has a writer now, and in which term: for those who stand by."""
+"""Whether a journal in PostgreSQL has a writer now, and its term: for replicas and standbys."""
 
 from typing import cast
 
@@ -16,24 +16,24 @@ _IS_LED = """
 
 
 class LeaderWatch:
-    """Looks at the lock of the log ``name``, if there is such a log yet; holds nothing."""
+    """Watches the lock of the journal ``name``, which need not exist yet; takes no lock itself."""
 
     def __init__(self, url: str, *, name: str = "default", timeout_s: float = TIMEOUT_S) -> None:
         self._name = name
         self._link = PostgresLink.open(url, name=name, timeout_s=timeout_s, reconnects=True)
 
     def is_led(self) -> bool:
-        """Whether somebody has the lock."""
+        """Whether a process holds the lock."""
         return self._has_tables() and self._link.rows(_IS_LED, self._name) == [(True,)]
 
     def term(self) -> int:
-        """Grows whenever a writer takes the lock; 0 if none ever did."""
+        """A number that grows whenever a writer takes the lock; 0 if none ever did."""
         sql = "SELECT term FROM vfb_journal WHERE name = %s"
         found = self._link.rows(sql, self._name) if self._has_tables() else []
         return cast("int", found[0][0]) if found else 0
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._link.close()
 
     def _has_tables(self) -> bool:

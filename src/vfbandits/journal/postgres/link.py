@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: every call ends in time, every error is a ``JournalError``."""
+"""One connection to PostgreSQL: every call has a deadline, every error is a ``JournalError``."""
 
 import threading
 import time
@@ -18,12 +18,12 @@ _LOOK_S = 0.1
 
 
 class TimedConnection(psycopg.Connection[Values]):
-    """A connection that gives up at ``deadline``: a frozen or cut off server says nothing."""
+    """A connection that gives up at ``deadline``, since an unreachable server sends no error."""
 
     deadline = float("inf")
 
     def wait(self, gen: PQGen[RV], interval: float = _LOOK_S, timeout: float | None = None) -> RV:
-        """Let the driver work, and look at the clock whenever it has to wait."""
+        """Let the driver work, and check the deadline whenever it has to wait."""
         del timeout
         return super().wait(self._timed(gen), interval)
 
@@ -43,8 +43,8 @@ class TimedConnection(psycopg.Connection[Values]):
 class PostgresLink:
     """A connection for one thread at a time.
 
-    A link that ``reconnects`` may be used again after a failure.  That of a writer never does:
-    with its connection it lost the right to write.
+    A link that ``reconnects`` may be used again after a failure.  The link of a writer never
+    reconnects: with its connection the writer lost its lock.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class PostgresLink:
     def open(
         cls, url: str, *, name: str, timeout_s: float, reconnects: bool = False
     ) -> "PostgresLink":
-        """A connection for the log ``name`` in the database at ``url``."""
+        """A connection for the journal ``name`` in the database at ``url``."""
         address = PostgresAddress.of(url)
         log = f"{name!r} at {address.place}"
         return cls(address, log=log, timeout_s=timeout_s, reconnects=reconnects)
 
     def rows(self, sql: LiteralString, *values: Parameter) -> list[Values]:
-        """What a query gives."""
+        """The rows of a query."""
         with self.used("read") as connection:
             return connection.execute(sql, values, binary=True).fetchall()
 
     @contextmanager
     def used(self, done: str, *, patience: float = 1.0) -> Iterator[TimedConnection]:
-        """The connection, for this thread, for ``patience`` times the timeout at most."""
+        """The connection, for this thread; calls fail after ``patience`` times the timeout."""
         with self._guard, self._translated(done):
             if self._is_closed:
                 raise JournalError(f"the journal {self.log} is closed")
@@ -85,15 +85,15 @@ class PostgresLink:
             try:
                 yield self._connection
             except psycopg.OperationalError:
-                self._connection.close()  # whatever it was in the middle of
+                self._connection.close()  # its state is not known
                 raise
 
     def twin(self) -> "PostgresLink":
-        """Another connection to the same place, which reconnects: nobody waits for this one."""
+        """Another connection to the same database, which reconnects and never waits for this."""
         return PostgresLink(self._address, log=self.log, timeout_s=self._timeout_s, reconnects=True)
 
     def close(self) -> None:
-        """Hang up; safe to call twice."""
+        """Close the connection; safe to call twice."""
         with self._guard, self._translated("closed"):
             self._is_closed = True
             self._connection.close()
@@ -101,7 +101,7 @@ class PostgresLink:
     def _connect(self) -> TimedConnection:
         connection = TimedConnection.connect(self._address.conninfo, autocommit=True)
         connection.deadline = time.monotonic() + self._timeout_s
-        # What reconnects carries snapshots, which may be large; our own clock runs anyway.
+        # A link that reconnects carries large snapshots; ``deadline`` limits its calls anyway.
         limit = "0" if self._reconnects else str(max(1, round(self._timeout_s * 1_000)))
         try:
             connection.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))

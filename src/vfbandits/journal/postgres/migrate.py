@@ -41,7 +41,7 @@ def migrations_of_postgres(url: str) -> list[Migrated]:
 
 
 def migrate_postgres(url: str, *, by: str, now: float) -> list[Migration]:
-    """Do it, if no journal has a writer; nothing is changed unless all steps succeed."""
+    """Migrate, if no journal has a writer; nothing is changed unless all steps succeed."""
     with (
         closing(_link(url)) as link,
         link.used("migrated", patience=PATIENCE) as connection,
@@ -50,7 +50,7 @@ def migrate_postgres(url: str, *, by: str, now: float) -> list[Migration]:
         connection.execute("SET LOCAL statement_timeout = 0")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
         _plans(connection, link.log)
-        # Processes that open a journal wait here, and then see the version that is in force.
+        # Processes that open a journal wait for this lock, and then see the new version.
         connection.execute("LOCK TABLE vfb_version IN ACCESS EXCLUSIVE MODE")
         _refuse_writers(connection, link.log)
         migrations = _plans(connection, link.log)
@@ -82,10 +82,10 @@ def _known() -> dict[str, Steps]:
 
 
 def _plans(connection: TimedConnection, log: str) -> list[Migration]:
-    """One for the journals, and one for their inbox if there is one."""
+    """A migration for the journals, and one for their inbox if there is one."""
     found = {tables: rows.version_of(connection, tables) for tables in _known()}
     if not found[rows.TABLES]:
-        raise JournalError(f"wanted the journal {log}, got a database without one of this program")
+        raise JournalError(f"wanted the journal {log}, got a database without tables of vfbandits")
     return [
         plan(version, _known()[tables], tables=tables, journal=log)
         for tables, version in found.items()

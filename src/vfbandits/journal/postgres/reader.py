@@ -1,4 +1,4 @@
-"""A PostgreSQL log for reading: many processes at once, whether its writer is at work or not."""
+"""A PostgreSQL journal for reading, by any number of processes, with or without its writer."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,9 +16,9 @@ TIMEOUT_S = 30.0
 
 
 class PostgresReader(RowsReader[PostgresRows]):
-    """Reads a log without its lock.  After an error it may be used again: it connects anew.
+    """Reads a journal without its lock.  It reconnects after an error.
 
-    ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
+    ``damage.records`` counts the acknowledged records that were missing from the end at opening.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class PostgresReader(RowsReader[PostgresRows]):
 
     @property
     def last_position(self) -> int:
-        """Position of the last event by now."""
+        """Position of the last record now."""
         return self._rows.last()
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged since the log was opened."""
+        """Damage that was found since the journal was opened."""
         return Damage(self._n_missing, self._rows.n_damaged)
 
     def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
@@ -54,7 +54,7 @@ class PostgresReader(RowsReader[PostgresRows]):
         return self._rows.find_many(ids)
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots."""
+        """Positions of all snapshots, newest first."""
         return self._rows.snapshot_positions()
 
     def load_snapshot(self, position: int) -> Snapshot:
@@ -62,9 +62,9 @@ class PostgresReader(RowsReader[PostgresRows]):
         return self._rows.load_snapshot(position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         return self._rows.latest_snapshot()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._closing.close()

@@ -1,17 +1,17 @@
-"""The tables of logs in a PostgreSQL database, and how one log is read; its writer reads so, too.
+"""The tables of journals in a PostgreSQL database, and the queries of readers and writers.
 
 ::
 
-    vfb_version         which version the tables have: one row for those of the journal, and one
-                        for those of the inbox
-    vfb_journal         one row for each log: name, identity, check of the key, where it ends,
+    vfb_version         the version of the tables: one row for those of the journal, and one for
+                        those of the inbox
+    vfb_journal         one row for each journal: name, identity, check of the key, where it ends,
                         how far it was compacted, and the term of its writer
-    vfb_event           one row for each event, and by which number it is found
+    vfb_event           one row for each record, with the lookup hash of its decision
     vfb_snapshot        snapshots in parts
-    vfb_damaged         events that were dropped from the end
+    vfb_damaged         records that were set aside
     vfb_lost_snapshot   snapshots of positions that were lost
 
-They are made in the first schema of the search path, which the URL may set.
+They are created in the first schema of the search path, which the URL may set.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ STEPS: dict[int, Step] = {}
 TABLES = "journal"
 SNAPSHOT_PATIENCE = 20.0
 
-# The offset keeps the planner from anything but one search of the index for each number, even
-# while it has no statistics yet.
+# OFFSET 0 makes the planner search the index once for each hash, even without statistics.
 FIND = """
     SELECT found.position, found.record
     FROM unnest(%s::bigint[]) AS wanted (name), LATERAL (
@@ -60,9 +59,9 @@ _ENDS = """
 
 
 class PostgresRows(EventRows):
-    """Reads one log of a database; the links are this object's own from now on.
+    """Reads one journal of a database, through two links that nothing else uses.
 
-    ``finder`` is for ``find_many`` only, which so need not wait for a large snapshot.
+    ``finder`` is for ``find_many`` only, which therefore never waits for a large snapshot.
     """
 
     def __init__(
@@ -76,28 +75,28 @@ class PostgresRows(EventRows):
         self.codec = Codec(identity + name.encode(), key)
 
     def ends(self) -> tuple[int, int, int]:
-        """Where the log was acknowledged to end, was compacted to, and does end."""
+        """Three positions: the acknowledged end, the compaction, and the end of the records."""
         rows = cast("list[tuple[int, int, int]]", self.link.rows(_ENDS, self.id, self.id))
         if not rows:
             raise JournalError(f"the journal {self.link.log} is gone")
         return rows[0]
 
     def last(self) -> int:
-        """Position of the last event."""
+        """Position of the last record."""
         return self.ends()[2]
 
     def compacted_to(self) -> int:
-        """Position up to which only some events are kept."""
+        """Position up to which only some records are kept."""
         return self.ends()[1]
 
     def record_at(self, position: int) -> object:
-        """The record at a position as it is, None if there is none."""
+        """The undecoded record at a position; None if there is none."""
         sql = "SELECT record FROM vfb_event WHERE journal = %s AND position = %s"
         rows = self.link.rows(sql, self.id, position)
         return rows[0][0] if rows else None
 
     def accepted_losses(self) -> list[LossAccepted]:
-        """Every ``LossAccepted`` of the log; the kind of a record shows even when encrypted."""
+        """Every ``LossAccepted`` of the journal; even an encrypted record shows its kind."""
         sql = (
             "SELECT position, record FROM vfb_event WHERE journal = %s "
             "AND length(record) > 1 AND get_byte(record, 1) = %s ORDER BY position"
@@ -110,13 +109,13 @@ class PostgresRows(EventRows):
         """All events of several decisions."""
         names = list({self.codec.names.of(event_id) for event_id in ids})
         with self._finder.used("read") as connection:
-            # Not prepared: a plan that was made for a short log would be kept for a long one.
+            # Not prepared: the plan for a short journal would be kept when it is long.
             cursor = connection.execute(FIND, (names, self.id), binary=True, prepare=False)
             rows = cast("list[Row]", cursor.fetchall())
         return self.found(rows, ids)
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots, newest first."""
+        """Positions of all snapshots, newest first."""
         sql = "SELECT DISTINCT position FROM vfb_snapshot WHERE journal = %s ORDER BY 1 DESC"
         return [position for (position,) in cast("list[tuple[int]]", self.link.rows(sql, self.id))]
 
@@ -131,7 +130,7 @@ class PostgresRows(EventRows):
         return self.codec.open_snapshot(data, position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         while True:
             positions = self.snapshot_positions()
             found, passed_over = newest_whole(positions, self.load_snapshot)
@@ -140,7 +139,7 @@ class PostgresRows(EventRows):
                 return found
 
     def page_after(self, position: int) -> list[NamedRow]:
-        """Rows behind a position, in order."""
+        """Rows after a position, in order."""
         return cast("list[NamedRow]", self.link.rows(_FORWARDS, self.id, position, ROWS_PER_BATCH))
 
     def page_before(self, position: int) -> list[Row]:
@@ -150,7 +149,7 @@ class PostgresRows(EventRows):
 
 
 def find_log(link: PostgresLink, name: str) -> tuple[int, bytes, bytes | None]:
-    """Number, identity and check of the key of a log; its tables are of the newest version."""
+    """Number, identity and key check of a journal, whose tables must have the newest version."""
     has_tables = link.rows("SELECT to_regclass('vfb_journal') IS NOT NULL") == [(True,)]
     if has_tables:
         with link.used("opened") as connection:

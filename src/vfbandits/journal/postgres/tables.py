@@ -1,7 +1,8 @@
-"""What a writer does to the tables of its log, one transaction each; ``rows.py`` reads.
+"""The writes of a journal's one writer, a transaction each; ``rows.py`` has the queries.
 
-A writer has the advisory lock of its log for as long as its connection lives.  Should two ever
-think so, the later one's term is higher, and every write of the earlier one is refused here.
+A writer holds the advisory lock of its journal as long as its connection lives.  If two processes
+believe that they hold it, the later one has a higher term, and every write of the earlier one is
+refused here.
 """
 
 import os
@@ -18,10 +19,10 @@ from vfbandits.journal.migration import Steps, newest, refuse_other_version
 from vfbandits.journal.postgres.link import PostgresLink, TimedConnection
 from vfbandits.journal.postgres.rows import STEPS, TABLES, version_of
 
-FEW = 50  # up to so many events one statement is faster, being one journey
-FEW_BYTES = 1 << 20
+BATCH_SIZE = 50  # a single batch is one statement, and so one round trip; several are a COPY
+MAX_STATEMENT_BYTES = 1 << 20
 PART_BYTES = 8 << 20
-MAKING = 0x76666231  # one process makes the tables
+MAKING = 0x76666231  # the lock under which one process creates the tables
 _TABLES: tuple[LiteralString, ...] = (
     "CREATE TABLE vfb_version (tables text PRIMARY KEY, version integer NOT NULL)",
     """CREATE TABLE vfb_journal (
@@ -40,7 +41,7 @@ _TABLES: tuple[LiteralString, ...] = (
         record bytea NOT NULL,
         PRIMARY KEY (journal, position)
     )""",
-    # Without the log: names of two logs have nothing in common.
+    # Without the journal: two journals have no lookup hashes in common.
     "CREATE INDEX vfb_event_name ON vfb_event (name)",
     """CREATE TABLE vfb_snapshot (
         journal integer NOT NULL,
@@ -53,7 +54,7 @@ _TABLES: tuple[LiteralString, ...] = (
     """CREATE TABLE vfb_lost_snapshot (
         journal integer, position bigint, part integer, data bytea
     )""",
-    # Neither floats nor what is encrypted can be compressed.
+    # Neither floats nor encrypted records can be compressed.
     "ALTER TABLE vfb_event ALTER COLUMN record SET STORAGE EXTERNAL",
     "ALTER TABLE vfb_snapshot ALTER COLUMN data SET STORAGE EXTERNAL",
 )
@@ -61,7 +62,7 @@ _FENCE = """
     UPDATE vfb_journal SET last_position = last_position + %s
     WHERE id = %s AND term = %s AND last_position = %s
 """
-_APPEND_FEW = """
+_APPEND_BATCH = """
     WITH fence AS (
         UPDATE vfb_journal SET last_position = last_position + %b
         WHERE id = %b AND term = %b AND last_position = %b RETURNING id
@@ -85,7 +86,7 @@ _PART_ROW = struct.Struct("!hiiiqiii")
 
 
 class Batch(NamedTuple):
-    """Records as the log keeps them, and the numbers by which they are found."""
+    """Records as the journal stores them, and their lookup hashes."""
 
     names: list[int | None]
     records: list[bytes]
@@ -93,7 +94,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes: a log's number, and the term that began when this writer took the lock."""
+    """The writer of journal number ``id``; its ``term`` began when it took the lock."""
 
     log: str
     id: int
@@ -102,22 +103,22 @@ class Writer:
     def append(
         self, connection: TimedConnection, batches: Iterable[Batch], *, after: int, count: int
     ) -> None:
-        """Add ``count`` records behind ``after``, which must be the end of the log.
+        """Append ``count`` records after ``after``, which must be the end of the journal.
 
-        Batches are of ``FEW`` records, and are made while the server stores those before.
+        Batches have ``BATCH_SIZE`` records; each is made while the server stores the one before.
         """
-        if count <= FEW:
+        if count <= BATCH_SIZE:
             (batch,) = batches
-            if sum(map(len, batch.records)) <= FEW_BYTES:
-                self._append_few(connection, batch, after)
+            if sum(map(len, batch.records)) <= MAX_STATEMENT_BYTES:
+                self._append_batch(connection, batch, after)
                 return
             batches = [batch]
         self._append_many(connection, batches, after, count)
 
-    def _append_few(self, connection: TimedConnection, batch: Batch, after: int) -> None:
+    def _append_batch(self, connection: TimedConnection, batch: Batch, after: int) -> None:
         count = len(batch.records)
         values = (count, self.id, self.term, after, after, batch.names, batch.records)
-        if connection.execute(_APPEND_FEW, values).rowcount != count:
+        if connection.execute(_APPEND_BATCH, values).rowcount != count:
             raise self._deposed()
 
     def _append_many(
@@ -135,7 +136,7 @@ class Writer:
                 copy.write(COPY_END)
 
     def save_snapshot(self, connection: TimedConnection, position: int, data: bytes) -> None:
-        """Put a snapshot in; those that need not be kept go."""
+        """Insert a snapshot, and delete those that need not be kept."""
         with connection.transaction():
             self._refuse_if_deposed(connection)
             self._delete_snapshots(connection, [position])
@@ -143,8 +144,8 @@ class Writer:
             self._delete_snapshots(connection, superfluous(self._snapshots(connection)))
 
     def cut(self, connection: TimedConnection, *, last: int) -> int:
-        """Set what is behind ``last`` aside; returns how many snapshots were."""
-        behind = (self.id, last)
+        """Set records and snapshots after ``last`` aside; returns the number of the snapshots."""
+        values = (self.id, last)
         with connection.transaction():
             lost = [position for position in self._snapshots(connection) if position > last]
             for statement in (
@@ -155,14 +156,14 @@ class Writer:
                 "WHERE journal = %s AND position > %s",
                 "DELETE FROM vfb_snapshot WHERE journal = %s AND position > %s",
             ):
-                connection.execute(statement, behind)
+                connection.execute(statement, values)
             sql = "UPDATE vfb_journal SET last_position = %s WHERE id = %s AND term = %s"
             if connection.execute(sql, (last, self.id, self.term)).rowcount != 1:
                 raise self._deposed()
         return len(lost)
 
     def set_aside(self, connection: TimedConnection, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Keep the records at these positions as damaged, and put others in their place."""
+        """Move the records at these positions to ``vfb_damaged``, and insert replacements."""
         at = (self.id, [position for position, _ in rows])
         with connection.transaction():
             self._refuse_if_deposed(connection)
@@ -179,7 +180,7 @@ class Writer:
             )
 
     def erase(self, connection: TimedConnection, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Put others in the place of records, and drop those that were kept as damaged."""
+        """Overwrite records, and delete those that were kept as damaged."""
         with connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
             self._refuse_if_deposed(connection)
@@ -198,7 +199,7 @@ class Writer:
     def compact(
         self, connection: TimedConnection, position: int, *, keep: Collection[int], last: int
     ) -> int:
-        """Drop events up to ``position`` but those at ``keep``, and older snapshots."""
+        """Drop records up to ``position`` except those at ``keep``, and older snapshots."""
         with connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
             sql = (
@@ -219,7 +220,7 @@ class Writer:
     def retire(
         self, connection: TimedConnection, positions: Sequence[int], *, covered_by: int
     ) -> None:
-        """Drop events, and snapshots before the one that stands for them."""
+        """Drop records, and snapshots before the one that covers them."""
         with connection.transaction():
             self._refuse_if_deposed(connection)
             sql = "UPDATE vfb_journal SET compacted_to = %s WHERE id = %s"
@@ -246,13 +247,13 @@ class Writer:
 
     def _deposed(self) -> JournalError:
         return JournalError(
-            f"the journal {self.log} has one writer, and this process is not it any more: another "
-            "one took over, or changed the journal; nothing was written, open it again"
+            f"the journal {self.log} has one writer, which is no longer this process: another one "
+            "took over, or changed the journal; nothing was written, open it again"
         )
 
 
 def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
-    """Make the tables, and the log, unless they are there."""
+    """Create the tables and the journal, unless they exist."""
     identity = os.urandom(IDENTITY_BYTES)
     with link.used("opened") as connection:
         make_log_tables(connection, link.log)
@@ -264,7 +265,7 @@ def make_log(link: PostgresLink, name: str, key: JournalKey | None) -> None:
 
 
 def make_log_tables(connection: TimedConnection, log: str) -> None:
-    """Make the tables of all logs, unless they are there; refuses those of another version."""
+    """Create the tables of all journals, unless they exist; refuses tables of another version."""
     version = (TABLES, STEPS)
     make_tables(connection, _TABLES, table="vfb_lost_snapshot", lock=MAKING, version=version)
     refuse_other_version(version_of(connection, TABLES), STEPS, journal=log)
@@ -278,17 +279,17 @@ def make_tables(
     lock: int,
     version: tuple[str, Steps],
 ) -> None:
-    """Run ``statements`` unless ``table``, which is one of those they make, is there.
+    """Run ``statements`` unless ``table``, which is one of those they create, exists.
 
     One process does so, under the advisory ``lock``; the name and the newest version of the tables
-    are noted in the same transaction.
+    are written in the same transaction.
     """
     if _has_table(connection, table):
         return
     name, steps = version
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
-        if not _has_table(connection, table):  # while we waited, another made them
+        if not _has_table(connection, table):  # another process may have created it meanwhile
             for statement in statements:
                 connection.execute(statement)
             sql = "INSERT INTO vfb_version VALUES (%s, %s)"
@@ -296,13 +297,13 @@ def make_tables(
 
 
 def _has_table(connection: TimedConnection, table: str) -> bool:
-    # Not to_regclass, which may answer from a cache that is older than the lock we waited for.
+    # Not to_regclass: its cache may be older than the lock that was just acquired.
     sql = "SELECT FROM pg_catalog.pg_class WHERE relname = %s AND pg_table_is_visible(oid)"
     return connection.execute(sql, (table,)).rowcount > 0
 
 
 def put_snapshot(connection: TimedConnection, journal: int, position: int, data: bytes) -> None:
-    """Put a snapshot in, in parts; there must be none of this position."""
+    """Insert a snapshot in parts; there must be none of this position."""
     with connection.cursor() as cursor, cursor.copy(_COPY_SNAPSHOT) as copy:
         for piece in _part_rows(journal, position, data):
             copy.write(piece)

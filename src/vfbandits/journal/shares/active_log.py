@@ -37,7 +37,7 @@ class Begun:
     state: bytes = field(repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
-        """Replace what is older; no slot of the new window is reserved."""
+        """Replace all older rows; no slot of the new window is reserved yet."""
         del position
         db.execute("DELETE FROM context WHERE name IN (SELECT name FROM reward)")
         db.execute("DELETE FROM reward")
@@ -50,7 +50,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class MovedOn:
-    """The state went over to the next epoch, with the shares of contexts that wait."""
+    """The state was handed over to the next epoch, with the shares of waiting contexts."""
 
     window: int
     dealt: Dealt
@@ -58,7 +58,7 @@ class MovedOn:
     contexts: list[tuple[Event, Words]] = field(repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
-        """Replace all that is of the epoch before."""
+        """Replace the state and the shares of the epoch before."""
         Begun(self.window, self.state).write(db, blobs, position)
         set_deal(db, self.dealt)
         db.executemany(
@@ -72,7 +72,7 @@ class MovedOn:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Slots of the window before this one may be used from now on, and never again."""
+    """Slots below ``slot`` of the window are reserved for this process; a later one skips them."""
 
     slot: int
 
@@ -144,7 +144,7 @@ class Reward:
     replies: tuple[bytes, ...] | None = field(default=None, repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> None:
-        """Write the reward down before it is sent, and again with the answers."""
+        """Write the reward before it is sent, and again with the answers."""
         del position
         body = _REWARD.pack(*self.event, self.value)
         if self.replies is not None:
@@ -164,7 +164,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change, with the last receipt of the helper that server A has seen by then."""
+    """A change, with the last receipt of the helper that server A had seen by then."""
 
     change: Begun | MovedOn | Reserved | Numbered | Waits | Forgotten | Reward
     seen: Receipt
@@ -266,7 +266,7 @@ INSERT INTO progress VALUES (1, 0, 0, 0, zeroblob(32))"""
     def arms(self) -> list[ArmId]:
         """Arms in the order of their blocks."""
         found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'arm'").fetchone()
-        if found is None:  # a file from before there was a layout with blocks
+        if found is None:  # an older file, from before layouts with blocks
             return []
         rows = self._db.execute("SELECT block, body FROM arm ORDER BY block").fetchall()
         return [json.loads(self.blobs.open(body, bound=f"arm {block}")) for block, body in rows]

@@ -24,7 +24,7 @@ Event = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A message was answered; ``digest`` is that of its receipt."""
+    """A message was answered; its receipt has this ``digest``."""
 
     request: bytes = field(repr=False)
     digest: bytes = field(repr=False)
@@ -52,7 +52,7 @@ class WindowFolded:
     dropped: list[Event] = field(repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> bytes:
-        """Replace what is older."""
+        """Replace all older rows."""
         row = db.execute("SELECT coalesce(min(position), ?) FROM message", (position,)).fetchone()
         db.execute("DELETE FROM receipt WHERE position < ?", row)
         db.execute("DELETE FROM message")
@@ -74,11 +74,11 @@ class WindowFolded:
 
 @dataclass(frozen=True, slots=True)
 class StateHandedOver:
-    """The state went over to the next epoch: it replaces all that led to it.
+    """The state was handed over to the next epoch: it replaces the messages that led to it.
 
-    ``answered`` has the digest of each message of the hand-over and its answer, the last one that
-    of ``digest``.  The messages themselves are not kept: one holds the seed by which the shares of
-    waiting contexts were changed.
+    ``answered`` has the digest and the answer of each message of the hand-over; the last one is
+    that of ``digest``.  The messages themselves are not kept: one has the seed by which the shares
+    of waiting contexts were changed.
     """
 
     dealt: Dealt
@@ -88,7 +88,7 @@ class StateHandedOver:
     contexts: list[tuple[Event, Words]] = field(repr=False)
 
     def write(self, db: sqlite3.Connection, blobs: BlobSealer, position: int) -> bytes:
-        """Replace what is older, in this epoch and the one before."""
+        """Replace all older rows, of this epoch and the one before."""
         first = position - len(self.answered) + 1
         row = db.execute("SELECT coalesce(min(position), ?) FROM message", (first,)).fetchone()
         db.execute("DELETE FROM receipt WHERE position < ?", row)
@@ -138,7 +138,7 @@ CREATE TABLE context (
     def messages(self) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Position, request and, for a fold, the reply of all messages since the last fold.
 
-        Of messages of a hand-over that is over there are the reply and the digest of the request.
+        A message of a completed hand-over has its reply, and a digest instead of the request.
         """
         for position, request, reply in self._db.execute(
             "SELECT position, request, reply FROM message ORDER BY position"

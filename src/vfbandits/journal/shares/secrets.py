@@ -53,6 +53,6 @@ def read_secrets(
 
 
 def write_secrets(folder: Path, name: str, envelope: bytes, *, epoch: int) -> None:
-    """Keep what was dealt to ``name``, sealed as it came; it is on the disk when this returns."""
+    """Keep the sealed envelope that was dealt to ``name``; it is durable when this returns."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(folder / secrets_name(name, epoch), lambda file: file.write(envelope), mode=0o600)

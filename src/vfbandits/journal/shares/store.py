@@ -1,8 +1,8 @@
 """An SQLite file with the state of one server of secret shares.
 
 One process writes to it.  A batch of changes is one transaction that ends with an fsync.  The lock
-file beside it notes how far the file was acknowledged, so that a lost end is noticed.  The files
-are for their owner only, and blobs are encrypted if there is a key.
+file beside it records how far the file was acknowledged, which reveals a lost end.  The files are
+for their owner only, and blobs are encrypted if there is a key.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ CREATE TABLE about (
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Of which deal a state is: it can go on with the words of no other."""
+    """The deal of a state, which cannot be continued with the words of another deal."""
 
     epoch: int
     deal: str
@@ -52,7 +52,7 @@ class Dealt:
 
 
 class BlobSealer:
-    """Blobs with a checksum, or encrypted with a key that each opening of a file has by itself."""
+    """Seals blobs with a checksum, or with a cipher key that is another one at each opening."""
 
     def __init__(self, identity: bytes, key: JournalKey | None) -> None:
         self._identity = identity
@@ -68,7 +68,7 @@ class BlobSealer:
         return hmac.digest(self._names, ref.encode(), "sha256").hex()
 
     def seal(self, plain: bytes, *, bound: str) -> bytes:
-        """A blob that opens in the place ``bound`` only."""
+        """A blob that can be opened with the same ``bound`` only."""
         if self._key is None:
             return plain + zlib.crc32(plain, zlib.crc32(bound.encode())).to_bytes(4, "little")
         nonce = os.urandom(_NONCE_BYTES)
@@ -76,7 +76,7 @@ class BlobSealer:
         return self._salt + nonce + sealed
 
     def open(self, blob: bytes, *, bound: str) -> bytes:
-        """What was sealed in that place."""
+        """The plain bytes of a blob that was sealed with ``bound``."""
         if self._key is None:
             plain = blob[:-4]
             if self.seal(plain, bound=bound) == blob:
@@ -98,21 +98,21 @@ class BlobSealer:
 
 
 def set_deal(db: sqlite3.Connection, dealt: Dealt) -> None:
-    """The state is of another deal from now on."""
+    """Write the deal that the state belongs to from now on."""
     db.execute(
         "UPDATE about SET epoch = ?, deal = ?, terms = ?", (dealt.epoch, dealt.deal, dealt.terms)
     )
 
 
 def epoch_of(path: Path) -> int | None:
-    """The epoch of the state in a file, for who wants to open it; None if there is none yet."""
+    """The epoch of the state in a file, to be read before it is opened; None if there is none."""
     if not path.is_file():
         return None
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute("SELECT epoch FROM about").fetchone()
     except sqlite3.Error:
-        return None  # what is wrong with it, opening it will say
+        return None  # opening the file raises the error
     return None if row is None else int(row[0])
 
 
@@ -189,7 +189,7 @@ class ShareStore(Generic[C]):
         return position
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file, and let the next process in."""
+        """Checkpoint the write-ahead log into the file, and release the lock."""
         with self._translated("closed"):
             self._witness.sync()
             self._closing.close()
@@ -234,8 +234,8 @@ class ShareStore(Generic[C]):
         head = self._witness.head
         if head is None or head.position:
             raise RollbackError(
-                f"{self.path}, {self.WHAT}, was written before, got an empty one: put its newest "
-                "files back.  If they are lost, start again with a new roster and a new deal: a "
+                f"{self.path}, {self.WHAT}, was written before, got an empty one: restore its "
+                "newest files.  If they are lost, start again with a new roster and a new deal: a "
                 "slot must not be used a second time"
             )
 
@@ -243,11 +243,11 @@ class ShareStore(Generic[C]):
         head = self._witness.head
         check = self._digest[:CHECK_BYTES]
         if head is None or head.position < self._position:
-            return  # written by a process that was killed before it noted this
+            return  # written by a process that was killed before it acknowledged this
         if head.position > self._position or (head.check and head.check != check):
             raise RollbackError(
                 f"{self.path}, {self.WHAT}, was acknowledged up to change {head.position}, got an "
-                f"end at {self._position}: it is an older copy.  Put its newest files back; if "
+                f"end at {self._position}: it is an older copy.  Restore its newest files; if "
                 "they are lost, start again with a new roster and a new deal"
             )
 
@@ -258,7 +258,10 @@ class ShareStore(Generic[C]):
             wanted, came = ("no key", "one") if check is None else ("its key", "none")
             raise JournalError(f"{self.path}, {self.WHAT}, opens with {wanted}, got {came}")
         if key is not None and key.check(identity) != check:
-            raise JournalError(f"{self.path}, {self.WHAT}, was encrypted with another key")
+            raise JournalError(
+                f"{self.path}, {self.WHAT}, opens with the key that it was created with, got a "
+                "different key"
+            )
 
     def _refuse_other_deal(self, kept: Dealt, wanted: Dealt) -> None:
         if kept != wanted:

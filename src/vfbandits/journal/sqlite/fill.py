@@ -1,7 +1,7 @@
-"""Makes an SQLite journal of all that another journal holds: all of it, or nothing that opens.
+"""Creates an SQLite journal with the contents of another one: all of them, or no journal.
 
-While it is made the file is marked as unfinished, and no process opens it as a journal.  The mark
-goes in the transaction that all records come with.
+Until the copy is complete the file is marked as unfinished, and no process opens it as a journal.
+The transaction that adds all records removes the mark.
 """
 
 import glob
@@ -28,14 +28,14 @@ from vfbandits.journal.witness import Head, Witness, check_of, lock_path
 
 
 def fill_sqlite(path: Path, source: JournalContents, *, key: JournalKey | None) -> None:
-    """Make the journal; one that is there is refused, an unfinished one is made anew."""
+    """Create the journal; refused if it exists, while an unfinished one is deleted first."""
     with ExitStack() as stack, translated(path, "made"):
         is_there = path.exists() and _is_finished(path)
         witness = Witness(lock_path(path))
         stack.callback(witness.close)
         witness.lock()
         if is_there or (witness.head or Head(0)).position:
-            raise JournalError(f"a copy needs a new journal, got {path}, which is there already")
+            raise JournalError(f"a copy needs a new journal, got {path}, which exists already")
         _clear(path)
         db = connect_writer(path)
         stack.callback(db.close)
@@ -52,7 +52,7 @@ def fill_sqlite(path: Path, source: JournalContents, *, key: JournalKey | None) 
 def _copy(
     db: sqlite3.Connection, path: Path, source: JournalContents, key: JournalKey | None
 ) -> bytes:
-    """Write files and rows; returns the checksum of the last record, if that is kept."""
+    """Write files and rows; returns the checksum of the last record, empty if it was dropped."""
     codec = SqliteRows(db, path, key).codec
     files = SnapshotFiles(path, codec)
     for position, snapshot in source.snapshots():
@@ -86,7 +86,7 @@ def _is_finished(path: Path) -> bool:
 
 
 def _clear(path: Path) -> None:
-    """Remove what an interrupted copy has left; the file itself last, since it has the mark."""
+    """Remove the files of an interrupted copy; the journal itself last, since it has the mark."""
     for left in _left_by(path):
         left.unlink(missing_ok=True)
 

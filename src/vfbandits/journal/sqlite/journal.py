@@ -2,10 +2,10 @@
 
 ::
 
-    <log>                       the tables of ``rows.py``
-    <log>-wal, <log>-shm        SQLite's own, part of the log while it is open
-    <log>.lock                  held by the one writer; the witness of what was acknowledged
-    <log>.snapshot-<position>   the newest two, and the first
+    <journal>                       the tables of ``rows.py``
+    <journal>-wal, <journal>-shm    SQLite's own, part of the journal while it is open
+    <journal>.lock                  locked by the one writer; the witness (``witness.py``)
+    <journal>.snapshot-<position>   the newest two, and the first
 
 A commit ends with an fsync of the write-ahead log (``synchronous=FULL``).  All files are for
 their owner only: they hold masked contexts.
@@ -59,11 +59,11 @@ _log = logging.getLogger(__name__)
 class SqliteJournal(RowsReader[SqliteRows]):
     """A journal in one file.
 
-    ``key`` encrypts a new log, and opens one that was made with it.  ``checkpoint_pages`` is how
-    long the write-ahead log gets, in pages of 4 KB, before it is folded into the file: two more
-    fsyncs each time.  ``names_in_memory`` is how many names of events wait in memory
-    (``names.py``).  A log that has lost acknowledged records is refused and left as it is,
-    unless ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
+    ``key`` encrypts a new journal, and opens one that was created with it.  ``checkpoint_pages`` is
+    the length of the write-ahead log, in pages of 4 KB, at which it is checkpointed into the file,
+    with two more fsyncs.  ``names_in_memory`` is how many lookup hashes wait in memory
+    (``names.py``).  A journal that has lost acknowledged records is refused and not changed, unless
+    ``accept_loss`` says who accepts that: then a ``LossAccepted`` is its next record.
 
     >>> import tempfile
     >>> from vfbandits.campaign.events import Forgotten
@@ -91,7 +91,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
             self._witness = Witness(lock_path(self._path))
             stack.callback(self._witness.close)
             self._witness.lock()
-            # Looked at by a reader: a writer that closes folds the write-ahead log into the file.
+            # Through a reader: closing a writer would checkpoint the write-ahead log.
             loss = _find_loss(self._path, key, self._head())
             if loss is not None and accept_loss is None:
                 raise lost(loss, log=str(self._path), advice=f"Restore {_FILES} together")
@@ -104,7 +104,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 make_tables(self._db, key)
                 sync_folder(self._path.parent)
             self._rows = SqliteRows(self._db, self._path, key)
-            # Its own connection, so that events need not wait for those who look something up.
+            # A connection of its own, so that appends do not wait for lookups.
             side = connect_reader(self._path)
             stack.callback(side.close)
             self._side = SqliteRows(side, self._path, key)
@@ -119,12 +119,12 @@ class SqliteJournal(RowsReader[SqliteRows]):
 
     @property
     def last_position(self) -> int:
-        """Position of the last durable event."""
+        """Position of the last durable record."""
         return self._last
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged since the journal was opened."""
+        """Damage that was found since the journal was opened."""
         return Damage(self._n_dropped, self._snapshots.n_damaged)
 
     def append(self, events: Sequence[Event]) -> int:
@@ -139,7 +139,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
             if not records:
                 return self._last
             with self._rows.translated("written"):
-                self._has_failed = True  # until it is known to have gone well
+                self._has_failed = True  # until the write is known to have succeeded
                 names = self._rows.codec.names.of_events(events)
                 sealed = self._rows.codec.seal(records, after=self._last)
                 self._insert(names, sealed)
@@ -159,7 +159,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
             self._witness.sync()
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots."""
+        """Positions of all snapshots, newest first."""
         return self._snapshots.positions()
 
     def load_snapshot(self, position: int) -> Snapshot:
@@ -168,12 +168,12 @@ class SqliteJournal(RowsReader[SqliteRows]):
             return self._snapshots.load(position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         with self._rows.translated("read"):
             return self._snapshots.latest()
 
     def set_aside(self, records: Mapping[int, SetAside]) -> None:
-        """Move rows to the table ``damaged`` and put others in their place, in one transaction."""
+        """Move rows to the table ``damaged`` and insert replacements, in one transaction."""
         refuse_unknown(records, self._last)
         rows = [
             (position, self._rows.codec.seal([encode(event)], after=position - 1)[0])
@@ -192,13 +192,13 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 )
             self._db.executemany("INSERT INTO event VALUES (?, NULL, ?)", rows)
             self._db.execute("DROP TABLE gone")
-        self._note_end()
+        self._ack_end()
 
     def erase(self, records: Mapping[int, Erased | SetAside]) -> None:
-        """Write over rows in one transaction, then write the whole file again without the rest.
+        """Overwrite rows in one transaction, then rewrite the whole file.
 
-        A page keeps what was once on it, in free room and in the write-ahead log; only a new file
-        and an empty write-ahead log do not.
+        Earlier bytes of a page remain in its free space and in the write-ahead log; a rewritten
+        file and an empty write-ahead log have none of them.
         """
         refuse_unknown(records, self._last)
         rows = [
@@ -210,12 +210,12 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 self._db.executemany("UPDATE event SET record = ? WHERE position = ?", rows)
                 self._db.execute("DELETE FROM damaged")
             self._snapshots.drop_set_aside()
-            self._write_anew()
+            self._vacuum()
             self._empty_write_ahead_log()
-        self._note_end()
+        self._ack_end()
 
     def compact(self, position: int, *, keep: Collection[int]) -> int:
-        """Drop events in one transaction, then give their room back to the disk."""
+        """Drop records in one transaction, then return their space to the file system."""
         refuse_bare_compaction(position, self.snapshot_positions(), self.compacted_to)
         with self._rows.guard, self._rows.translated("compacted"):
             with self._transaction():
@@ -230,11 +230,11 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 )
                 self._db.execute("DROP TABLE kept")
             self._snapshots.drop_before(position)
-            self._give_back_room()
+            self._shrink()
         return int(dropped)
 
     def retire(self, positions: Sequence[int], *, covered_by: int) -> None:
-        """Delete rows in one transaction, and put zeros where they were."""
+        """Overwrite rows with zeros and delete them, in one transaction."""
         refuse_uncovered(positions, covered_by, self.snapshot_positions(), self.compacted_to)
         old = (as_json(positions),)
         with self._rows.guard, self._rows.translated("compacted"):
@@ -256,8 +256,8 @@ class SqliteJournal(RowsReader[SqliteRows]):
                     "DELETE FROM event WHERE position IN (SELECT value FROM json_each(?))", old
                 )
             self._snapshots.drop_before(covered_by)
-            # What they were on stays in the write-ahead log until that is emptied; a process that
-            # reads just now puts it off until the next time, and nobody waits for it.
+            # Their pages stay in the write-ahead log until it is emptied.  A process that is
+            # reading now prevents that until the next call; it is not waited for.
             self._db.execute("PRAGMA busy_timeout = 0")
             try:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -265,7 +265,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
                 self._db.execute(f"PRAGMA busy_timeout = {round(1_000 * BUSY_TIMEOUT_S)}")
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and let the next writer in."""
+        """Checkpoint the write-ahead log into the file, and release the lock."""
         with self._rows.guard, self._side.guard, self._rows.translated("closed"):
             if not self._is_closed:
                 self._is_closed = True
@@ -275,7 +275,7 @@ class SqliteJournal(RowsReader[SqliteRows]):
     def _insert(self, names: list[int | None], records: list[bytes]) -> None:
         positions = range(self._last + 1, self._last + 1 + len(records))
         rows = list(zip(positions, names, records, strict=True))
-        # As few statements as can be: between two of them the thread would have to wait its turn.
+        # As few statements as possible: after each the thread waits for the interpreter lock.
         inserts = [
             rows[start : start + ROWS_PER_BATCH] for start in range(0, len(rows), ROWS_PER_BATCH)
         ]
@@ -304,15 +304,15 @@ class SqliteJournal(RowsReader[SqliteRows]):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _give_back_room(self) -> None:
+    def _shrink(self) -> None:
         try:
-            self._write_anew()
+            self._vacuum()
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.Error as error:  # it needs as much room again; new events will use the old
+        except sqlite3.Error as error:  # it needs the space twice; new records reuse the old space
             _log.warning("%s is compacted, but its file did not shrink: %s", self._path, error)
 
-    def _write_anew(self) -> None:
-        """Copy all that is in the tables to pages of their own; the copy is a file, not memory."""
+    def _vacuum(self) -> None:
+        """Rewrite the file without earlier bytes; its temporary copy is on disk, not in memory."""
         self._db.execute("PRAGMA temp_store = FILE")
         try:
             self._db.execute("VACUUM")
@@ -323,8 +323,8 @@ class SqliteJournal(RowsReader[SqliteRows]):
         ((is_busy, *_),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if is_busy:
             raise JournalError(
-                f"{self._path}-wal must be emptied of what was erased, got a process that reads "
-                "the journal: end it, and run the same command again"
+                f"{self._path}-wal must be emptied to complete the erasure, got a process that is "
+                "reading the journal: end it, and run the same command again"
             )
 
     def _recover(self) -> int:
@@ -332,28 +332,28 @@ class SqliteJournal(RowsReader[SqliteRows]):
         torn = damaged_end(self._rows.backwards())
         if torn:
             with self._transaction():
-                behind = (torn[-1],)
+                first = (torn[-1],)
                 self._db.execute(
                     "INSERT INTO damaged SELECT position, record FROM event WHERE position >= ?",
-                    behind,
+                    first,
                 )
-                self._db.execute("DELETE FROM event WHERE position >= ?", behind)
+                self._db.execute("DELETE FROM event WHERE position >= ?", first)
         last = self._rows.last()
-        # What the table says of later positions is not believed: other events will stand there.
+        # Later positions of the table are discarded, since other records will have them.
         self._db.execute("UPDATE log SET indexed_to = ?1 WHERE indexed_to > ?1", (last,))
         self._snapshots.set_aside(after=last)
         self._last = last
-        if not self._n_dropped:  # else it stays until the loss is recorded
-            self._note_end()
+        if not self._n_dropped:  # else the witness stays until the loss is recorded
+            self._ack_end()
         return last
 
-    def _note_end(self) -> None:
+    def _ack_end(self) -> None:
         record = self._rows.record_at(self._last)
         check = check_of(record) if isinstance(record, bytes) else b""
         self._witness.ack(Head(self._last, check))
 
     def _accept(self, loss: Loss, who: str) -> None:
-        """Record that the log goes on without what is lost; until then the witness stays."""
+        """Record that the journal continues without the lost records; then the witness follows."""
         _log.warning("%d records lost at the end, journal ends at %d", self._n_dropped, loss.found)
         accepted = LossAccepted(loss.expected, loss.found, loss.why, who, time.time())
         self.append([accepted])
@@ -361,14 +361,14 @@ class SqliteJournal(RowsReader[SqliteRows]):
     def _head(self) -> Head:
         head = self._witness.head
         if head is None:
-            _log.warning("the note of what was acknowledged in %s.lock is damaged", self._path)
+            _log.warning("the acknowledgement in %s.lock is damaged", self._path)
         return head or Head(0)
 
 
 def _find_loss(path: Path, key: JournalKey | None, head: Head) -> Loss | None:
-    """What was acknowledged and is not in the log; one that lost all of it is refused.
+    """The loss of acknowledged records, if any; a journal that lost all of them is refused.
 
-    The witness and every snapshot tell how far the log was acknowledged.
+    The witness and every snapshot show how far the journal was acknowledged.
     """
     rows = None
     with ExitStack() as stack:
@@ -401,8 +401,8 @@ def _insert_of(n_rows: int) -> str:
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """A connection that may change the file, which is made if it is not there."""
-    # Made by hand: SQLite would make it readable by others.
+    """A connection for writing; the file is created if there is none."""
+    # Created here, since SQLite would make it readable by others.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -410,10 +410,13 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def prepare(db: sqlite3.Connection, path: Path, checkpoint_pages: int = CHECKPOINT_PAGES) -> None:
-    """Settings that hold for a connection."""
+    """Set the options of a connection."""
     mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
-        raise JournalError(f"{path} needs a disk that SQLite can share memory on, got mode {mode}")
+        raise JournalError(
+            f"{path} must be on a file system on which SQLite can use a write-ahead log, "
+            f"got journal mode {mode}"
+        )
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA temp_store = MEMORY")

@@ -26,14 +26,14 @@ _MIGRATED = """
 
 
 def plan_sqlite(path: str | os.PathLike[str]) -> list[Migration]:
-    """What ``migrate_sqlite`` would do; a writer may be at work."""
+    """What ``migrate_sqlite`` would do; a writer may be running."""
     file = Path(path)
     with translated(file, "opened"), closing(connect_reader(file)) as db:
         return [_plan(db, file)]
 
 
 def migrations_of_sqlite(path: str | os.PathLike[str]) -> list[Migrated]:
-    """What ``migrate_sqlite`` has done so far; a writer may be at work."""
+    """What ``migrate_sqlite`` has done so far; a writer may be running."""
     file = Path(path)
     with translated(file, "opened"), closing(connect_reader(file)) as db:
         if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrated'").fetchall():
@@ -43,9 +43,9 @@ def migrations_of_sqlite(path: str | os.PathLike[str]) -> list[Migrated]:
 
 
 def migrate_sqlite(path: str | os.PathLike[str], *, by: str, now: float) -> list[Migration]:
-    """Do it, if no writer has the journal; nothing is changed unless all steps succeed."""
+    """Migrate, if the journal has no writer; nothing is changed unless all steps succeed."""
     file = Path(path)
-    plan_sqlite(file)  # to migrate a journal that is not there must not make one
+    plan_sqlite(file)  # refuses a missing journal, which must not be created
     with translated(file, "migrated"), closing(Witness(lock_path(file))) as witness:
         witness.lock()
         with closing(_connect(file)) as db:

@@ -1,11 +1,10 @@
-"""Where a decision's events stand in an SQLite log: a table of names, which is filled in good time.
+"""The index of an SQLite journal, from lookup hashes ("names") to positions, written in batches.
 
-Names are random numbers, so each new one belongs on another page of the table ``named``: to put it
-there at once would write a page for every event.  New names wait in memory until there are many,
-and then go into the table in their order, some with every few commits, so that neighbours share a
-page.
-``indexed_to`` in ``log`` says up to where the table has them all; those behind it stand in
-``event`` too, and are read from there when the log is opened.
+Names are random numbers, so each new one belongs on another page of the table ``named``: inserting
+it immediately would write a page for every record.  New names wait in memory until there are many,
+and are then inserted in their order, some with every few commits, so that neighbours share a page.
+``indexed_to`` in ``log`` is the position up to which the table is complete; later names are read
+from ``event`` when the journal is opened.
 """
 
 import json
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 NAMES_PER_BATCH = 32_768
-FEWEST = 128  # events between two times that names go into the table
+MIN_BATCH_SIZE = 128  # new records between two inserts into the table
 _Named: TypeAlias = tuple[int, int]
 
 FIND = """
@@ -36,14 +35,14 @@ FIND_UNAIDED = """
 
 
 class WaitingNames:
-    """The names that are not in the table yet; one thread writes, others may look.
+    """The names that are not in the table yet; one thread writes, others may read.
 
-    A look at ``positions`` must come before the look into the table: what leaves here is there.
+    Read ``positions`` before the table: a name is in the table before it leaves this object.
     """
 
     def __init__(self, waiting: Iterable[_Named] = (), *, in_memory: int) -> None:
         self._in_memory = in_memory
-        self._fewest = min(FEWEST, in_memory // 8)
+        self._min_batch_size = min(MIN_BATCH_SIZE, in_memory // 8)
         self._going: dict[int, list[int]] = {}
         self._sorted: list[_Named] = []
         self._n_gone = self._n_going = self._n_since = 0
@@ -53,8 +52,8 @@ class WaitingNames:
             self._add(name, position)
 
     def positions(self, names: Iterable[int]) -> list[int]:
-        """Where events of these names stand, as far as that waits."""
-        # The newer first: they become the older ones meanwhile, and never the other way round.
+        """Positions of records with these names, if they are not in the table yet."""
+        # The newer first: meanwhile they may become the older ones, never the other way round.
         held = (self._new, self._going)
         return [position for some in held for name in names for position in some.get(name, ())]
 
@@ -64,12 +63,12 @@ class WaitingNames:
 
     @property
     def is_due(self) -> bool:
-        """Whether some should go into the table with it."""
+        """Whether that commit should insert some names into the table."""
         has_many = self._n_new >= self._in_memory or bool(self._sorted)
-        return has_many and self._n_since >= self._fewest
+        return has_many and self._n_since >= self._min_batch_size
 
     def write(self, db: sqlite3.Connection) -> None:
-        """Put as many into the table as keeps pace with the new ones."""
+        """Insert names into the table, a quarter more than there are new ones."""
         if not self._sorted and self._n_new >= self._in_memory:
             self._going, self._new = self._new, {}
             self._n_new = self._n_gone = 0
@@ -84,7 +83,7 @@ class WaitingNames:
                 db.execute("UPDATE log SET indexed_to = ?", (upto,))
 
     def committed(self, names: Sequence[int | None], *, after: int) -> None:
-        """What was written is durable, and so are the events behind ``after`` with these names."""
+        """The last write is durable, and so are the records after ``after`` with these names."""
         self._n_gone += self._n_going
         self._n_going = 0
         if self._sorted and self._n_gone == len(self._sorted):
@@ -99,7 +98,7 @@ class WaitingNames:
 
 
 def waiting_in(db: sqlite3.Connection, *, in_memory: int) -> WaitingNames:
-    """Those of a log that was just opened."""
+    """The waiting names of a journal that was just opened."""
     sql = (
         "SELECT name, position FROM event "
         "WHERE position > (SELECT indexed_to FROM log) AND name IS NOT NULL"

@@ -1,4 +1,4 @@
-"""An SQLite log for reading, whether its writer is at work or not; nothing is changed or locked."""
+"""An SQLite journal for reading, with or without its writer; nothing is changed or locked."""
 
 import os
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from vfbandits.journal.crypto import JournalKey
 from vfbandits.journal.rows import RowsReader
 from vfbandits.journal.snapshot_files import SnapshotFiles
 from vfbandits.journal.sqlite.rows import SqliteRows, connect_reader, is_empty, translated
-from vfbandits.journal.witness import Head, lock_path, noted_in
+from vfbandits.journal.witness import Head, lock_path, read_ack
 
 
 class SqliteReader(RowsReader[SqliteRows]):
-    """Reads a log as far as it was committed; what is added later shows, too.
+    """Reads the committed records of a journal, also those that are committed later.
 
-    ``damage.records`` is how many acknowledged events were missing from the end when it was opened.
-    ``is_idle`` says that no process writes meanwhile; then reading leaves no trace.
+    ``damage.records`` counts the acknowledged records that were missing from the end at opening.
+    ``is_idle`` promises that no process writes meanwhile; then reading creates no files.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class SqliteReader(RowsReader[SqliteRows]):
                 raise JournalError(f"{self._path} must be a journal, got an empty file")
             self._rows = SqliteRows(db, self._path, key)
             self._snapshots = SnapshotFiles(self._path, self._rows.codec)
-            # Both before the end is looked up: a writer may be at work.
-            head = noted_in(lock_path(self._path)) or Head(0)
+            # Both before the end is read, since a writer may be running.
+            head = read_ack(lock_path(self._path)) or Head(0)
             expected = max(head.position, *self._snapshots.positions(), 0)
             self._n_missing = max(0, expected - self._rows.last())
             self._closing = stack.pop_all()
 
     @property
     def last_position(self) -> int:
-        """Position of the last event by now."""
+        """Position of the last record now."""
         return self._rows.last()
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged since the log was opened."""
+        """Damage that was found since the journal was opened."""
         return Damage(self._n_missing, self._snapshots.n_damaged)
 
     def find_many(self, ids: Sequence[EventId]) -> dict[EventId, Found]:
@@ -60,7 +60,7 @@ class SqliteReader(RowsReader[SqliteRows]):
         return self._rows.find_many(ids)
 
     def snapshot_positions(self) -> list[int]:
-        """Where there are snapshots."""
+        """Positions of all snapshots, newest first."""
         return self._snapshots.positions()
 
     def load_snapshot(self, position: int) -> Snapshot:
@@ -69,7 +69,7 @@ class SqliteReader(RowsReader[SqliteRows]):
             return self._snapshots.load(position)
 
     def latest_snapshot(self) -> tuple[int, Snapshot] | None:
-        """The newest whole snapshot."""
+        """The newest undamaged snapshot."""
         with self._rows.translated("read"):
             return self._snapshots.latest()
 

@@ -1,10 +1,10 @@
-"""The tables of a log in an SQLite file, and how they are read; its writer reads so, too.
+"""The tables of a journal in an SQLite file, and the queries of readers and writers.
 
 ::
 
-    event(position, name, record)   one row for each event, and by which number it is found
-    named(name, position)           the same numbers in order (``names.py``)
-    damaged(position, record)       what was dropped from the end
+    event(position, name, record)   one row for each record, with the lookup hash of its decision
+    named(name, position)           an index of the hashes (``names.py``)
+    damaged(position, record)       records that were set aside
     log                             one row: identity, check of the key, how far it was compacted,
                                     and how far ``named`` is complete
 """
@@ -48,7 +48,7 @@ _SCHEMA = """
         indexed_to INTEGER NOT NULL DEFAULT 0
     ) STRICT
 """
-# A name that is missing where it would be looked for is none.
+# A name that is missing from the index counts as none, so that the reader notices it.
 _FORWARDS = """
     SELECT position, record, CASE WHEN position > indexed_to OR EXISTS (
         SELECT 1 FROM named WHERE named.name = event.name AND named.position = event.position
@@ -78,22 +78,22 @@ class SqliteRows(EventRows):
         self.codec = Codec(identity, key)
 
     def last(self) -> int:
-        """Position of the last event."""
+        """Position of the last record."""
         return self._number(_LAST)
 
     def compacted_to(self) -> int:
-        """Position up to which only some events are kept."""
+        """Position up to which only some records are kept."""
         return self._number("SELECT compacted_to FROM log")
 
     def record_at(self, position: int) -> object:
-        """The record at a position as it is, None if there is none."""
+        """The undecoded record at a position; None if there is none."""
         rows = self._rows("SELECT record FROM event WHERE position = ?", position)
         return rows[0][0] if rows else None
 
     def find_many(
         self, ids: Sequence[EventId], waiting: WaitingNames | None = None
     ) -> dict[EventId, Found]:
-        """All events of several decisions; the log's writer knows what is ``waiting``."""
+        """All events of several decisions; the journal's writer passes its ``waiting`` names."""
         names = [self.codec.names.of(event_id) for event_id in ids]
         if waiting is None:
             rows = self._rows(FIND_UNAIDED, as_json(names))
@@ -103,12 +103,12 @@ class SqliteRows(EventRows):
 
     @contextmanager
     def translated(self, done: str) -> Iterator[None]:
-        """Errors of SQLite and of the disk, as ours."""
+        """Raise errors of SQLite and of the disk as ``JournalError``."""
         with translated(self.path, done):
             yield
 
     def page_after(self, position: int) -> list[NamedRow]:
-        """Rows behind a position, in order."""
+        """Rows after a position, in order."""
         return cast("list[NamedRow]", self._rows(_FORWARDS, position, ROWS_PER_BATCH))
 
     def page_before(self, position: int) -> list[Row]:
@@ -126,7 +126,7 @@ class SqliteRows(EventRows):
 
 @contextmanager
 def translated(path: Path, done: str) -> Iterator[None]:
-    """Errors of SQLite and of the disk, as ours."""
+    """Raise errors of SQLite and of the disk as ``JournalError``."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -134,9 +134,10 @@ def translated(path: Path, done: str) -> Iterator[None]:
 
 
 def connect_reader(path: Path, *, is_idle: bool = False) -> sqlite3.Connection:
-    """A connection that changes nothing; what is committed elsewhere shows in it.
+    """A read-only connection, which sees what other processes commit.
 
-    ``is_idle`` says that no process writes: then, without a write-ahead log, SQLite makes no files.
+    ``is_idle`` promises that no process writes: then SQLite creates no files, unless there is a
+    write-ahead log.
     """
     real = path.resolve(strict=True)
     if is_idle and not real.with_name(f"{real.name}-wal").exists():
@@ -145,8 +146,8 @@ def connect_reader(path: Path, *, is_idle: bool = False) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA schema_version").fetchall()
     except sqlite3.OperationalError:
-        # On a read-only disk SQLite cannot make the files that it shares with a writer; without
-        # a write-ahead log there is none.
+        # On a read-only disk SQLite cannot create the files that it shares with a writer; without
+        # a write-ahead log there is no writer.
         db.close()
         if real.with_name(f"{real.name}-wal").exists() or os.access(real.parent, os.W_OK):
             raise
@@ -179,7 +180,7 @@ def refuse_other_database(path: Path, application: int, version: int) -> None:
 
 
 def refuse_unless_journal(path: Path, application: int) -> None:
-    """Raise unless the file is marked as a journal, of whatever version."""
+    """Raise unless the file is marked as a journal, of any version."""
     if application == UNFINISHED:
         raise JournalError(
             f"{path} must be a journal, got an unfinished copy of one: run `vfb journal copy` again"
@@ -194,7 +195,7 @@ def refuse_unless_journal(path: Path, application: int) -> None:
 def make_tables(
     db: sqlite3.Connection, key: JournalKey | None, *, application: int = APPLICATION
 ) -> None:
-    """The tables of a new log, marked as ``application``."""
+    """Create the tables of a new journal, marked as ``application``."""
     identity = os.urandom(IDENTITY_BYTES)
     check = None if key is None else key.check(identity)
     db.execute("BEGIN IMMEDIATE")

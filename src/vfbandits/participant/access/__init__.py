@@ -1,1 +1,1 @@
-"""What leaves a passive participant: whom it answers about, how often, and the record of it."""
+"""Access control of a passive participant: about which users it answers, and how often."""

@@ -2,10 +2,10 @@
 
 A line has a commitment, the running head of the chain, a salt and a content.  The commitment is the
 hash of salt and content, and the chain covers commitments only.  So an entry can be erased: without
-its salt the commitment tells nothing, and the chain verifies as before.
+its salt the commitment reveals nothing, and the chain verifies as before.
 
 The chain has no secret: a process that can write to the folder can replace it by another one that
-verifies.  A head that was noted elsewhere shows whether it is still the same chain.
+verifies.  A head that was stored elsewhere shows whether it is still the same chain.
 """
 
 import os
@@ -31,8 +31,8 @@ SHOWN: Final = 16  # hex digits of the running head in a line
 USER_BYTES: Final = 16
 HASH_BYTES: Final = 32
 
-# The hash function of the users' names as well: the code of a second one would be cold in the
-# processor's caches in each decision, and to fetch it took longer than to hash.
+# The same hash function as for users' names: the code of a second one would not be in the
+# processor's caches at each decision, and fetching it took longer than hashing.
 _hash: Final = partial(blake2b, digest_size=HASH_BYTES)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,9 +40,9 @@ _encode: Final = msgspec.json.Encoder().encode
 class Content(msgspec.Struct, array_like=True, frozen=True):
     """What was answered about one user in one round.
 
-    ``user`` is a keyed hash, empty where no user is meant; ``at`` in seconds since 1970;
+    ``user`` is a keyed hash, empty in a trial; ``at`` in seconds since 1970;
     ``outcome`` is "answered", "unknown", "trial", or the limit by which it was declined;
-    ``campaign`` is that which the active participant named, and empty in a trial.
+    ``campaign`` is the one that the active participant named, and empty in a trial.
     """
 
     at: float
@@ -64,7 +64,7 @@ class Line(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line of a file: how many entries stand before it, and the head of the chain."""
+    """The first line of a file: the number of entries before it, and the head of the chain."""
 
     version: int
     before: int
@@ -78,7 +78,7 @@ _content: Final = msgspec.json.Decoder(Content).decode
 
 @dataclass(slots=True)
 class Chain:
-    """How far a chain has come."""
+    """The present end of a chain: its length and its head."""
 
     count: int = 0
     head: bytes = START
@@ -87,14 +87,14 @@ class Chain:
         """The line of one more entry."""
         body = _encode(content)
         commitment = _hash(salt + body).digest()
-        # ``extend`` and a ``Line`` without calls: this is on the way of every answer.
+        # ``extend`` and a ``Line``, written out: every answer waits for this code.
         self.head = head = _hash(self.head + commitment).digest()
         self.count += 1
         shown = head[: SHOWN // 2].hex()
         return f'["{commitment.hex()}","{shown}","{salt.hex()}",'.encode() + body + b"]\n"
 
     def extend(self, commitment: bytes) -> None:
-        """Go one commitment further."""
+        """Append a commitment."""
         self.head = _hash(self.head + commitment).digest()
         self.count += 1
 
@@ -119,7 +119,7 @@ def user_hash(key: bytes, user: str) -> str:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a record, oldest first, without a last one that is only being begun."""
+    """The files of a record, oldest first, without a last one whose header is incomplete."""
     files = sorted(folder.glob(PATTERN))
     return files[:-1] if files and not has_header(files[-1]) else files
 
@@ -131,7 +131,7 @@ def has_header(path: Path) -> bool:
 
 
 def read_header(file: BinaryIO, path: Path) -> Chain:
-    """Where the chain stands before the entries of this file."""
+    """The chain before the entries of this file."""
     try:
         header = _header(file.readline())
         head = bytes.fromhex(header.head)
@@ -149,7 +149,7 @@ def read_header(file: BinaryIO, path: Path) -> Chain:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An entry as it stands in a file; ``content`` is None if it was erased."""
+    """An entry as read from a file; ``content`` is None if it was erased."""
 
     number: int
     line: Line
@@ -157,10 +157,10 @@ class Read:
 
 
 def read_entries(file: BinaryIO, path: Path, chain: Chain) -> Iterator[Read]:
-    """The entries after the header, each checked; ``chain`` goes along.
+    """The entries after the header, each checked; ``chain`` advances with them.
 
-    AccessRecordError at the first that is not what was written.  A last line without its end is
-    left out: it was never acknowledged.
+    AccessRecordError at the first entry that was altered.  A last line without its end is left out:
+    it was never acknowledged.
     """
     for entry, _ in _with_text(file, path, chain):
         yield entry
@@ -193,7 +193,7 @@ def _opened(line: Line, commitment: bytes) -> Content | None:
         return None
     body = bytes(line.content)
     if _hash(bytes.fromhex(line.salt) + body).digest() != commitment:
-        raise ValueError("another content than was committed to")
+        raise ValueError("the content differs from its commitment")
     return _content(body)
 
 
@@ -212,7 +212,7 @@ class Verification:
 def verify(
     folder: Path, *, head: str | None = None, on_step: Callable[[int], None] = lambda _: None
 ) -> Verification:
-    """Read everything and follow the chain; ``head`` is one that was noted before."""
+    """Read everything and follow the chain; ``head`` is one that was stored before."""
     found = Verification(has_head=None if head is None else head == START.hex())
     chain: Chain | None = None
     for path in files_in(folder):

@@ -25,7 +25,7 @@ class DiscreteCheck:
 
     @classmethod
     def of(cls, features: Features, settings: AccessSettings) -> "DiscreteCheck":
-        """The check of a participant; ConfigError if a column is accepted that there is not."""
+        """The check of a participant; ConfigError if an accepted column does not exist."""
         accepted = settings.accepted(DISCRETE)
         unknown = sorted(accepted - {*features.columns})
         if unknown:
@@ -44,7 +44,7 @@ class DiscreteCheck:
         return self.found
 
     def problem(self) -> str:
-        """Why rows must not leave; an empty text if they may."""
+        """Why rows must not leave; empty if they may."""
         left = ", ".join(name for name in self.look() if name not in self.accepted)
         if not left:
             return ""

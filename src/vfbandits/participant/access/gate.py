@@ -1,4 +1,4 @@
-"""What a passive participant answers of an ask, and the entry about it."""
+"""Which part of an ask a passive participant answers, and its entry in the access record."""
 
 import time
 from collections import Counter
@@ -32,7 +32,7 @@ COUNT_AFTER: Final = 256  # asks
 
 
 class Admission(NamedTuple):
-    """Of an ask: for each user how it is answered, how many rows it has, and for what."""
+    """The admission of an ask: for each user the outcome, the number of rows, and the campaign."""
 
     names: Sequence[str]
     outcomes: Sequence[str]
@@ -41,16 +41,16 @@ class Admission(NamedTuple):
 
     @property
     def n_declined(self) -> int:
-        """How many users are not answered about."""
+        """Number of users that are not answered about."""
         return len(self.outcomes) - self.outcomes.count(ANSWERED)
 
     @property
     def declined(self) -> list[str]:
-        """The limits that users are over, one for each of these users."""
+        """The limits that users exceed, one for each of these users."""
         return [outcome for outcome in self.outcomes if outcome != ANSWERED]
 
     def refused(self) -> "Admission":
-        """The same, with nobody answered about: all are over the limit that the first is over."""
+        """The same with all users declined, by the limit of the first declined one."""
         limit = next((one for one in self.declined if one != UNKNOWN), NO_CONSENT)
         outcomes = [limit if outcome == ANSWERED else outcome for outcome in self.outcomes]
         return self._replace(outcomes=outcomes)
@@ -76,7 +76,7 @@ class AccessCounts:
 
 
 class AccessGate:
-    """Limits and the record, before the features of one participant."""
+    """The limits and the record that guard the features of one participant."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AccessGate:
         limits.remember(entries_in(record.folder), now=clock())
 
     def admit(self, ask: Ask) -> Admission:
-        """Whom to answer about; all that is answered must be ``note``d before it leaves."""
+        """The users to answer about; ``note`` must come before the answer leaves."""
         names = [*map(self.record.user, ask.users)]
         rows = [*map(len, ask.arms)] if ask.arms else [1] * len(names)
         now, campaigns = self._clock(), ask.campaign_of_each
@@ -110,8 +110,8 @@ class AccessGate:
     def consented(self, admission: Admission, lookup: Lookup) -> Admission:
         """The same without users that gave no consent.
 
-        Where consent is needed an unknown user is declined as well: otherwise it could be told from
-        one that is known and gave none.
+        If consent is required, an unknown user is declined as well: otherwise it could be
+        distinguished from a known user without consent.
         """
         if not self._needs_consent or not (lookup.refused or lookup.absent):
             return admission
@@ -129,7 +129,7 @@ class AccessGate:
         return admission._replace(outcomes=outcomes)
 
     def steady(self, keys: Sequence[Key], lookup: Lookup) -> Lookup:
-        """``lookup`` with earlier rows in the place of those that changed a short while ago."""
+        """``lookup`` with earlier rows in place of those that changed recently."""
         if self._held is None:
             return lookup
         name = self.record.user
@@ -137,11 +137,11 @@ class AccessGate:
 
     @property
     def n_held(self) -> int:
-        """Rows that were answered as they were before a change."""
+        """Rows that were answered with their values from before a change."""
         return 0 if self._held is None else self._held.n_held
 
     def note(self, ask: Ask, admission: Admission, absent: Sequence[int]) -> None:
-        """Write down what will be answered; ``absent`` are places of rows that are not known."""
+        """Record what will be answered; ``absent`` are places of rows that are not known."""
         at, missing = self._now(), {*absent}
         contents, start = [], 0
         for name, outcome, rows, campaign in zip(
@@ -149,10 +149,20 @@ class AccessGate:
         ):
             if missing and outcome == ANSWERED and missing.issuperset(range(start, start + rows)):
                 outcome = UNKNOWN  # noqa: PLW2901  (of the same user)
-            contents.append(Content(at, name, ask.round, DECISION, outcome, rows, campaign))
+            contents.append(
+                Content(
+                    at=at,
+                    user=name,
+                    round=ask.round,
+                    purpose=DECISION,
+                    outcome=outcome,
+                    rows=rows,
+                    campaign=campaign,
+                )
+            )
             start += rows
         self.record.append(contents)
-        # Counted many at a time: an answer waits for what is done here.
+        # Counted in batches: every answer waits for this code.
         self._uncounted.append(contents)
         if len(self._uncounted) >= COUNT_AFTER:
             self._count()
@@ -178,8 +188,16 @@ class AccessGate:
         self._uncounted.clear()
 
     def note_trial(self, ask: Ask) -> None:
-        """Write down that invented rows will be answered, which belong to nobody."""
-        self.record.append([Content(self._now(), "", ask.round, TRIAL, TRIAL, ask.n_rows)])
+        """Record an answer with invented rows, which belong to no user."""
+        content = Content(
+            at=self._now(),
+            user="",
+            round=ask.round,
+            purpose=TRIAL,
+            outcome=TRIAL,
+            rows=ask.n_rows,
+        )
+        self.record.append([content])
         self._counts.asks[TRIAL] += 1
 
     def note_failure(self) -> None:
@@ -187,7 +205,7 @@ class AccessGate:
         self._counts.asks[FAILED] += 1
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         self.record.close()
         if self._held is not None:
             self._held.close()

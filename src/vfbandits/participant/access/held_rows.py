@@ -1,13 +1,13 @@
-"""Rows that were answered, so that a changed row of the same user is answered only after a while.
+"""Rows that were answered, so that a changed row of the same user is answered only after a delay.
 
-Whoever sees a user's masked row before and after one feature changed sees a column of the mask.  So
-a change waits for ``after_s`` from when it was first seen: until then the row that was answered
-before is answered again, and what changes meanwhile is answered together with it.
+A user's masked rows before and after a change of one feature reveal a column of the mask.  So a
+change is held back for ``after_s`` from when it was first seen: until then the earlier row is
+answered, and later changes are released together with it.
 
-The rows are in a database in the state folder, since a feature file changes between two starts.
-They survive a restart and a killed process.  A power cut may take the last of them: those users'
-rows are then answered as they are.  The same holds for rows that were dropped because there were
-more than ``max_rows``: those that were not asked for the longest go first.
+The rows are in a database in the state folder, since a feature file may change between two starts.
+They survive a restart and a killed process.  A power cut may lose the last of them, and rows beyond
+``max_rows`` are dropped, the least recently asked first; users without an earlier row get their
+present one.
 """
 
 import sqlite3
@@ -46,7 +46,7 @@ CREATE INDEX held_by_day ON held (day);
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The row that is answered, when a change of it was first seen, and the day of the last ask."""
+    """The row that is answered, the time its change was first seen, and the day of the last ask."""
 
     row: bytes
     changed_at: float | None
@@ -54,7 +54,7 @@ class _Held:
 
 
 class HeldRows:
-    """The rows of one participant; ``digest`` is of the scaling behind which they were made.
+    """The rows of one participant; ``digest`` is that of the scaling that made them.
 
     >>> import tempfile
     >>> now = 0.0
@@ -92,10 +92,10 @@ class HeldRows:
             raise self._failure(error) from error
 
     def settle(self, keys: Sequence[RowKey], lookup: Lookup) -> Lookup:
-        """``lookup`` with earlier rows in the place of those that changed a short while ago.
+        """``lookup`` with earlier rows in place of those that changed recently.
 
-        ``n_held`` counts these.  Of keys that the store does not have any more, or whose users gave
-        no consent, the earlier rows are erased.
+        ``n_held`` counts these.  Earlier rows are erased if the store no longer has the key, or the
+        user gave no consent.
         """
         try:
             return self._settle(keys, lookup)
@@ -103,7 +103,7 @@ class HeldRows:
             raise self._failure(error) from error
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the database."""
         self._db.close()
 
     def _settle(self, keys: Sequence[RowKey], lookup: Lookup) -> Lookup:
@@ -129,7 +129,7 @@ class HeldRows:
         return lookup if values is None else lookup._replace(values=values)
 
     def _next(self, before: _Held | None, row: bytes) -> _Held:
-        """What is held once this row was looked up."""
+        """The entry after this row was looked up."""
         now = self._clock()
         day = int(now // DAY_S)
         if before is None or before.row == row:
@@ -180,7 +180,7 @@ class HeldRows:
         self._count = count
 
     def _begin(self, digest: str) -> None:
-        """Rows behind another scaling are no rows of the same features."""
+        """Erase rows of another scaling: they are not rows of the same features."""
         (noted,) = self._db.execute("SELECT max(digest) FROM scaling").fetchone()
         if noted != digest:
             with _transaction(self._db):

@@ -1,7 +1,7 @@
-"""How much a passive participant answers: users and asks a day, rows a second, and about whom.
+"""Access limits of a passive participant: users and asks per day, rows per second, allowed users.
 
-Days are those of UTC.  Counts of the day are taken from the access record at the start, so a
-restart begins no new day.
+Days are in UTC.  Counts of the day are read from the access record at the start, so a restart does
+not reset them.
 """
 
 from collections import Counter
@@ -56,10 +56,10 @@ class AccessLimits:
         )
         self._day = -1
         self._asks: Counter[str] = Counter()
-        self._free_at = 0.0  # when all rows that were answered are paid for
+        self._free_at = 0.0  # when the rows answered so far are within the rate
 
     def remember(self, contents: Iterable[Content], *, now: float) -> None:
-        """Count what was answered today before this process began."""
+        """Count what was answered today before this process started."""
         if self._is_open:
             return
         self._begin_day(now)
@@ -81,11 +81,11 @@ class AccessLimits:
     def judge(
         self, users: Sequence[str], *, now: float, campaigns: Iterable[str] = repeat("")
     ) -> list[str]:
-        """For each user whether it is answered about, or the limit that it is over; counted.
+        """For each user "answered", which is counted, or the limit that it exceeds.
 
         ``campaigns`` has the campaign of each.
         """
-        if self._is_open:  # nothing to count for
+        if self._is_open:  # no limit needs counts
             return [ANSWERED] * len(users)
         self._begin_day(now)
         return [*map(self._judge, users, campaigns)]
@@ -105,6 +105,6 @@ class AccessLimits:
 
     def _begin_day(self, now: float) -> None:
         day = int(now // DAY_S)
-        if day > self._day:  # a clock that is put back begins no day again
+        if day > self._day:  # a clock that is set back does not reset the counts
             self._day = day
             self._asks.clear()

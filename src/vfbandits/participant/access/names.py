@@ -1,7 +1,7 @@
-"""By which names the access record has a user: its own, and that of its pseudonym.
+"""The names of a user in the access record: that of its id, and that of its pseudonym.
 
-A participant that is asked by pseudonyms knows its own users by their ids.  What it was asked about
-a user that it does not have stands under the pseudonym, which it can work out for any id.
+A participant that is asked by pseudonyms records its own users by their ids.  Asks about other
+users are recorded by the pseudonym, which the participant can compute for any id.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,7 @@ from vfbandits.settings.services import PassiveSettings
 def recorded_names(settings: PassiveSettings, folder: Path, users: Iterable[str]) -> frozenset[str]:
     """All names under which the record in ``folder`` may have entries about these users.
 
-    By the keys of today: entries of a time with other keys, by pseudonyms of that time, are not
-    among them.
+    By the present keys: entries by pseudonyms of earlier keys are not among them.
     """
     key, pseudonyms = read_key(folder), _pseudonyms(settings)
     names = set()

@@ -109,12 +109,12 @@ class AccessRecord:
 
     @property
     def unsynced(self) -> Head | None:
-        """How far entries were written; None if all of them are durable."""
+        """The last written entry; None if all entries are durable."""
         chain = self.chain
         return Head(chain.count, chain.head[:_CHECK_BYTES]) if chain.count > self._synced else None
 
     def sync(self, to: Head) -> None:
-        """Make entries durable up to ``unsynced``, and note it; for a thread of its own."""
+        """Make entries durable up to ``unsynced``, and store that position; may run in a thread."""
         with self._lock:
             os.fdatasync(self._descriptor)
             self._witness.ack(to)
@@ -124,16 +124,16 @@ class AccessRecord:
 
     @property
     def n_unsynced(self) -> int:
-        """Entries that a power cut would take."""
+        """Entries that a power cut would lose."""
         return self.chain.count - self._synced
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return self._older_bytes + self._size
 
     def problems(self) -> list[str]:
-        """Why entries cannot be written or made durable; no sentence names a file."""
+        """Why entries cannot be written or made durable; no text names a file."""
         if self._descriptor < 0:
             return ["the access record is closed"]
         found, disk = [], os.fstatvfs(self._descriptor)
@@ -149,7 +149,7 @@ class AccessRecord:
         return found
 
     def close(self) -> None:
-        """Sync, and let go of the files; safe to call twice."""
+        """Sync, and release the files; safe to call twice."""
         if self._descriptor >= 0:
             unsynced = self.unsynced
             if unsynced is not None:
@@ -170,7 +170,7 @@ class AccessRecord:
         self._size += written
 
     def _go_on(self) -> Chain:
-        """Open the newest file behind its last whole entry, or the first file."""
+        """Open the newest file at the end of its last whole entry, or begin the first file."""
         files = files_in(self.folder)
         if not files:
             chain = Chain()
@@ -221,16 +221,16 @@ class AccessRecord:
     def _refuse_loss(self) -> None:
         noted = self._witness.head
         if noted is None or noted.position > self.chain.count:
-            known = "a damaged note" if noted is None else f"{noted.position} entries"
+            known = "a damaged position" if noted is None else f"{noted.position} entries"
             raise AccessRecordError(
                 f"the access record in {self.folder} must have all that was written, got "
-                f"{self.chain.count} entries, where {HEAD_FILE} notes {known}.  Put the folder "
-                "back as it was, or move it away to begin a new record"
+                f"{self.chain.count} entries, while {HEAD_FILE} records {known}.  Restore the "
+                "folder, or move it away to begin a new record"
             )
 
 
 def _whole_bytes(descriptor: int) -> int:
-    """How many bytes a file has up to the end of its last whole line."""
+    """The size of a file up to the end of its last whole line."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, 1 << 16, max(0, size - (1 << 16)))
     return size - len(tail) + tail.rfind(b"\n") + 1 if tail else 0

@@ -11,7 +11,7 @@ from vfbandits.participant.access.limits import ANSWERED
 
 @dataclass(slots=True)
 class Tally:
-    """What left, and what did not; counts are of entries, ``others`` by their outcome."""
+    """Counts of entries: those that were answered, and ``others`` by their outcome."""
 
     answered: int = 0
     rows: int = 0
@@ -20,11 +20,11 @@ class Tally:
 
     @property
     def users(self) -> int:
-        """How many users were answered about."""
+        """Number of users that were answered about."""
         return len(self.names)
 
     def add(self, content: Content) -> None:
-        """Count one entry more."""
+        """Count an entry."""
         if content.outcome == ANSWERED:
             self.answered += 1
             self.rows += content.rows
@@ -33,7 +33,7 @@ class Tally:
             self.others[content.outcome] += 1
 
     def document(self) -> dict[str, object]:
-        """As JSON has it."""
+        """As JSON."""
         counts = {"answered": self.answered, "users": self.users, "rows": self.rows}
         return {**counts, "others": dict(self.others)}
 
@@ -47,19 +47,19 @@ class Day:
     campaigns: dict[str, Tally] = field(default_factory=dict)
 
     def add(self, content: Content) -> None:
-        """Count one entry more."""
+        """Count an entry."""
         self.total.add(content)
         if content.campaign:
             self.campaigns.setdefault(content.campaign, Tally()).add(content)
 
     def document(self) -> dict[str, object]:
-        """As JSON has it."""
+        """As JSON."""
         campaigns = {name: self.campaigns[name].document() for name in sorted(self.campaigns)}
         return {"date": self.date, **self.total.document(), "campaigns": campaigns}
 
 
 def by_day(contents: Iterable[Content], *, users: Collection[str] | None = None) -> list[Day]:
-    """The days, oldest first, perhaps of the entries about some users only.
+    """The days, oldest first; with ``users``, of the entries about these users only.
 
     >>> entry = Content(0.0, "ab", 1, "decision", "answered", 3, "spring")
     >>> [(day.total.answered, [*day.campaigns]) for day in by_day([entry])]

@@ -28,7 +28,7 @@ ALIGNMENT: Final = "vfbandits.v1.Alignment"
 
 
 class AlignmentCalls(Protocol):
-    """Who may call is decided here: the port only says who calls."""
+    """Implementations decide who may call: the port only identifies the caller."""
 
     async def begin(self, peer: Peer, request: AlignBegin, /) -> AlignBegun:
         """Begin, or begin again."""
@@ -39,7 +39,7 @@ class AlignmentCalls(Protocol):
         ...
 
     async def tell(self, peer: Peer, request: AlignCommon, /) -> AlignTold:
-        """Hear of common users."""
+        """Receive common users."""
         ...
 
 
@@ -58,11 +58,11 @@ class AlignmentClient:
         return await self._calls.call(EXCHANGE, request, timeout_s)
 
     async def tell(self, request: AlignCommon, *, timeout_s: float) -> AlignTold:
-        """Tell of common users."""
+        """Send common users."""
         return await self._calls.call(TELL, request, timeout_s)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await self._calls.close()
 
 

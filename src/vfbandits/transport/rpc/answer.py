@@ -18,7 +18,7 @@ from vfbandits.protocol.messages import DIGEST_SIZE, MAX_BYTES, MAX_ROWS, Answer
 from vfbandits.transport.rpc import wire_pb2 as wire
 from vfbandits.transport.rpc.checks import MAX_COUNT, count
 
-# Each field behind its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
+# Each field after its tag: number and kind, where kind 1 is of 8 bytes, 5 of 4, 2 has a length.
 _HEAD: Final = Struct("<B5s BQ BQ BQ BB16s BI BI BI B5s")
 _FIELDS: Final = Struct("<6x xQ xQ xQ 2x16s xI xI xI 6x")  # of the same head, without the tags
 _ANSWER: Final = wire.ToActive.ANSWER_FIELD_NUMBER << 3 | 2
@@ -50,7 +50,7 @@ def encode_answer(m: Answer) -> bytes:
 def find_answer(data: bytes) -> Answer | None:
     """The answer in ``data``, its values a view of it, if it is one as ``encode_answer`` writes.
 
-    None too for one that cannot be: what is wrong with it is said when protobuf has read it.
+    None also for an invalid one: ``decode_answer`` raises the error.
     """
     if not _HEAD.size <= len(data) <= MAX_BYTES:
         return None
@@ -113,7 +113,7 @@ def _head(  # noqa: PLR0913, PLR0917  (the fields, in their order)
     columns: int,
     missing: int,
 ) -> bytes:
-    """What stands before ``size`` bytes of values."""
+    """The head that precedes ``size`` bytes of values."""
     whole, length = varint(_HEAD.size - _BEFORE_FIELDS + size), varint(size)
     return _HEAD.pack(
         _ANSWER, whole,

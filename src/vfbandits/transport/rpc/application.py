@@ -1,4 +1,4 @@
-"""An application's way to the active participant: calls with a deadline."""
+"""The client of an application: calls to the active participant, with a deadline."""
 
 from vfbandits.protocol.application import (
     ChangeReply,
@@ -37,11 +37,11 @@ class ApplicationClient:
         return await self._calls.call(DECIDE, request, timeout_s)
 
     async def reward(self, request: RewardRequest, *, timeout_s: float) -> RewardReply:
-        """Bring the reward of a decision."""
+        """Report the reward of a decision."""
         return await self._calls.call(REWARD, request, timeout_s)
 
     async def status(self, request: StatusRequest, *, timeout_s: float) -> StatusReply:
-        """How the federation is."""
+        """The state of the federation."""
         return await self._calls.call(STATUS, request, timeout_s)
 
     async def change(self, request: ChangeRequest, *, timeout_s: float) -> ChangeReply:
@@ -56,5 +56,5 @@ class ApplicationClient:
         return await self._calls.call(GATHER, request, timeout_s)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await self._calls.close()

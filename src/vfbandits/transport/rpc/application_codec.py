@@ -1,4 +1,4 @@
-"""What applications ask and get as bytes, both ways; checked as the participants' messages are."""
+"""Calls of applications as bytes, both ways; checked as the participants' messages are."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,12 +62,12 @@ class Codec(Generic[T]):
             if isinstance(error, WireError):
                 raise
             kind = type(message).__name__
-            raise WireError(f"{kind} has a field that its place on the wire cannot hold") from None
+            raise WireError(f"{kind} has a field that the wire format cannot hold") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Q, R]):
-    """One call of an application: what goes there, and what comes back."""
+    """One call of an application: its request and its reply."""
 
     name: str
     request: Codec[Q]
@@ -195,7 +195,7 @@ def _read_gather(data: bytes) -> GatherRequest:
 
 
 def _decide_or_error(m: wire.DecideRequest) -> DecideRequest | VFBanditsError:
-    """One bad request is its own error, and no one else's."""
+    """An invalid request is an error of its own; the others are read."""
     try:
         return _decide_in(m)
     except WireError as error:

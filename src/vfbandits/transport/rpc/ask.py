@@ -55,7 +55,7 @@ def find_ask(data: bytes) -> Ask | None:
 
 
 def decode_ask(body: bytes | memoryview) -> Ask:
-    """An ask, as it stands in its field."""
+    """The ask in the bytes of its field."""
     try:
         ask = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Who calls, and what: by the certificate, or without TLS by what the caller says of itself."""
+"""The identity of a caller: by its certificate, or without TLS by its own metadata."""
 
 from typing import Final, TypeAlias
 
@@ -20,12 +20,12 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def introduction(name: str, role: str, *, tls: bool) -> Metadata:
-    """What a caller says of itself: nothing, where its certificate speaks."""
+    """The metadata by which a caller names itself; none with TLS, where its certificate does."""
     return () if tls else ((NAME_KEY, name), (ROLE_KEY, role))
 
 
 def peer_of(context: Context, *, federation: str | None) -> Peer:
-    """Who calls; ``federation`` is None without TLS."""
+    """The peer of a call; ``federation`` is None without TLS."""
     if federation is None:
         return _introduced(context)
     shown = context.auth_context()
@@ -44,5 +44,8 @@ def _introduced(context: Context) -> Peer:
     said = dict(context.invocation_metadata() or ())
     name, role = str(said.get(NAME_KEY, "")), str(said.get(ROLE_KEY, ""))
     if not is_name(name) or role not in ROLES:
-        raise IdentityError(f"without TLS a caller says {NAME_KEY} and {ROLE_KEY}, got no such")
+        raise IdentityError(
+            f"without TLS a caller must send {NAME_KEY}, a name, and {ROLE_KEY}, one of "
+            f"{', '.join(ROLES)}, got {name[:64]!r} and {role[:64]!r}"
+        )
     return Peer(name, role, "", context.peer())

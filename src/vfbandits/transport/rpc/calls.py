@@ -18,7 +18,7 @@ from vfbandits.transport.channel import Peer
 
 
 class Calls(Protocol):
-    """Who may call what is decided here: the port only says who calls."""
+    """Implementations decide who may call what: the port only identifies the caller."""
 
     async def decide(self, peer: Peer, request: DecideRequest, /) -> DecideReply:
         """Choose an arm."""
@@ -29,7 +29,7 @@ class Calls(Protocol):
         ...
 
     async def status(self, peer: Peer, request: StatusRequest, /) -> StatusReply:
-        """Say how the federation is."""
+        """The state of the federation."""
         ...
 
     async def change(self, peer: Peer, request: ChangeRequest, /) -> ChangeReply:

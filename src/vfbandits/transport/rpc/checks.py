@@ -1,4 +1,4 @@
-"""What a decoder asks of every field, and how an encoder's mistakes come out: always a WireError.
+"""Checks of every field that is decoded, and of encoded messages: each fault is a WireError.
 
 A message of these errors names the field and sizes, never what was in it: the sender is not
 trusted, and its bytes have no place in our log.
@@ -53,7 +53,7 @@ def text(value: str, what: str, *, most: int = MAX_TEXT_LENGTH) -> str:
 
 
 def campaign(value: str) -> str:
-    """The name of a campaign, which may stand in paths, logs and records."""
+    """The name of a campaign, which may be part of paths, logs and records."""
     if not is_name(value):
         raise WireError(
             f"a campaign has 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', "

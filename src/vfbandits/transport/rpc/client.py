@@ -1,4 +1,4 @@
-"""A passive participant's way to the active one: it dials, and keeps the stream."""
+"""A passive participant's connection to the active one: it dials, and keeps the stream."""
 
 import asyncio
 from typing import Final, TypeAlias
@@ -23,7 +23,7 @@ Call: TypeAlias = grpc.aio.StreamStreamCall[bytes, bytes]
 class RpcDialer:
     """Implements ``Dialer``; see ``Route`` for the arguments.
 
-    Each link has a connection of its own, and there is no hidden second try: who dials decides
+    Each link has a connection of its own, and there is no hidden retry: the caller decides
     when to dial again.  The peer of a link goes by the host that its certificate was checked for;
     gRPC does not show the certificate itself to the end that dials.
     """
@@ -34,14 +34,14 @@ class RpcDialer:
         self._route = Route(address, tls, name, role, server_name)
 
     async def dial(self, *, timeout_s: float) -> Link:
-        """Open a stream; LinkError says what stood in the way."""
+        """Open a stream; LinkError says why it failed."""
         channel = self._route.open(back_off_ms=NEVER_MS)
         call: Call = channel.stream_stream(JOIN)(metadata=self._route.metadata)
         link = None
         try:
             async with asyncio.timeout(timeout_s):
                 # The listening end sends this as soon as it has accepted us.  A stream that it
-                # ends at once may lose it, but then ends with OK, which no refusal does.
+                # ends immediately may lose it, but then ends with OK, which no refusal does.
                 accepted = PROTOCOL_KEY in (await call.initial_metadata() or ())
                 if not accepted and await call.code() is not grpc.StatusCode.OK:
                     raise await self._refused(call)
@@ -56,7 +56,7 @@ class RpcDialer:
                 await channel.close()
 
     async def close(self) -> None:
-        """Nothing to give back: a link holds its own connection."""
+        """Nothing to release: a link holds its own connection."""
 
     def _link(self, channel: grpc.aio.Channel, call: Call) -> StreamLink:
         async def free() -> None:

@@ -1,7 +1,7 @@
 """Messages between participants as bytes, both ways.
 
 Decoding is a security boundary: what comes out has been checked as far as one message alone can
-be, and whatever is wrong raises WireError.  Fields that this version does not know are ignored:
+be, and every fault raises WireError.  Fields that this version does not know are ignored:
 the handshake, which refuses other versions, must be able to read their hello.  For the same reason
 the words of a hello are not checked here but compared there.
 """
@@ -33,7 +33,7 @@ def encode(message: Message) -> bytes:
             raise
         # The cause would hold what was in the field.
         kind = type(message).__name__
-        raise WireError(f"{kind} has a field that its place on the wire cannot hold") from None
+        raise WireError(f"{kind} has a field that the wire format cannot hold") from None
 
 
 def decode_to_active(data: bytes) -> ToActive:

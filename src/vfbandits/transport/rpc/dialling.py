@@ -1,4 +1,4 @@
-"""How a process that dials opens a connection, and says why one could not be had."""
+"""How a process opens a connection, and explains why one failed."""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ from vfbandits.transport.rpc.tls import TlsFiles, channel_credentials, own_fault
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where to, as whom, and who must answer.
+    """The address to dial, our identity, and the host that must answer.
 
     Attributes
     ----------
     address
         ``host:port``; without ``tls`` on loopback only.
     tls
-        Our files, read anew for each connection, so that a renewed certificate is soon in use.
+        Our files, read again for each connection, so that a renewed certificate is soon in use.
     name, role
-        Who we are where no certificate says so.
+        Our identity where no certificate has it.
     server_name
         The host that the certificate of the other end must have, whatever its address is.
     """
@@ -43,7 +43,7 @@ class Route:
 
     @property
     def metadata(self) -> Metadata:
-        """What we say of ourselves."""
+        """The metadata by which we name ourselves."""
         return introduction(self.name, self.role, tls=self.tls is not None)
 
     def open(self, *, back_off_ms: int) -> grpc.aio.Channel:
@@ -68,9 +68,9 @@ class Route:
         return LinkError(f"no connection to {self.address}: {reason} [{said}]")
 
     def _hung_up(self) -> str:
-        """In TLS 1.3 the end that dials is not told why its certificate is not accepted."""
+        """Why the other end closed: in TLS 1.3 it does not say why it refuses a certificate."""
         if self.tls is None:
-            return "it hung up"
+            return "it closed the connection"
         return own_fault(self.tls) or (
             "it closed the connection, as a server does that refuses our certificate; "
             "`vfb preflight` shows the reason that it gives"

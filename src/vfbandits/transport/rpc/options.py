@@ -18,14 +18,14 @@ MIN_BETWEEN_PINGS_MS: Final = 5_000
 _BOTH: Final[Options] = (
     ("grpc.max_receive_message_length", MAX_RECEIVED),
     ("grpc.max_send_message_length", MAX_RECEIVED),
-    # A peer that vanished without a word is noticed within 20 s even if nobody sends.  The third
-    # setting is the one that counts: left alone it is a minute, whatever the second says.
+    # A peer that vanished is noticed within 20 s even if nobody sends.  The third setting is the
+    # one that counts: its default is a minute, whatever the second says.
     ("grpc.keepalive_time_ms", PING_EVERY_MS),
     ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
     ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),
     # A probe of the line's width goes with nearly every message: a tenth of a decision's work.
-    # Without it a stream must be told how far ahead it may be sent.
+    # Without it the window of a stream must be set.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", SENT_AHEAD_BYTES),
 )
@@ -40,7 +40,7 @@ SERVER: Final[Options] = (
 
 
 def channel_options(address: str, *, server_name: str, back_off_ms: int) -> Options:
-    """For one connection that is all its own.
+    """The options of a channel with a connection of its own.
 
     A server is known by the name in its certificate, whatever its address is.  On loopback a
     proxy that the environment names would only be in the way.

@@ -46,7 +46,7 @@ class RpcListener:
 
     With ``tls`` peers are known by their certificates, and must be of the federation that our own
     is of.  Without it the address must be on loopback, and peers are who they say they are.
-    Without a handler, or without ``calls`` or ``alignment``, no such calls are taken.
+    Without a handler, or without ``calls`` or ``alignment``, no such calls are accepted.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RpcListener:
         self._server: grpc.aio.Server | None = None
 
     async def start(self, handler: Handler | None) -> int:
-        """Listen; returns the port.  ConfigError if the address cannot be had."""
+        """Listen; returns the port.  ConfigError if the address cannot be bound."""
         server = grpc.aio.server(options=SERVER)
         server.add_generic_rpc_handlers(tuple(self._services(handler)))
         try:
@@ -83,7 +83,7 @@ class RpcListener:
         return port
 
     async def stop(self, *, grace_s: float) -> None:
-        """Take no more streams, and end those that are still open after ``grace_s``."""
+        """Accept no more streams, and end those that are still open after ``grace_s``."""
         if self._server is not None:
             await self._server.stop(grace_s)
         self._server = None
@@ -135,7 +135,7 @@ class RpcListener:
             if handling.done():
                 await link.close()
         finally:
-            # Cancelled, if the peer vanished: its handler must hear of it.
+            # Cancelled, if the peer vanished: its handler must know that the stream has ended.
             link.lose("the stream has ended")
             link.drop()
         status = handling.result() if handling.done() and not handling.cancelled() else None
@@ -159,7 +159,7 @@ class RpcListener:
 def _logging_outcomes(
     gather: Callable[[Peer, GatherRequest], Awaitable[GatherReplies]],
 ) -> Callable[[Peer, GatherRequest], Awaitable[GatherReplies]]:
-    """An error among the outcomes goes to the log if the peer is not told of it."""
+    """Log each error among the outcomes that the peer does not receive."""
 
     async def logging(peer: Peer, request: GatherRequest) -> GatherReplies:
         replies = await gather(peer, request)
@@ -172,7 +172,7 @@ def _logging_outcomes(
 
 
 async def _handled(handler: Handler, link: StreamLink) -> Status | None:
-    """Run a handler to its end; returns what the peer must be told, if anything."""
+    """Run a handler to its end; returns the status for the peer, if there is one."""
     try:
         await handler(link)
     except LinkError:
@@ -183,7 +183,7 @@ async def _handled(handler: Handler, link: StreamLink) -> Status | None:
 
 
 def _logged(error: Exception, address: str) -> Status:
-    """What the peer is told of an error; what it is not told goes to the log."""
+    """The status that the peer receives for an error; the log has what it does not receive."""
     status = status_of(error)
     if not status.kind:
         _log.error("call_failed", address=address, exc_info=error)

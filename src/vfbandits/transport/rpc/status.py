@@ -1,7 +1,7 @@
 """Our errors as gRPC's status, and back: one table.
 
-A peer is told our own sentence for errors about its own request only.  Of anything else it learns
-that there was something, and our log has the rest.
+A peer receives our own message only for an error about its own request.  Of any other error it
+learns that there was one, and our log has the details.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ _NAMES: Final = {kind.__name__: kind for kind in _CODES}
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a peer is told; ``kind`` names our error and is empty for an internal one."""
+    """What a peer receives; ``kind`` names our error and is empty for an internal one."""
 
     code: grpc.StatusCode
     sentence: str
@@ -56,7 +56,7 @@ class Status:
 
 
 def status_of(error: BaseException) -> Status:
-    """What to tell a peer of an error.
+    """The status that a peer receives for an error.
 
     >>> status_of(RewardError("a reward is a finite number, got nan")).sentence
     'a reward is a finite number, got nan'
@@ -70,12 +70,12 @@ def status_of(error: BaseException) -> Status:
 
 
 def is_told(failure: grpc.aio.AioRpcError) -> bool:
-    """Whether the other end's program said so, and not gRPC on either side."""
+    """Whether the other end's program sent this status, and not gRPC on either side."""
     return ERROR_KEY in dict(failure.trailing_metadata() or ())
 
 
 def told_error(kind: str, sentence: str) -> VFBanditsError:
-    """The error of this name; LinkError for one that the other end kept to itself.
+    """The error of this name; LinkError for one that the other end did not disclose.
 
     >>> told_error("ArmError", "arms must differ")
     ArmError('arms must differ')
@@ -89,7 +89,7 @@ def told_error(kind: str, sentence: str) -> VFBanditsError:
 
 
 def error_of(failure: grpc.aio.AioRpcError) -> VFBanditsError:
-    """The error that the other end told us of; LinkError if it could not, or kept it to itself."""
+    """The error that the other end reported; LinkError if it could not, or did not disclose it."""
     sentence = (failure.details() or "")[:MAX_SENTENCE_LENGTH]
     if is_told(failure):
         return told_error(str(dict(failure.trailing_metadata())[ERROR_KEY]), sentence)

@@ -1,7 +1,7 @@
 """A link on one gRPC stream; its two ends differ only in how they read, write and end it.
 
 Tasks of its own talk to gRPC, one that reads and, from the first message that is sent, one that
-writes; two queues stand between them and the link.  So a ``send`` or ``receive`` can be cancelled,
+writes; two queues are between them and the link.  So a ``send`` or ``receive`` can be cancelled,
 as by a timeout, and nothing is lost: to cancel a call into gRPC would end the stream.  A link that
 only answers needs neither queue: what comes is answered by the task that reads, in the same turn
 of the event loop.
@@ -35,7 +35,7 @@ class Stream(Protocol):
         ...
 
     async def write(self, message: bytes, /) -> None:
-        """Take bytes over."""
+        """Send bytes."""
         ...
 
 
@@ -43,7 +43,7 @@ class Stream(Protocol):
 class End:
     """One end of a stream: its gRPC object, and what it understands.
 
-    An end that dialled says that nothing follows with ``hang_up``, and gives its connection back
+    An end that dialled says that nothing follows with ``hang_up``, and closes its connection
     with ``free``.  A listening end ends its stream when the link is over.
     """
 
@@ -71,7 +71,7 @@ class StreamLink:
         self._writing: asyncio.Task[None] | None = None
         self._parked: asyncio.Future[bytes | None] | None = None  # the task that writes waits
         self._reading = asyncio.ensure_future(self._read())
-        # Even a task that is cancelled before it began must let go of those who wait for it.
+        # Even a task that is cancelled before it began must release those that wait for it.
         self._reading.add_done_callback(lambda _: self.lose(_ENDED))
 
     @property
@@ -92,7 +92,7 @@ class StreamLink:
         return len(data)
 
     def post(self, message: Message) -> bool:
-        """Hand a message over at once, or not at all."""
+        """Hand a message over without waiting; False if it cannot be taken."""
         data = encode(message)
         return self._write_soon(data) or self._outbox.put_at_once(data)
 
@@ -104,7 +104,7 @@ class StreamLink:
         return self._end.decode(data)
 
     async def listen(self, take: Callable[[Message], None]) -> None:
-        """Hand each message to ``take`` the moment it comes; raises when the stream has ended.
+        """Hand each message to ``take`` as soon as it comes; raises when the stream has ended.
 
         What ``take`` raises ends the stream and is raised here.
         """
@@ -144,7 +144,7 @@ class StreamLink:
             self.drop()
 
     def lose(self, reason: str) -> None:
-        """Take note that the stream has ended; whoever waits is told ``reason``."""
+        """Mark the stream as ended; those that wait get ``reason`` in a LinkError."""
         if not self._over.done():
             self._over.set_result(f"the link to {self._peer.name!r} is gone: {reason}")
         self._inbox.end()
@@ -154,7 +154,7 @@ class StreamLink:
             self._parked = None
 
     def drop(self) -> None:
-        """Let go of gRPC's stream."""
+        """Release gRPC's stream."""
         self._reading.cancel()
         if self._writing is not None:
             self._writing.cancel()
@@ -232,12 +232,12 @@ class StreamLink:
             self.lose("a message was refused")
 
     async def _write(self, data: bytes | None) -> None:
-        """Write this, and what waits behind it."""
+        """Write this, and what is queued after it."""
         try:
             while data is not None:
                 await self._end.stream.write(data)
                 data = self._outbox.take_at_once()
-        except _TAKES_NO_MORE:  # the task that reads gets to know the reason
+        except _TAKES_NO_MORE:  # the task that reads gets the reason
             self._outbox.end()
         except Exception as error:  # noqa: BLE001  (raised where the messages are handled)
             self._refused = error

@@ -1,6 +1,6 @@
-"""Certificates: what a process shows, whom it accepts, and who a peer is by its own.
+"""Certificates: which one a process shows, which it accepts, and whom one identifies.
 
-Identity is in the certificate's alternative names: the address ``vfb://<federation>/<role>/<name>``
+Identity is in the certificate's alternative names: the URI ``vfb://<federation>/<role>/<name>``
 and the host ``<name>.<federation>.vfb``, which a dialling process checks wherever it dials.
 """
 
@@ -41,7 +41,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a certificate stands for; ``certificate`` is the SHA-256 of its public key, hex."""
+    """Whom a certificate identifies; ``certificate`` is the SHA-256 of its public key, hex."""
 
     federation: str
     role: str
@@ -60,7 +60,7 @@ def host_name(name: str, federation: str) -> str:
 
 @lru_cache(maxsize=1024)
 def identity_from_certificate(pem: bytes) -> Identity:
-    """Who the certificate stands for.  Its signature and dates are TLS's business."""
+    """Whom the certificate identifies.  TLS checks its signature and dates."""
     certificate = _parse(pem, "a peer's certificate")
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -81,7 +81,10 @@ def identity_from_certificate(pem: bytes) -> Identity:
         )
     federation, role, name = parts
     if [attribute.value for attribute in common] != [name]:
-        raise IdentityError(f"the certificate of {name!r} must have that common name too")
+        came = [attribute.value for attribute in common]
+        raise IdentityError(
+            f"the certificate of {name!r} must have that common name too, got {came!r:.200}"
+        )
     return Identity(federation, role, name, _fingerprint(certificate))
 
 
@@ -92,7 +95,7 @@ def peer_from_certificate(pem: bytes, *, address: str = "") -> Peer:
 
 
 def own_identity(files: TlsFiles) -> Identity:
-    """Who we are."""
+    """Our identity, by our own certificate."""
     return identity_from_certificate(_read(files.certificate))
 
 
@@ -122,7 +125,7 @@ def own_fault(files: TlsFiles) -> str:
 
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Show our certificate, and demand one of our authority from whoever dials."""
+    """Show our certificate, and require one of our authority from every client."""
     if TOO_LATE:
         raise ConfigError(
             "TLS 1.2 must be ruled out before grpc is imported: import vfbandits.transport.rpc "
@@ -148,7 +151,8 @@ def _load(files: TlsFiles) -> tuple[bytes, bytes, bytes]:
     _parse(authority, str(files.authority))
     if not isinstance(public, EllipticCurvePublicKey):
         raise IdentityError(
-            f"{files.certificate} needs an elliptic-curve key, with others TLS 1.2 could be chosen"
+            f"{files.certificate} needs an elliptic-curve key, got {type(public).__name__}: "
+            "otherwise TLS 1.2 could be negotiated"
         )
     try:
         private = load_pem_private_key(key, password=None)

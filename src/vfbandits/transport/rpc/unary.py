@@ -15,10 +15,10 @@ R = TypeVar("R")
 
 
 class UnaryCalls:
-    """One connection serves all calls, and is made again when it broke.
+    """One connection for all calls, which is made again after it broke.
 
-    It keeps the certificate that was read for the first call.  An error that is about the request
-    comes back as the class it has there; LinkError if there is no answer.
+    It keeps the certificate that was read for the first call.  An error about the request is raised
+    with the class that it has at the server; LinkError if there is no answer.
     """
 
     def __init__(self, route: Route) -> None:
@@ -38,7 +38,7 @@ class UnaryCalls:
         return method.reply.decode(reply)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()

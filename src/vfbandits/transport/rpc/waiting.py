@@ -9,7 +9,7 @@ MAX_SIZE_BYTES: Final = 8 << 20
 
 
 class Waiting:
-    """A bounded queue that can end; a third of the work that asyncio's own does for a message.
+    """A bounded queue that can end; it takes a third of the time of asyncio's own queue.
 
     At 64 messages or 8 MiB it is full, and ``put`` waits until some are taken.  Once it
     ``has_ended`` nothing is added any more.
@@ -77,7 +77,7 @@ class Waiting:
 
 
 async def _in_line(line: deque[asyncio.Future[None]]) -> None:
-    """Wait to be woken; one who gives up passes on a call that may have been for it."""
+    """Wait to be woken; a waiter that is cancelled wakes another one in its place."""
     turn = asyncio.get_running_loop().create_future()
     line.append(turn)
     try:

@@ -22,7 +22,7 @@ from vfbandits.errors import SharesError
 Shapes = tuple[tuple[str, tuple[int, ...] | int], ...]
 """Names of fields, and the shape that each must have.
 
-A number k stands for words (k + n,), where n is the number of rows of the window.
+A number k means words (k + n,), where n is the number of rows of the window.
 """
 
 

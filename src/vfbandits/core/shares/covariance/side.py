@@ -207,7 +207,10 @@ class CovarianceSide:
             )
         fits = exchanged[0].shape == exchanged[1].shape
         if not fits or their_forms.shape != (2, n_forms) or their_means.shape != (2, n_arms):
-            raise SharesError(f"wanted {n_forms} forms and {n_arms} means of the helper")
+            raise SharesError(
+                f"wanted {n_forms} forms and {n_arms} means from the helper, got "
+                f"{their_forms.shape[1:]} and {their_means.shape[1:]}"
+            )
         out = np.empty(n_forms), np.empty(n_arms)
         bits = (FORM_BITS - RELEASED, MEAN_BITS - RELEASED, RELEASED)
         numbers = (forms, means, self._lift, self._is_joint, bits)

@@ -140,7 +140,7 @@ class Handover:
             )
 
     def to_numbers(self) -> NDArray[np.uint64]:
-        """As it stands among dealt words, for server A to compare."""
+        """Its form among dealt words, for server A to compare."""
         origins = [number + 1 for number in self.origins]
         numbers = [len(self.widths), *self.widths, self.idle, *origins]
         return np.array(numbers, dtype=np.uint64)
@@ -199,7 +199,7 @@ class BlockChange:
 
 
 def _of_features(features: Iterable[int], terms: ShareTerms) -> Columns:
-    """The columns of a block in which features stand: [1; u] ⊗ w has w for each feature."""
+    """The columns of a block that have features: [1; u] ⊗ w has w for each feature."""
     p, first = terms.arm_width, np.array([*features], dtype=np.intp) + terms.intercept
     return (first[:, None] * p + np.arange(p)).reshape(-1)
 
@@ -349,7 +349,11 @@ class Remasking:
     def joined(self, state: Words, theta: Words) -> Masked:
         """The sides after the hand-over, with what the other server has sent."""
         if (state.shape, theta.shape) != (self.state.shape, self.theta.shape):
-            raise SharesError("the other server's state has another shape: its terms are others")
+            raise SharesError(
+                f"wanted a state of shape {self.state.shape[1:]} and theta of shape "
+                f"{self.theta.shape[1:]}, got {state.shape[1:]} and {theta.shape[1:]}: the other "
+                "server has other terms"
+            )
         numbers = side(add(self.state, state), self._masks[0])
         return Masked(unflat(numbers, self._change), side(add(self.theta, theta), self._masks[1]))
 
@@ -401,7 +405,7 @@ def refreshed(
 ) -> list[tuple[Event, Words]]:
     """A server's shares of the contexts that wait, with other words, in the columns after."""
     if seed.shape != (2, 2):
-        raise SharesError(f"wanted a seed of {SECRET_SIZE} bytes")
+        raise SharesError(f"wanted a seed of {SECRET_SIZE} bytes, got words of shape {seed.shape}")
     source = WordSource(seed.astype("<u8").tobytes())
     layout = Layout({"words": (change.dim,)})
     mix = subtract if is_helper else add

@@ -121,7 +121,9 @@ def _eliminate(
     """A's part of taking the columns of those that leave out of the state."""
     change, place = after.change, deal.place
     if factors.shape != (2, n_factors(change)):
-        raise SharesError(f"wanted {n_factors(change)} masked factors of the helper")
+        raise SharesError(
+            f"wanted {n_factors(change)} masked factors from the helper, got {factors.shape[1:]}"
+        )
     elimination = Elimination(state, change)
     start, scalars = 0, zeros(change.n_blocks)
     for step in steps_of(change):
@@ -214,7 +216,7 @@ class HelperPassage:
         sheet = handover_sheet(self._after.secrets.own, self._place, shapes)
         own = Remasking(self._masked, sheet, change, is_helper=True)
         if message.seed.shape != (2, 2):
-            raise SharesError("wanted a seed of two words")
+            raise SharesError(f"wanted a seed of two words, got {message.seed.shape[1:]}")
         state = own.joined(message.state, message.theta)
         factors = Scalars(self._own_source, self._place, n_factors(change) // 2).words
         mask = sheet.take("mask_scalars")

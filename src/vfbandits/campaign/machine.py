@@ -52,6 +52,7 @@ from vfbandits.core.reward import Observation
 from vfbandits.core.shares.terms import MAX_REWARD
 from vfbandits.errors import (
     ConflictError,
+    JournalError,
     RewardError,
     SettingError,
     UnknownEventError,
@@ -170,6 +171,11 @@ class Campaign:
             raise ConflictError(
                 f"wanted a new event, got {event_id!r}: it was ranked before, and its answer has "
                 "left the journal"
+            )
+        if contexts.epoch is not None and contexts.epoch != model.epoch:
+            raise JournalError(
+                f"wanted contexts behind masks of epoch {model.epoch}, got epoch {contexts.epoch}: "
+                "the campaign missed a mask change, which it gets at the next one or at a restart"
             )
         fraction = self._draws.fraction(event_id, FOR_HOLDBACK) if settings.holdback else 1.0
         baseline, is_tripped = query.baseline, model.tripped is not None

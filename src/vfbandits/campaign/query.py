@@ -52,6 +52,8 @@ class Contexts:
         Whose columns are which; None behind a mask that mixes them.
     bytes_received
         What the participants sent for it.
+    epoch
+        Of the masks that the rows are behind; None on secret shares, where the words have an epoch.
     """
 
     rows: Matrix = field(repr=False)
@@ -60,3 +62,4 @@ class Contexts:
     arm_features: Matrix | None = field(default=None, repr=False)
     split: Split | None = None
     bytes_received: int = 0
+    epoch: int | None = None

@@ -57,6 +57,8 @@ from vfbandits.protocol.instructions import (
 )
 from vfbandits.protocol.messages import Answer, Ask, Hello, Help, Helped, Message, Refused
 from vfbandits.protocol.roster import ACTIVE, APPLICATION, OPERATOR, STREAM_ROLES
+from vfbandits.serving.campaigns import catch_up
+from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.helper_link import HelperLink
 from vfbandits.serving.leader import Leader
 from vfbandits.serving.masks import Changes
@@ -538,16 +540,25 @@ class ActiveService:
         batches = self.rounds.batches
         await batches.pause()
         try:
-            # The default campaign goes first: after a crash, the others read the change from it.
-            for leader in self.leaders.values():
-                await leader.durable.change_masks(
-                    changed.remask.R, epoch=changed.epoch, signed_roster=signed, asked=asked
-                )
+            # The change is in force once the default campaign has it; the others read it there.
+            first = self.leaders[DEFAULT].durable
+            await first.change_masks(
+                changed.remask.R, epoch=changed.epoch, signed_roster=signed, asked=asked
+            )
+            await self._change_others(first, asked)
             self._trials.clear()
             self._carry_out(self.role.finish_change())
             self._changes.finish(self.role)
         finally:
             batches.resume(row_bytes=self.rounds.row_bytes(self.role))
+
+    async def _change_others(self, first: DurableBandit, asked: Administered) -> None:
+        """Apply the change to the other campaigns; one whose journal fails decides no more."""
+        for name, leader in self.leaders.items():
+            try:
+                await catch_up(leader.durable, first, asked=asked)
+            except VFBanditsError as error:
+                self._log.error("campaign_failed", campaign=name, reason=str(error))
 
     async def _start_hand_over(
         self, shared: SharedRounds, changed: Changed, signed: bytes, asked: Administered

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from vfbandits.campaign.events import Administered, MasksChanged
 from vfbandits.core.bandit import Bandit
 from vfbandits.errors import JournalError
 from vfbandits.serving.consumer import Consumer
@@ -71,7 +72,17 @@ class Campaigns(ByName[Leader]):
             return ["the server is stopping"]
         found = [(campaign.name, campaign.durable.broken_by) for campaign in self]
         broken = [f"campaign {name!r}: {reason}" for name, reason in found if reason is not None]
-        return [*broken, *self._supervisor.problems(stuck=stuck)]
+        return [*broken, *self._behind(), *self._supervisor.problems(stuck=stuck)]
+
+    def _behind(self) -> list[str]:
+        """Which campaigns have missed a mask change, and so cannot decide."""
+        epochs = {campaign.name: campaign.durable.epoch for campaign in self}
+        latest = max(epochs.values(), default=0)
+        return [
+            f"campaign {name!r}: it is at mask epoch {epoch}, wanted {latest}"
+            for name, epoch in epochs.items()
+            if epoch < latest
+        ]
 
     def lag_s(self, name: str) -> float:
         """Seconds that a campaign is behind the records of replicas."""
@@ -129,18 +140,21 @@ class Campaigns(ByName[Leader]):
             self._log.error("snapshot_failed", campaign=campaign.name, reason=str(error))
 
 
-async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
-    """Bring a model that missed a mask change to the leader's epoch, by the leader's journal.
+async def catch_up(
+    model: DurableBandit, leader: DurableBandit, *, asked: Administered | None = None
+) -> None:
+    """Bring a model to the leader's mask epoch, by the changes in the leader's journal.
 
-    A change goes to the default campaign's journal first.  If the process is killed before the
-    others have it, they get it here.
+    A change goes to the default campaign's journal first.  All others get it here: immediately, or
+    at the next change or start if their journals fail or the process is killed in between.
+    ``asked`` says who asked for the last of the changes.
     """
     if model.epoch == leader.epoch:
         return
-    between = [
-        one for one in await leader.mask_changes() if model.epoch < one.epoch <= leader.epoch
-    ]
     wanted = [*range(model.epoch + 1, leader.epoch + 1)]
+    between = _between(leader.recent_mask_changes, model.epoch)
+    if len(between) < len(wanted):  # older than those in memory
+        between = _between(await leader.mask_changes(), model.epoch)
     # Without one of the changes the model would be noise.
     if not between or [changed.epoch for changed in between] != wanted:
         raise JournalError(
@@ -149,5 +163,12 @@ async def catch_up(model: DurableBandit, leader: DurableBandit) -> None:
         )
     for changed in between:
         await model.change_masks(
-            changed.matrix, epoch=changed.epoch, signed_roster=changed.signed_roster
+            changed.matrix,
+            epoch=changed.epoch,
+            signed_roster=changed.signed_roster,
+            asked=asked if changed is between[-1] else None,
         )
+
+
+def _between(changes: Iterable[MasksChanged], epoch: int) -> list[MasksChanged]:
+    return [one for one in changes if one.epoch > epoch]

@@ -228,6 +228,7 @@ class Replica(Served):
             arm_features=arm_features_of(query, shape.terms),
             split=shape.split if shape.is_blockwise else None,
             bytes_received=outcome.bytes_received,
+            epoch=outcome.epoch,
         )
 
     def _shape(self) -> Shape:

@@ -98,6 +98,7 @@ class Rounds:
                     arm_features=of_arms,
                     split=owned,
                     bytes_received=size,
+                    epoch=self._role.epoch,
                 )
             )
         return some

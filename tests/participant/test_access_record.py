@@ -1,5 +1,6 @@
 """The record of what was answered: nothing is lost or changed unseen, all can be erased."""
 
+import errno
 import hashlib
 import json
 import os
@@ -7,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import fork_server
 import pytest
@@ -280,6 +282,26 @@ def test_a_full_disk_is_told_and_leaves_no_half_of_an_entry(tmp_path):
     assert after == "[]"
     assert all("cannot be written: File too large" in line for line in told)
     assert end == "2 []"
+
+
+def test_a_new_file_that_cannot_be_begun_costs_no_descriptor(tmp_path, monkeypatch):
+    record = AccessRecord(tmp_path, max_file_bytes=1)
+    record.append([content()])
+    write = os.write
+
+    def full(descriptor, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(20):
+        with pytest.raises(AccessRecordError, match="No space left"):
+            record.append([content()])
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    monkeypatch.setattr(os, "write", write)
+    record.append([content()])
+    record.close()
+    assert (verify(tmp_path).entries, verify(tmp_path).problems) == (2, [])
 
 
 def test_entries_that_wait_for_the_disk_are_a_problem_after_a_while(tmp_path):

@@ -1,6 +1,7 @@
 """Services on secret shares decide and learn as a plain bandit would."""
 
 import asyncio
+import contextlib
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -28,6 +29,7 @@ from vfbandits.core.pads import Stamp
 from vfbandits.core.ring import add, decode
 from vfbandits.core.shares.messages import Absent, Place
 from vfbandits.core.shares.slots import event_of
+from vfbandits.errors import SharesError
 from vfbandits.journal.mask_shares import ShareFiles
 from vfbandits.protocol.application import RewardRequest
 from vfbandits.protocol.messages import Answer, Declined, Help
@@ -433,6 +435,31 @@ def test_a_decision_that_waits_too_long_for_its_turn_does_not_send_the_next_ones
         reply = await federation.active.choose(world.request(world.users[2]))
         assert reply.contributors == (*WIDTHS,)
         assert shared.n_alone == 1
+
+    run(federation, scenario)
+
+
+@pytest.mark.parametrize("error", [SharesError("a number is too large"), ValueError("a bug")])
+def test_an_error_after_the_arm_was_released_gives_the_slot_back(federation, monkeypatch, error):
+    async def scenario():
+        await federation.start_active()
+        await federation.start(*PASSIVE)
+        await connected(federation, *PASSIVE)
+        twin, shared = twin_of(federation), federation.active.shared
+        await play(federation, twin, 3)
+
+        def fail(*_):
+            raise error
+
+        with monkeypatch.context() as broken:
+            broken.setattr("vfbandits.serving.shares.rows_of", fail)
+            with contextlib.suppress(ValueError):
+                request = federation.world.request(federation.world.users[0])
+                reply = await federation.active.choose(request)
+                assert reply.contributors == ("shop",)
+        assert not shared._lock.locked()  # noqa: SLF001
+        await until(lambda: not shared.away)
+        await play(federation, twin, 3, start=3)
 
     run(federation, scenario)
 

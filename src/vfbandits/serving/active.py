@@ -215,11 +215,14 @@ class ActiveService:
 
     async def _serve_peer(self, link: Link, hello: Hello) -> None:
         name = link.peer.name
-        older = self._links.pop(name, None)
+        older = self._links.get(name)
+        self._links[name] = link
         if older is not None:
             self._carry_out(self.role.leave(name, time.monotonic()))
             await older.close()
-        self._links[name] = link
+        if self._links.get(name) is not link:  # a newer stream came meanwhile
+            await link.close()
+            return
         try:
             self._carry_out(self.role.join(name, hello, time.monotonic()))
             await link.listen(partial(self._hear, name, self._tallies[name]))

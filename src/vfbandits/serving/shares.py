@@ -344,8 +344,8 @@ class SharedRounds:
             offer = await self._server.offer(query.arms, features)
             slot, ready, blocks, gathered = await self._gather(query, own, campaign, ends)
             opened = await _readable(slot.decide(ready, blocks, offer))
+            rows = rows_of(self._server.terms, opened, masked)
             self._decision = Decision(slot, opened, ends.pop_all())
-        rows = rows_of(self._server.terms, opened, masked)
         names = gathered.contributors
         missing = missing_of(self._role.split, names)
         size = gathered.bytes_received

@@ -195,7 +195,12 @@ class AccessRecord:
         path = self.folder / f"access-{chain.count + 1:012d}.jsonl"
         path.unlink(missing_ok=True)  # a process was killed as it began this file
         self._open(path)
-        self._write(chain.header)
+        try:
+            self._write(chain.header)
+        except OSError:
+            os.close(self._descriptor)
+            path.unlink()
+            raise
         self._first = chain.count
         sync_folder(self.folder)
 

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -32,6 +33,14 @@ def test_a_write_that_fails_leaves_the_older_file_and_no_part(tmp_path):
         write_whole(path, fail, mode=0o600)
     assert path.read_bytes() == b"old"
     assert not [*tmp_path.glob(f"*{PART}")]
+
+
+def test_two_threads_may_write_the_same_file(tmp_path):
+    path = tmp_path / "file"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: write(path, b"%d" % k * 1_000), range(200)))
+    assert path.read_bytes() in [b"%d" % k * 1_000 for k in range(200)]
+    assert [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.parametrize("through_link", [False, True])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ BYTES_PER_BATCH = 4 << 20
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], object], *, mode: int) -> Path:
     """Let ``write`` fill a file; when this returns it is on the disk, under its whole name."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}{PART}")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{PART}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -18,6 +18,12 @@ from vfbandits.transport.memory import MemoryLink
 WIDTHS = {"shop": 3, "bank": 2}
 
 
+async def read_to_the_end(link):
+    async with asyncio.timeout(5.0):
+        while True:
+            await link.receive()
+
+
 def test_the_newest_of_several_streams_counts_and_the_others_are_closed(tmp_path, monkeypatch):
     """While an older one was closing, two newer ones came: both stayed open."""
     world = LiveWorld(tmp_path, widths=WIDTHS, terms=Terms("blockwise", "plain"), n_users=2)
@@ -53,9 +59,7 @@ def test_the_newest_of_several_streams_counts_and_the_others_are_closed(tmp_path
         gate.set()
         assert isinstance(await third.receive(), Welcome)
         with pytest.raises(LinkError):
-            async with asyncio.timeout(5.0):
-                while True:
-                    await second.receive()
+            await read_to_the_end(second)
         deciding = asyncio.create_task(served.active.choose(world.request(world.users[0])))
         async with asyncio.timeout(5.0):
             assert isinstance(await third.receive(), Ask)

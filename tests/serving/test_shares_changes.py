@@ -205,6 +205,8 @@ def test_new_secrets_a_newcomer_and_a_leaver_change_nothing_else_that_was_learnt
         reply = await federation.change(federation.deal())
         assert reply.epoch == 2
         assert federation.active.shared._server.epoch == 2  # noqa: SLF001
+        news, _ = federation.passive["news"]
+        assert [*news._role._sharing] == [2]  # noqa: SLF001  (earlier secrets are dropped)
         await federation.play(10)
         await federation.learnt()
         assert federation.error() < 1e-9

@@ -185,7 +185,9 @@ class PassiveParticipant:
         if isinstance(message, Commit):
             return self._enter(message.epoch)
         if isinstance(message, Abort):
-            return [*self._held.abort(message, epoch=self.epoch)]
+            aborted = self._held.abort(message, epoch=self.epoch)
+            self._drop_secrets()
+            return [*aborted]
         rules = self.roster.terms.shares
         if isinstance(message, Help) and rules is not None and rules.helper == self.name:
             return [self._hear_help(message)]
@@ -259,7 +261,13 @@ class PassiveParticipant:
         self._answers = Answers(
             self._place, held.share, epoch=epoch, once=self._once, slots=self._slots
         )
-        return [*self._held.enter(epoch)]
+        entered = self._held.enter(epoch)
+        self._drop_secrets()
+        return [*entered]
+
+    def _drop_secrets(self) -> None:
+        """Keep the secrets of those epochs only whose shares are kept."""
+        self._sharing = {at: held for at, held in self._sharing.items() if at in self._held}
 
     def _slots_of(self, held: HeldShare, epoch: int) -> Slots | None:
         """Words of both servers that cover its rows, above its own rotation."""

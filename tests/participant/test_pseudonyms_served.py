@@ -12,6 +12,7 @@ from served_federation import ServedFederation
 from typer.testing import CliRunner
 
 from vfbandits.cli.main import app
+from vfbandits.errors import FeatureError
 from vfbandits.participant import user_index
 from vfbandits.participant.access.chain import entries_in, user_hash
 from vfbandits.participant.access.record import read_key
@@ -29,12 +30,12 @@ def made(folder, mode, *, n_users=4):
     )
 
 
-def run(served, play):
+def run(served, play, wanted=PASSIVE):
     async def whole():
         try:
             await served.start_active()
             await served.start(*PASSIVE)
-            await served.decide_with(*PASSIVE)
+            await served.decide_with(*wanted)
             return await play()
         finally:
             await served.close()
@@ -114,6 +115,43 @@ def test_limits_and_the_record_go_by_the_user_and_not_by_its_pseudonym(tmp_path)
     assert run(served, play) == [{"shop", *PASSIVE}, {"shop", "news"}]
     assert {*entries_about(served, allowed)} == {"answered"}
     assert entries_about(served, other) == ["not allowed"]
+
+
+def test_a_participant_whose_users_are_not_indexed_says_that(tmp_path, monkeypatch):
+    """And not that its feature store failed."""
+    served = made(tmp_path, MODES[0])
+    known = served.world.users[1]
+    build = user_index.UserIndex.build
+
+    def refuse(index, names):
+        raise FeatureError("no users yet")
+
+    monkeypatch.setattr(user_index.UserIndex, "build", refuse)
+
+    async def contributors():
+        return set((await served.active.choose(served.world.request(known))).contributors)
+
+    async def until(is_true):
+        for _ in range(1000):
+            if is_true():
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError([one.problems() for one, _ in served.passive.values()])
+
+    async def play():
+        services = [service for service, _ in served.passive.values()]
+        await until(lambda: all(one.is_connected for one in services))
+        first = await contributors(), services[0].problems()
+        monkeypatch.setattr(user_index.UserIndex, "build", build)
+        indexing = [asyncio.create_task(one.index_users()) for one in services]
+        await until(lambda: not any(one.problems() for one in services))
+        for task in indexing:
+            task.cancel()
+        return first, (await contributors(), services[0].problems())
+
+    before, after = run(served, play, wanted=())
+    assert before == ({"shop"}, ["users are not indexed by their pseudonyms yet"])
+    assert after == ({"shop", *PASSIVE}, [])
 
 
 def test_a_user_that_is_added_to_a_live_table_is_found(tmp_path, monkeypatch):

@@ -50,6 +50,7 @@ SLOW_LOOKUP = ("sql", "redis")
 # Texts for any reader; the reasons are in the log, since they may name hosts and files.
 NO_SHARE = "the mask share of the epoch in force is not in the state folder"
 NO_FEATURES = "the feature store failed: features_failed in the log has the reason"
+NO_INDEX = "users are not indexed by their pseudonyms yet"
 
 
 class PassiveService:
@@ -109,6 +110,8 @@ class PassiveService:
             found.append(NO_SHARE)
         if self._helper is not None and self._helper.problem:
             found.append(self._helper.problem)
+        if self.is_connected and not self._is_indexed:
+            found.append(NO_INDEX)
         found += self._gate.record.problems()
         return [*found, NO_FEATURES] if self._store_failed else found
 
@@ -186,10 +189,11 @@ class PassiveService:
         try:
             return await self._fetch_or_fail(ask)
         except FeatureError as error:
-            self._store_failed = True
+            self._store_failed = self._is_indexed
             self._gate.note_failure()
             log_line(self._log, "features_failed", {"round": ask.round, "reason": str(error)})
-            return self._role.no_features(ask, "the feature store failed")
+            reason = "the feature store failed" if self._is_indexed else NO_INDEX
+            return self._role.no_features(ask, reason)
         except AccessRecordError as error:
             self._gate.note_failure()
             log_line(self._log, "access_record_failed", {"round": ask.round, "reason": str(error)})
@@ -237,6 +241,11 @@ class PassiveService:
             )
         ids = None if users is None else users.users
         return self._role.answer(ask, lookup.values, absent=lookup.absent, users=ids)
+
+    @property
+    def _is_indexed(self) -> bool:
+        names = self._role.pseudonyms
+        return names is None or self._index.is_of(names)
 
     def _resolved(self, ask: Ask) -> Resolved | None:
         """The users that an ask by pseudonyms means; None if it names them by their ids."""

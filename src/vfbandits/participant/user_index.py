@@ -75,12 +75,15 @@ class UserIndex:
         self._built = (names, found)
         return len(found)
 
+    def is_of(self, names: Pseudonyms) -> bool:
+        """Whether the index was built for these pseudonyms."""
+        return self._built is not None and self._built[0] == names
+
     def is_due(self, names: Pseudonyms) -> bool:
         """Whether the index should be built again now."""
         if self._clock() < self._next_at:
             return False
-        is_stale = self._built is None or self._built[0] != names
-        return is_stale or (self._is_live and self._has_missed)
+        return not self.is_of(names) or (self._is_live and self._has_missed)
 
     def resolve(self, names: Pseudonyms, pseudonyms: Sequence[str]) -> Resolved:
         """The users of these pseudonyms; FeatureError before the index is built."""

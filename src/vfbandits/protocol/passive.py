@@ -228,7 +228,7 @@ class PassiveParticipant:
         return trial_block(ask.trial, self.name, ask.keys(), width=self._place.member.width)
 
     def no_features(self, ask: Ask, reason: str) -> list[PassiveInstruction]:
-        """Decline an ask: the feature store failed."""
+        """Decline an ask: the features cannot be read now."""
         return [Reply(Declined(ask.round, ask.attempt, "features", reason))]
 
     def over_limits(self, ask: Ask, reason: str) -> list[PassiveInstruction]:

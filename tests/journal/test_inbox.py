@@ -153,12 +153,28 @@ def test_an_event_that_is_damaged_is_told_and_the_others_are_given(inbox, place)
     assert same([whole.event], [decided("b")])
 
 
-def test_a_closed_inbox_says_so(place):
+CALLS = {
+    "put": lambda inbox: inbox.put([decided("a")]),
+    "find_many": lambda inbox: inbox.find_many(["a"]),
+    "waiting": lambda inbox: inbox.waiting(10),
+    "take": lambda inbox: inbox.take([1]),
+    "set_aside": lambda inbox: inbox.set_aside([1]),
+    "is_used": lambda inbox: inbox.is_used(),
+    "prune": lambda inbox: inbox.prune(older_s=0.0, most=10),
+    "retire": lambda inbox: inbox.retire(before=0.0, most=10),
+    "decisions_of": lambda inbox: inbox.decisions_of("ann"),
+    "erase": lambda inbox: inbox.erase(["a"]),
+    "copied": lambda inbox: [*inbox.copied()],
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_closed_inbox_says_so(place, call):
     inbox = place.open()
     inbox.close()
     inbox.close()
     with pytest.raises(JournalError, match="closed"):
-        inbox.put([decided("a")])
+        CALLS[call](inbox)
 
 
 @pytest.mark.parametrize("name", [name for name in INBOXES if name.endswith("Sealed")])

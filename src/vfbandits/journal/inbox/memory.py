@@ -67,7 +67,6 @@ class MemoryInbox:
 
     def find_many(self, ids: Sequence[EventId]) -> dict[EventId, list[Arrival]]:
         """Waiting events of several decisions."""
-        self._refuse_if_closed()
         places = {self._codec.place_of(event_id) for event_id in ids}
         found: dict[EventId, list[Arrival]] = {event_id: [] for event_id in ids}
         for queued in self._waiting():
@@ -80,7 +79,6 @@ class MemoryInbox:
 
     def waiting(self, most: int) -> list[Waiting]:
         """The first events that wait."""
-        self._refuse_if_closed()
         return [self._open(queued) for queued in self._waiting()[:most]]
 
     def take(self, ids: Sequence[int]) -> None:
@@ -95,10 +93,12 @@ class MemoryInbox:
 
     def is_used(self) -> bool:
         """Whether there is any event."""
+        self._refuse_if_closed()
         return bool(self._records.by_key)
 
     def prune(self, *, older_s: float, most: int) -> int:
         """Drop events that were taken ``older_s`` ago."""
+        self._refuse_if_closed()
         before = self._clock() - older_s
         with self._records.guard:
             by_key = self._records.by_key
@@ -125,13 +125,11 @@ class MemoryInbox:
 
     def decisions_of(self, user: str) -> list[EventId]:
         """Ids of all decisions for a user."""
-        self._refuse_if_closed()
         events = (self._open(queued).event for queued in self._all())
         return [one.event_id for one in events if isinstance(one, Decided) and one.user == user]
 
     def erase(self, ids: Sequence[EventId]) -> None:
         """Delete all events of these decisions, and all unreadable ones."""
-        self._refuse_if_closed()
         places = {self._codec.place_of(event_id) for event_id in ids}
         gone = [
             queued.key
@@ -144,7 +142,6 @@ class MemoryInbox:
 
     def copied(self) -> Iterator[Copied]:
         """All events in it, for a copy."""
-        self._refuse_if_closed()
         for queued in self._all():
             taken = math.inf if queued.is_aside else queued.taken_at
             yield Copied(self._open(queued).event, taken)
@@ -165,6 +162,7 @@ class MemoryInbox:
         return self._codec.open(there.record, key)
 
     def _all(self) -> list[QueuedRecord]:
+        self._refuse_if_closed()
         with self._records.guard:
             return sorted(self._records.by_key.values(), key=lambda queued: queued.id)
 

@@ -77,8 +77,7 @@ class PostgresLink:
     def used(self, done: str, *, patience: float = 1.0) -> Iterator[TimedConnection]:
         """The connection, for this thread; calls fail after ``patience`` times the timeout."""
         with self._guard, self._translated(done):
-            if self._is_closed:
-                raise JournalError(f"the journal {self.log} is closed")
+            self._refuse_if_closed()
             if self._connection.closed and self._reconnects:
                 self._connection = self._connect()
             self._connection.deadline = time.monotonic() + self._timeout_s * patience
@@ -90,6 +89,7 @@ class PostgresLink:
 
     def twin(self) -> "PostgresLink":
         """Another connection to the same database, which reconnects and never waits for this."""
+        self._refuse_if_closed()
         return PostgresLink(self._address, log=self.log, timeout_s=self._timeout_s, reconnects=True)
 
     def close(self) -> None:
@@ -97,6 +97,10 @@ class PostgresLink:
         with self._guard, self._translated("closed"):
             self._is_closed = True
             self._connection.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise JournalError(f"the journal {self.log} is closed")
 
     def _connect(self) -> TimedConnection:
         connection = TimedConnection.connect(self._address.conninfo, autocommit=True)

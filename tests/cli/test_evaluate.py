@@ -79,6 +79,15 @@ def test_a_good_policy_is_found_better_than_the_log(log):
     assert values["dr"]["target"] == "frozen"
 
 
+def test_the_caption_tells_of_the_targets_that_were_estimated(log):
+    def caption(estimators):
+        done = run(log, "--estimators", estimators)
+        return " ".join(done.stdout.split())
+
+    assert "frozen: learnt" not in caption("replay")
+    assert "learning: replayed" not in caption("dr")
+
+
 def test_a_participants_table_adds_what_it_knows_masked_or_not(log):
     flags = ["--policy", "lingreedy", "--estimators", "dr,replay"]
     joined = [*flags, "--key", "user", "--table", f"bank={log.with_name('bank.parquet')}"]

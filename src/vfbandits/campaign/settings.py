@@ -136,13 +136,17 @@ class CampaignSettings:
             value = getattr(self, name)
             if value is None and name == "reward_wait_s":
                 continue
-            if not (math.isfinite(value) and value > 0.0):
+            if not (_is_number(value) and value > 0.0):
                 raise SettingError(f"{name} must be a number of seconds above 0, got {value!r}")
         self._check_bounds()
         _refuse_log_contexts(self.log_contexts)
         object.__setattr__(self, "described", describe(self.policy))
 
     def _check_bounds(self) -> None:
+        for name in ("reward_min", "reward_max", "default_reward"):
+            value = getattr(self, name)
+            if not (_is_number(value) or (value is None and name == "default_reward")):
+                raise SettingError(f"{name} must be a finite number, got {value!r}")
         least, most = self.reward_min, self.reward_max
         if not -REWARD_LIMIT <= least < most <= REWARD_LIMIT:
             raise SettingError(
@@ -261,6 +265,12 @@ def _with_guardrail(guardrail: Guardrail, changes: dict[str, object]) -> Guardra
         return replace(guardrail, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
     except SettingError as error:
         raise SettingError(f"guardrail.{error}") from None
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return False
+    return math.isfinite(value)
 
 
 def _refuse_log_contexts(value: object) -> None:

@@ -247,13 +247,20 @@ def as_table(target: "Policy", log: "LoggedBandit", estimates: "Sequence[Estimat
 
 
 def _caption(log: "LoggedBandit", estimates: "Sequence[Estimate]") -> str:
-    rest = min(one.n_rounds for one in estimates)
-    return (
-        f"frozen: learnt from the first {len(log) - rest} rounds, evaluated on the other {rest}. "
-        "learning: replayed from the first round on. eff. n: effective sample size, matched "
-        "rounds for replay. to log: value over the log's own on the same rounds; ▲ ▼ where the "
-        "interval of their difference lies above or below 0 and there is no warning."
+    rounds = {one.target: one.n_rounds for one in estimates}
+    lines = []
+    if "frozen" in rounds:
+        rest = rounds["frozen"]
+        first = f"learnt from the first {len(log) - rest} rounds"
+        lines.append(f"frozen: {first}, evaluated on the other {rest}.")
+    if "learning" in rounds:
+        lines.append("learning: replayed from the first round on.")
+    lines.append(
+        "eff. n: effective sample size, matched rounds for replay. to log: value over the log's "
+        "own on the same rounds; ▲ ▼ where the interval of their difference lies above or below 0 "
+        "and there is no warning."
     )
+    return " ".join(lines)
 
 
 def as_object(

@@ -348,9 +348,11 @@ class SqliteJournal(RowsReader[SqliteRows]):
         return last
 
     def _ack_end(self) -> None:
-        record = self._rows.record_at(self._last)
-        check = check_of(record) if isinstance(record, bytes) else b""
-        self._witness.ack(Head(self._last, check))
+        with self._rows.guard, self._rows.translated("read"):
+            found = self._db.execute("SELECT record FROM event WHERE position = ?", (self._last,))
+            record = next(iter(found.fetchall()), (None,))[0]
+            check = check_of(record) if isinstance(record, bytes) else b""
+            self._witness.ack(Head(self._last, check))
 
     def _accept(self, loss: Loss, who: str) -> None:
         """Record that the journal continues without the lost records; then the witness follows."""

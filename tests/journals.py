@@ -1,6 +1,5 @@
 """Places for logs (memory, SQLite, PostgreSQL; plain, encrypted), and what tests put in them."""
 
-import json
 import secrets
 import sqlite3
 import time
@@ -36,6 +35,7 @@ from vfbandits.journal.memory import MemoryDisk, MemoryJournal
 from vfbandits.journal.postgres.journal import PostgresJournal
 from vfbandits.journal.postgres.reader import PostgresReader
 from vfbandits.journal.record import encode
+from vfbandits.journal.snapshot import json_in_pieces
 from vfbandits.journal.sqlite.journal import SqliteJournal
 from vfbandits.journal.sqlite.reader import SqliteReader
 
@@ -267,7 +267,7 @@ OUT_OF_MEMORY = [
 
 def header_of(snapshot):
     """As it is written: there a tuple is a list."""
-    return json.dumps(snapshot.header)
+    return "".join(json_in_pieces(snapshot.header))
 
 
 def snapshot(position):

@@ -18,6 +18,7 @@ from vfbandits.campaign.events import (
     Rewarded,
 )
 from vfbandits.campaign.model import Model, fold, total
+from vfbandits.core.pending import Pending
 from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import SnapshotError
 from vfbandits.journal.memory import MemoryDisk, MemoryJournal
@@ -182,12 +183,33 @@ def test_settings_are_the_latest_and_changes_are_counted_and_so_is_what_was_lear
     assert not model.pending
 
 
-def test_a_snapshot_does_not_change_with_the_model():
-    model = folded(decided("a"), Reported("a", 1.0, "x", "counted"))
+@given(events=logs(), data=st.data())
+@settings(max_examples=50)
+def test_a_snapshot_does_not_change_with_the_model(events, data):
+    """Its lists are made when it is written, which may be after later events."""
+    numbered = list(enumerate(events, start=1))
+    cut = data.draw(st.integers(0, len(events)))
+    model = fold(numbered[:cut], Model(bandit()))
     snapshot = model.snapshot()
-    model.apply(3, Reported("a", 2.0, "x", "counted"))
-    model.apply(4, Activated("a", 7.0))
-    assert Model.restore(2, snapshot).pending["a"].reports == {"x": 1.0}
+    before = seal_snapshot(snapshot)
+    fold(numbered[cut:], model)
+    assert seal_snapshot(snapshot) == before
+
+
+def test_to_take_a_snapshot_packs_no_pending_decision(monkeypatch):
+    """Decisions wait while it is taken, and not while it is written."""
+    model, packed = folded(decided("a"), decided("b")), []
+    pack = Pending.pack
+
+    def counted(pending):
+        packed.append(pending.position)
+        return pack(pending)
+
+    monkeypatch.setattr(Pending, "pack", counted)
+    snapshot = model.snapshot()
+    assert packed == []
+    seal_snapshot(snapshot)
+    assert packed == [1, 2]
 
 
 PENDING = [None, "tea", "policy", 0.0, None, False, True, [["x", 1.0]], 1]

@@ -1,8 +1,10 @@
 """Saved and restored: bit for bit, in every layout and policy, or one clear error."""
 
 import contextlib
+import copy
 import json
 import os
+import pickle
 import signal
 import stat
 import subprocess
@@ -14,13 +16,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from journals import header_of
 from worlds import MORE, cases
 
 import vfbandits as vfb
-from vfbandits.core.snapshot import Snapshot
+from vfbandits.core.snapshot import LazyList, Snapshot
 from vfbandits.errors import SnapshotError
 from vfbandits.journal import snapshot as snapshot_module
 from vfbandits.journal.snapshot import json_in_pieces, open_sealed, seal_snapshot
+
+
+def lazily(items):
+    return LazyList(len(items), lambda part: items[part])
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +258,33 @@ def test_json_in_pieces_is_json(value):
         assert "".join(json_in_pieces(value)) == json.dumps(value)
 
 
-def test_a_long_list_is_spelt_in_pieces():
-    longest = max(map(len, json_in_pieces({"open": [["event", 0.5]] * 10_000})))
-    assert longest < len(json.dumps([["event", 0.5]] * 1_001))
+@pytest.mark.parametrize("made", [lambda items: items, lazily], ids=["list", "lazily"])
+def test_a_long_list_is_spelt_in_pieces(made):
+    value = {"open": made([["event", 0.5]] * 10_000), "settled": made([])}
+    pieces = [*json_in_pieces(value)]
+    assert max(map(len, pieces)) < len(json.dumps([["event", 0.5]] * 1_001))
+    assert json.loads("".join(pieces)) == {"open": [["event", 0.5]] * 10_000, "settled": []}
+
+
+@pytest.mark.parametrize("n_rows", [1, 249, 250, 251, 1_000])
+def test_rows_that_are_made_when_written_are_the_array_of_them(n_rows):
+    rows = [*np.random.default_rng(n_rows).normal(size=(n_rows, 3))]
+    whole, held, made = (
+        seal_snapshot(Snapshot({"kind": "example"}, {"x": part}))
+        for part in (np.array(rows), rows, lazily(rows))
+    )
+    assert whole == held == made
+
+
+def test_a_copy_of_a_lazy_list_is_a_list():
+    once = lazily([1, "two", (3, 4)])
+    for again in (copy.deepcopy(once), pickle.loads(pickle.dumps(once))):  # noqa: S301  (ours)
+        assert type(again) is list
+        assert once == again == [*once]
+    assert (once[-1], once[1:], len(once)) == ((3, 4), ["two", (3, 4)], 3)
+    assert once != [1, "two"]
+    with pytest.raises(IndexError):
+        once[3]
 
 
 @given(place=st.floats(0.0, 1.0, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
@@ -262,7 +293,7 @@ def test_a_sealed_snapshot_comes_back_whole_or_not_at_all(place, change, cut):
     snapshot = taught_bandit().snapshot()
     data = bytearray(seal_snapshot(snapshot))
     again = open_sealed(bytes(data))
-    assert json.dumps(again.header) == json.dumps(snapshot.header)
+    assert header_of(again) == header_of(snapshot)
     assert {n: a.tobytes() for n, a in again.arrays.items()} == {
         n: a.tobytes() for n, a in snapshot.arrays.items()
     }

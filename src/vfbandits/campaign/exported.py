@@ -123,7 +123,7 @@ def learnt_by(bandit: Bandit) -> Snapshot:
         )
     whole = bandit.snapshot()
     held = {
-        name: [row.copy() for row in part] if isinstance(part, list) else part.copy(order="K")
+        name: part.copy(order="K") if isinstance(part, np.ndarray) else [row.copy() for row in part]
         for name, part in whole.held.items()
         if name.startswith(_LEARNT)
     }

@@ -223,16 +223,17 @@ class Model:
         elif event.opened:
             self.cold.close(event.opened)  # no wait ends: its reward is looked up when it comes
         elif pending is not None:
-            pending.held, pending.due = False, event.due
+            self.bandit.pending.change(event.event_id, held=False, due=event.due)
         if event.due is None:
             self.comparison.end(opened, None)
 
     def _report(self, event: Reported) -> None:
         pending = self.pending.get(event.event_id)
         if pending is not None and event.why == COUNTED:
-            pending.reports = {**pending.reports, event.reward_id: event.value}
+            reports = {**pending.reports, event.reward_id: event.value}
+            self.bandit.pending.change(event.event_id, reports=reports)
         elif pending is not None and event.why == LOGGED:
-            pending.logged = True
+            self.bandit.pending.change(event.event_id, logged=True)
             self.comparison.note(pending.position, event.value)
 
     def _forget(self, event: Forgotten) -> None:
@@ -364,7 +365,7 @@ class Model:
         """The model as it is now: later changes do not show in it."""
         inner = self.bandit.snapshot()
         held = {  # arrays are those of the learner, and change with the next reward
-            name: part if isinstance(part, list) else part.copy(order="K")
+            name: part.copy(order="K") if isinstance(part, np.ndarray) else part
             for name, part in inner.held.items()
         }
         for position, change in self.mask_changes:

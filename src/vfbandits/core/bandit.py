@@ -25,7 +25,7 @@ from vfbandits.core.root import RootForm
 from vfbandits.core.sampler import Draws
 from vfbandits.core.settings import LearnerSettings, refuse_unknown, refuse_unless_blind
 from vfbandits.core.shares.slots import SlotLearner
-from vfbandits.core.snapshot import AnyArray, Record, Snapshot
+from vfbandits.core.snapshot import AnyArray, Record, Rows, Snapshot
 from vfbandits.core.state import State
 from vfbandits.errors import (
     ArmError,
@@ -609,7 +609,7 @@ class Bandit:
         if not isinstance(self._rng, np.random.Generator):
             raise SnapshotError("a bandit with borrowed draws has no snapshot of its own")
         learner, arrays = self._learner.pack()
-        opened = self.pending.open
+        opened, contexts, settled = self.pending.pack()
         header: dict[str, object] = {
             "kind": "bandit",
             "policy": describe(self.policy),
@@ -618,15 +618,14 @@ class Bandit:
             "rng": dict(self._rng.bit_generator.state),
             "n_decisions": self._n_decisions,
             "learner": learner,
-            # Tuples: of so many lists Python's collector would make much work.
-            "open": [(key, one.pack()) for key, one in opened.items()],
-            "settled": list(self.pending.settled.items()),
+            "open": opened,
+            "settled": settled,
         }
-        parts: dict[str, AnyArray | list[AnyArray]] = {
+        parts: dict[str, AnyArray | Rows] = {
             f"learner/{name}": array for name, array in arrays.items()
         }
         if opened:
-            parts["open"] = [one.observation.x for one in opened.values()]
+            parts["open"] = contexts
         return Snapshot(header, parts)
 
     @classmethod

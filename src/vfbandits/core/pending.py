@@ -7,7 +7,7 @@ reward is learnt once: the same value again changes nothing, another value is re
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -18,7 +18,7 @@ from vfbandits.core.decision import ArmId, EventId
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation, as_reward
 from vfbandits.core.settings import whole
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, LazyList, Record
 from vfbandits.errors import RewardError, SettingError, SnapshotError, UnknownDecisionError
 
 NO_REPORTS: Final[Mapping[str, float]] = MappingProxyType({})
@@ -27,6 +27,9 @@ NO_REPORTS: Final[Mapping[str, float]] = MappingProxyType({})
 @dataclass(slots=True, eq=False)
 class Pending:
     """A decision that waits for its reward.
+
+    Once it is entered it does not change, since snapshots hold it: what happens to it puts another
+    one in its place.
 
     Attributes
     ----------
@@ -179,10 +182,29 @@ class PendingDecisions:
             raise UnknownDecisionError(f"there is no open decision {event_id!r} to forget")
         del self.open[event_id]
 
+    def change(self, event_id: EventId, **changes: object) -> None:
+        """Put an open decision with these changes in the place of one."""
+        self.open[event_id] = replace(self.open[event_id], **changes)  # type: ignore[arg-type]
+
     def move(self, lifted: Move) -> None:
         """Carry the open observations along when the state moves to another mask or width."""
-        for pending in self.open.values():
-            pending.observation = pending.observation.moved(lifted)
+        for event_id, pending in [*self.open.items()]:
+            self.change(event_id, observation=pending.observation.moved(lifted))
+
+    def pack(self) -> tuple[LazyList[object], LazyList[Vector], LazyList[object]]:
+        """What waits, the contexts of that, and the rewards of settled decisions."""
+        keys, waiting = [*self.open], [*self.open.values()]
+        done, rewards = [*self.settled], [*self.settled.values()]
+        return (
+            LazyList(
+                len(keys),
+                lambda part: [
+                    (key, one.pack()) for key, one in zip(keys[part], waiting[part], strict=True)
+                ],
+            ),
+            LazyList(len(keys), lambda part: [one.observation.x for one in waiting[part]]),
+            LazyList(len(done), lambda part: [*zip(done[part], rewards[part], strict=True)]),
+        )
 
     def unpack(self, record: Record, contexts: AnyArray | None) -> None:
         """Take the decisions of a snapshot."""

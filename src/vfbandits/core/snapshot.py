@@ -3,18 +3,67 @@
 No file is touched here; ``vfbandits.journal`` writes and reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfbandits.errors import SnapshotError
 
+T = TypeVar("T")
 AnyArray: TypeAlias = NDArray[np.float64]
 
-ROWS_PER_BATCH = 1_000
+ROWS_PER_BATCH = 250
+
+
+class LazyList(Sequence[T]):
+    """A long list of a snapshot, whose items are made when they are read.
+
+    ``make`` gives the items of a slice.  What it reads must not change later: to take a snapshot is
+    then quick, and its writer makes the items.
+
+    >>> squares = LazyList(4, lambda part: [k * k for k in range(4)[part]])
+    >>> squares[1:3], squares == [0, 1, 4, 9]
+    ([1, 4], True)
+    """
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[slice], list[T]]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        """How many items there are."""
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        """An item, or a list of some."""
+        if isinstance(place, slice):
+            return self._make(place)
+        place = range(self._length)[place]
+        return self._make(slice(place, place + 1))[0]
+
+    def __eq__(self, other: object) -> bool:
+        """As lists are compared."""
+        return isinstance(other, list | LazyList) and self[:] == other[:]
+
+    __hash__ = None  # type: ignore[assignment]  # as of lists
+
+    def __reduce__(self) -> tuple[type[list[T]], tuple[list[T]]]:
+        """A copy or a pickle is a list."""
+        return list, (self[:],)
+
+
+Rows: TypeAlias = list[AnyArray] | LazyList[AnyArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +118,8 @@ class Record:
     def items(self, key: str) -> list[object]:
         """A list."""
         value = self._get(key, "a list")
+        if isinstance(value, LazyList):
+            return value[:]
         if not isinstance(value, list):
             raise self._wrong(key, "a list", value)
         return value
@@ -93,36 +144,43 @@ def stored(arrays: Mapping[str, AnyArray], name: str, shape: tuple[int, ...]) ->
     return np.array(arrays[name], dtype=np.float64, order="F")
 
 
-def stacked(rows: list[AnyArray]) -> AnyArray:
-    """One array of these rows, some at a time: each call holds Python's lock.
+def stacked(rows: Rows) -> AnyArray:
+    """One array of these rows.
 
     >>> stacked([np.zeros(2), np.ones(2)])
     array([[0., 0.],
            [1., 1.]])
     """
-    whole = np.empty((len(rows), len(rows[0])))
+    return np.concatenate([*batches(rows)])
+
+
+def batches(rows: Rows) -> Iterator[AnyArray]:
+    """Arrays of some rows each: each call holds Python's lock.
+
+    >>> [batch.shape for batch in batches([np.zeros(3)] * 251)]
+    [(250, 3), (1, 3)]
+    """
     for start in range(0, len(rows), ROWS_PER_BATCH):
         some = rows[start : start + ROWS_PER_BATCH]
-        np.concatenate(some, out=whole[start : start + len(some)].reshape(-1))
-    return whole
+        yield np.concatenate(some).reshape(len(some), -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Header and arrays of one object.  ``secret`` says that the arrays hold masks.
 
-    An array may be held as its rows, which nobody changes: to take a snapshot is then quick, and
-    its writer puts them together.
+    An array may be held as its rows, and a list of the header as a ``LazyList``, which nobody
+    changes: to take a snapshot is then quick, and its writer puts them together.
     """
 
     header: Mapping[str, object]
-    held: Mapping[str, AnyArray | list[AnyArray]] = field(repr=False)
+    held: Mapping[str, AnyArray | Rows] = field(repr=False)
     secret: bool = False
 
     @property
     def arrays(self) -> dict[str, AnyArray]:
         """The arrays, whole."""
-        return {n: stacked(a) if isinstance(a, list) else a for n, a in self.held.items()}
+        return {n: a if isinstance(a, np.ndarray) else stacked(a) for n, a in self.held.items()}
 
     @property
     def record(self) -> Record:

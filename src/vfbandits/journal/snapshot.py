@@ -24,7 +24,7 @@ import numpy as np
 
 from vfbandits.core.bandit import Bandit
 from vfbandits.core.round import Federation
-from vfbandits.core.snapshot import AnyArray, Record, Snapshot
+from vfbandits.core.snapshot import AnyArray, LazyList, Record, Rows, Snapshot, batches
 from vfbandits.errors import SnapshotError
 from vfbandits.files import write_whole
 from vfbandits.versions import refuse_unknown_version, upcast
@@ -32,7 +32,7 @@ from vfbandits.versions import refuse_unknown_version, upcast
 FORMAT = "vfbandits snapshot"
 VERSION = 1
 UPCASTERS: dict[int, Callable[[Snapshot], Snapshot]] = {}
-ITEMS_PER_BATCH = 1_000
+ITEMS_PER_BATCH = 250
 _HEADER = "header.json"
 _FOLDER = "arrays/"
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive can have
@@ -108,10 +108,21 @@ def _write(file: IO[bytes], snapshot: Snapshot) -> None:
             "object": snapshot.header,
         }
         archive.writestr(_member(_HEADER), "".join(json_in_pieces(top)))
-        for name, array in snapshot.arrays.items():
-            buffer = BytesIO()
-            np.lib.format.write_array(buffer, array, allow_pickle=False)
-            archive.writestr(_member(f"{_FOLDER}{name}.npy"), buffer.getbuffer())
+        for name, part in snapshot.held.items():
+            with archive.open(_member(f"{_FOLDER}{name}.npy"), "w") as member:
+                if isinstance(part, np.ndarray):
+                    np.lib.format.write_array(member, part, allow_pickle=False)
+                else:
+                    _write_rows(member, part)
+
+
+def _write_rows(file: IO[bytes], rows: Rows) -> None:
+    """One array of these rows, in NumPy's format; it is never whole in memory."""
+    shape = (len(rows), len(rows[0]))
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for batch in batches(rows):
+        file.write(np.ascontiguousarray(batch, dtype="<f8").data.cast("B"))
 
 
 def _member(name: str) -> zipfile.ZipInfo:
@@ -132,11 +143,11 @@ def json_in_pieces(value: object) -> Iterator[str]:
             yield f"{', ' if place else '{'}{json.dumps(key)}: "
             yield from json_in_pieces(inner)
         yield "}" if value else "{}"
-    elif isinstance(value, list) and len(value) > ITEMS_PER_BATCH:
+    elif isinstance(value, LazyList) or (isinstance(value, list) and len(value) > ITEMS_PER_BATCH):
         for start in range(0, len(value), ITEMS_PER_BATCH):
             yield ", " if start else "["
             yield json.dumps(value[start : start + ITEMS_PER_BATCH])[1:-1]
-        yield "]"
+        yield "]" if value else "[]"
     else:
         yield json.dumps(value)
 

@@ -16,6 +16,7 @@ from vfbandits.core.snapshot import Snapshot
 from vfbandits.errors import JournalError, VFBanditsError
 from vfbandits.journal.base import JournalReader
 from vfbandits.journal.recover import is_older, restore_from
+from vfbandits.journal.snapshot import json_in_pieces
 
 MAX_PROBLEMS = 20
 _MAY_CHANGE = ("policy", "rng")
@@ -185,7 +186,7 @@ def _of_this_version(stored: Snapshot, restored: Model) -> Snapshot:
 
 
 def _learnt(snapshot: Snapshot) -> dict[str, object]:
-    header = json.loads(json.dumps(dict(snapshot.header)))
+    header = json.loads("".join(json_in_pieces(dict(snapshot.header))))
     parts = {name: value for name, value in header.items() if name not in _MAY_CHANGE}
     if isinstance(parts.get("options"), dict):
         parts["options"] = {**parts["options"], "floor": None}

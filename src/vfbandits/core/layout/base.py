@@ -12,7 +12,7 @@ from vfbandits.core.estimate import ArmStatistics
 from vfbandits.core.move import Move
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, Record, Rows
 from vfbandits.core.state import State
 from vfbandits.errors import ArmError, ContextError
 
@@ -105,7 +105,7 @@ class Learner(Protocol):
         """Drop the states of these arms; returns how many there were."""
         ...
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | Rows]]:
         """Header and arrays of all states; a list holds rows that nobody changes."""
         ...
 

@@ -15,7 +15,7 @@ from vfbandits.core.layout.base import as_arms, own_vector, refuse_too_long
 from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, Record, Rows
 from vfbandits.core.state import ARRAYS, FACTS, State
 from vfbandits.errors import ArmError, SettingError, SnapshotError
 
@@ -142,7 +142,7 @@ class DisjointLearner:
         """The state of one arm, if it has learnt something."""
         return None if arm is None else self._states.get(arm)
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | Rows]]:
         """Counts, a row of facts for each arm, and arrays with a row for each arm.
 
         Nothing is copied: a state makes itself new arrays before it next learns.
@@ -150,7 +150,7 @@ class DisjointLearner:
         lent = [(arm, *state.lend()) for arm, state in self._states.items()]
         arms: list[object] = [(arm, *facts) for arm, facts, _ in lent]
         columns = zip(*[arrays for _, _, arrays in lent], strict=True)
-        rows: dict[str, AnyArray | list[AnyArray]] = {
+        rows: dict[str, AnyArray | Rows] = {
             name: list(column) for name, column in zip(ARRAYS, columns, strict=False)
         }
         counts = {

@@ -11,7 +11,7 @@ from vfbandits.core.layout.base import own_vector
 from vfbandits.core.move import Move, moved
 from vfbandits.core.reward import Observation
 from vfbandits.core.settings import LearnerSettings
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, Record, Rows
 from vfbandits.core.state import State
 from vfbandits.errors import ArmError, SettingError
 
@@ -72,7 +72,7 @@ class SharedLearner:
         """Refuse: no arm has a state of its own."""
         raise SettingError(f"arms have states of their own in layout 'disjoint', got {[*arms]!r}")
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | Rows]]:
         """Header and arrays of the state."""
         header, arrays = self.state.pack()
         return header, {name: array for name, array in arrays.items()}  # noqa: C416  (wider values)

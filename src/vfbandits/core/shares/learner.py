@@ -26,7 +26,7 @@ from vfbandits.core.shares.released import (
     released_statistics,
 )
 from vfbandits.core.shares.terms import MAX_REWARD
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, Record, Rows
 from vfbandits.core.state import State
 from vfbandits.errors import RewardError, SettingError, SnapshotError
 
@@ -171,7 +171,7 @@ class SharesLearner(HiddenState):
         for observation, reward in zip(observations, rewards, strict=True):
             self.learn(observation, float(reward))
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | Rows]]:
         """Refused: a restored copy would use slots for a second time."""
         raise SnapshotError(
             "a federation on secret shares is not saved, copied or pickled: a copy would use the "

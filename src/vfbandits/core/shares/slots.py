@@ -38,7 +38,7 @@ from vfbandits.core.shares.released import (
     released_statistics,
 )
 from vfbandits.core.shares.terms import MAX_REWARD, ShareTerms
-from vfbandits.core.snapshot import AnyArray, Record
+from vfbandits.core.snapshot import AnyArray, Record, Rows
 from vfbandits.errors import ArmError, ContextError, RewardError, SettingError, SnapshotError
 
 ALONE: Event = (-1, -1)
@@ -260,7 +260,7 @@ class SlotLearner(HiddenState):
             )
         self.terms = terms
 
-    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | list[AnyArray]]]:
+    def pack(self) -> tuple[dict[str, object], dict[str, AnyArray | Rows]]:
         """Counts, the queue, and the plain state."""
         alone, arrays = self._alone.pack()
         terms = self.terms

@@ -276,6 +276,15 @@ def test_rows_that_are_made_when_written_are_the_array_of_them(n_rows):
     assert whole == held == made
 
 
+def test_an_array_may_be_longer_than_a_plain_archive_allows(monkeypatch):
+    """ZIP64 begins at 2 GiB; here at 1 KB."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1_000)
+    rows = [np.full(10, float(k)) for k in range(100)]
+    data = seal_snapshot(Snapshot({"kind": "example"}, {"x": rows, "y": np.array(rows)}))
+    for array in open_sealed(data).arrays.values():
+        assert (array == rows).all()
+
+
 def test_a_copy_of_a_lazy_list_is_a_list():
     once = lazily([1, "two", (3, 4)])
     for again in (copy.deepcopy(once), pickle.loads(pickle.dumps(once))):  # noqa: S301  (ours)

@@ -109,11 +109,18 @@ def _write(file: IO[bytes], snapshot: Snapshot) -> None:
         }
         archive.writestr(_member(_HEADER), "".join(json_in_pieces(top)))
         for name, part in snapshot.held.items():
-            with archive.open(_member(f"{_FOLDER}{name}.npy"), "w") as member:
+            member = _member(f"{_FOLDER}{name}.npy")
+            # An archive must know beforehand of a member of 2 GiB or more.
+            member.file_size = _n_bytes(part)
+            with archive.open(member, "w") as out:
                 if isinstance(part, np.ndarray):
-                    np.lib.format.write_array(member, part, allow_pickle=False)
+                    np.lib.format.write_array(out, part, allow_pickle=False)
                 else:
-                    _write_rows(member, part)
+                    _write_rows(out, part)
+
+
+def _n_bytes(part: AnyArray | Rows) -> int:
+    return part.nbytes if isinstance(part, np.ndarray) else len(part) * part[0].nbytes
 
 
 def _write_rows(file: IO[bytes], rows: Rows) -> None:

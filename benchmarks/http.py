@@ -13,8 +13,8 @@
 Ours is what its users run: API keys, limits, metrics, the dashboard's counts, and a log in SQLite
 that is synced before an answer goes out.  Contestants have processes of their own and play in
 turns, one turn to warm up; one more process makes the load, over 32 connections that stay open.
-Figures are medians of turns, and shares medians of the shares of each turn: a machine that others
-share is now fast and now slow.  The exit code is 1 if a bar is missed.
+Figures are medians of turns, and fractions medians of the fractions of each turn: a shared machine
+is now fast and now slow.  The exit code is 1 if a bar is missed.
 
 With ``--against DIR`` only ``rank`` without passive participants plays, beside that of another
 checkout of this repository, such as an older version.
@@ -48,7 +48,7 @@ from benchmarks.process import ONE_THREAD, ROOT, WorkerDiedError, checkout
 N_ARMS, DIM = 10, 100
 CONNECTIONS = 32
 SHOWN = ("p50_us", "p99_us", "one_p50_us", "one_p99_us", "cpu_us")
-MIN_SHARE = 0.5
+MIN_FRACTION = 0.5
 MIN_OVER_NAIVE = 2.0
 MAX_CPU_OVER_DIRECT = 1.05
 MAX_CPU_OVER_OTHER = 1.15
@@ -92,7 +92,7 @@ class Seen:
         """Requests a second, the median turn's."""
         return median(turn.per_s for turn in self.many)
 
-    def share_of(self, other: "Seen") -> float:
+    def fraction_of(self, other: "Seen") -> float:
         """Ours over the other's requests a second, the median turn's."""
         return median(
             ours.per_s / its.per_s for ours, its in zip(self.many, other.many, strict=True)
@@ -151,11 +151,11 @@ def main() -> None:
 
 def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
     """Ours over what it is compared with."""
-    alone, batched = seen[ALONE], seen[TOGETHER].share_of(seen[BATCHED])
-    naive = alone.share_of(seen[NAIVE]) if NAIVE in seen else None
-    empty, cpu = alone.share_of(seen[EMPTY]), alone.cpu_over(seen[EMPTY])
-    figures = f"share of an {EMPTY} {empty:.2f}, of one with nothing before it "
-    figures += f"{alone.share_of(seen[BARE]):.2f}"
+    alone, batched = seen[ALONE], seen[TOGETHER].fraction_of(seen[BATCHED])
+    naive = alone.fraction_of(seen[NAIVE]) if NAIVE in seen else None
+    empty, cpu = alone.fraction_of(seen[EMPTY]), alone.cpu_over(seen[EMPTY])
+    figures = f"fraction of an {EMPTY} {empty:.2f}, of one with nothing before it "
+    figures += f"{alone.fraction_of(seen[BARE]):.2f}"
     if cpu is not None:
         figures += f"; CPU of {cpu:.1f} {EMPTY}s"
     return [
@@ -169,11 +169,11 @@ def bars_of(seen: Mapping[str, Seen]) -> list[Bar]:
             )
             for name in (BY_PROXY, IN_CAMPAIGN)
         ),
-        _share(
-            f"{TOGETHER}: share of a {FAN_OUT}",
+        _fraction(
+            f"{TOGETHER}: fraction of a {FAN_OUT}",
             seen[TOGETHER],
             seen[FAN_OUT],
-            f"share of a {BATCHED} {batched:.2f}",
+            f"fraction of a {BATCHED} {batched:.2f}",
         ),
     ]
 
@@ -317,8 +317,8 @@ def show(console: Console, bars: list[Bar], figures: Mapping[str, Mapping[str, o
     console.print(rates)
 
 
-def _share(name: str, ours: Seen, other: Seen, detail: str = "") -> Bar:
-    return Bar(name, "≥", MIN_SHARE, ours.share_of(other), detail)
+def _fraction(name: str, ours: Seen, other: Seen, detail: str = "") -> Bar:
+    return Bar(name, "≥", MIN_FRACTION, ours.fraction_of(other), detail)
 
 
 def _calls(process: LineProcess, load: Load, pid: int) -> Play:

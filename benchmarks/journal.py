@@ -4,7 +4,7 @@
   and encrypted.
 * ``append`` into PostgreSQL beside a bare COPY and executemany of the same rows, in batches of two
   sizes; the bar is against the fastest of them.
-* A restart from the last snapshot of a log of a million events, on both.
+* A restart from the last snapshot of a journal of a million records, on both.
 * Encoding and decoding one decision, and one reward: figures without a bar.
 
 The server syncs its commits to the disk, as SQLite does.  The exit code is 1 if a bar is missed.
@@ -63,7 +63,7 @@ def main() -> None:
         bars += sqlite_bars(Path(folder), figures)
         status.update("PostgreSQL beside a bare COPY")
         bars += postgres_bars(url, figures)
-        status.update(f"a log of {LONG:,} events")
+        status.update(f"a journal of {LONG:,} records")
         bars += restart_bars(Path(folder), url, figures)
     figures["bars"] = [{**asdict(bar), "verdict": bar.verdict} for bar in bars]
     path = OUT / "journal.json"
@@ -108,7 +108,7 @@ def sqlite_bars(folder: Path, figures: dict[str, object], *, seconds: float = 5.
         rate, per_commit = events_per_second(journal, seconds=seconds)
         figures[f"sqlite, {name}"] = {"events_per_s": rate, "events_per_commit": per_commit}
         detail = f"{per_commit:.0f} events a commit"
-        bars.append(Bar(f"SQLite, {name}: events a second", "≥", MIN_EVENTS, rate, detail))
+        bars.append(Bar(f"SQLite, {name}: records a second", "≥", MIN_EVENTS, rate, detail))
     return bars
 
 
@@ -122,7 +122,7 @@ def postgres_bars(url: str, figures: dict[str, object], *, repetitions: int = 5)
         best = max(rivals, key=lambda name: rivals[name])
         detail = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
         share = rates[OURS] / rates[best]
-        name = f"PostgreSQL, batches of {batch}: share of a bare {best}"
+        name = f"PostgreSQL, batches of {batch}: fraction of a bare {best}"
         bars.append(Bar(name, "≥", MIN_SHARE, share, detail))
     return bars
 
@@ -147,7 +147,7 @@ def restart_bars(
             raise ValueError(f"{name} came back with another model")
         figures[f"restart, {name}"] = {"s": seconds, "replayed": bandit.recovery.replayed}
         detail = f"{bandit.recovery.replayed} events replayed"
-        label = f"{name}: seconds to open a log of {n_events:,} events"
+        label = f"{name}: seconds to open a journal of {n_events:,} records"
         bars.append(Bar(label, "≤", MAX_RESTART_S, seconds, detail))
     return bars
 

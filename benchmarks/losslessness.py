@@ -42,7 +42,7 @@ def main() -> None:
         with console.status("the plain NumPy version, one seed"):
             plain = time_plain()
     bar = Bar(
-        "losslessness at full size: share of the plain version's time", "≤", MOST, ours / plain
+        "losslessness at full size: fraction of the plain version's time", "≤", MOST, ours / plain
     )
     OUT.mkdir(parents=True, exist_ok=True)
     figures = {"ours_s": ours, "plain_s": plain, "bar": {**asdict(bar), "verdict": bar.verdict}}

@@ -6,8 +6,8 @@
 Applications keep 64 requests in flight over HTTP.  PostgreSQL keeps both journals, and syncs them.
 Turns alternate, and the first does not count.  A turn ends when the leader has everything in its
 journal: what it still has to take in is its work too.  CPU is what the operating system has counted
-for each process during the turn; figures are medians of turns, and the share of one process's CPU
-is the median of the shares of each turn.  The exit code is 1 if a bar is missed.
+for each process during the turn; figures are medians of turns, and the fraction of one process's
+CPU is the median of the fractions of each turn.  The exit code is 1 if a bar is missed.
 """
 
 import json
@@ -141,7 +141,7 @@ def bars_of(seen: Mapping[str, Mapping[str, Seen]]) -> list[Bar]:
             f"{ALONE} {alone.per_round:.1f}",
         ),
         Bar(
-            f"{APART}: the leader's CPU for a decision, share of {ALONE}'s",
+            f"{APART}: the leader's CPU for a decision, fraction of {ALONE}'s",
             "≤",
             MAX_SHARE,
             apart.share_of(alone),

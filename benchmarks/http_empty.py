@@ -25,8 +25,8 @@ from vfbandits.client.schemas import RankRequest
 from vfbandits.http.access.gate import guarded, limits_of
 from vfbandits.http.server import HttpServer
 from vfbandits.settings.http import HttpSettings
-from vfbandits.telemetry.gauges import Readings
 from vfbandits.telemetry.metrics import Metrics
+from vfbandits.telemetry.readings import Readings
 from vfbandits.transport.event_loop import run
 
 _decode = msgspec.json.Decoder(RankRequest).decode

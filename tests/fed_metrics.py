@@ -5,12 +5,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from vfbandits.campaign.observer import Ranked, RewardSeen
 from vfbandits.telemetry.connection_counts import ConnectionCounts
 from vfbandits.telemetry.counters import STATUSES
-from vfbandits.telemetry.gauges import (
-    CampaignGauges,
-    ParticipantGauges,
-    Readings,
-    SharesGauges,
-)
 from vfbandits.telemetry.metrics import Metrics
 from vfbandits.telemetry.passive_metrics import (
     HelperReading,
@@ -18,6 +12,12 @@ from vfbandits.telemetry.passive_metrics import (
     StatusMetrics,
     of_helper,
     of_passive,
+)
+from vfbandits.telemetry.readings import (
+    CampaignGauges,
+    ParticipantGauges,
+    Readings,
+    SharesGauges,
 )
 
 NEWS = CampaignGauges(

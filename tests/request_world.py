@@ -23,8 +23,8 @@ from vfbandits.serving.campaigns import Campaigns
 from vfbandits.serving.durable import DurableBandit
 from vfbandits.serving.leader import Leader
 from vfbandits.settings.http import HttpSettings
-from vfbandits.telemetry.gauges import Readings
 from vfbandits.telemetry.metrics import Metrics
+from vfbandits.telemetry.readings import Readings
 
 
 class RequestSource:

@@ -26,8 +26,8 @@ from vfbandits.protocol.roster import Terms
 from vfbandits.serving.build import Process
 from vfbandits.serving.campaigns import Campaigns
 from vfbandits.settings.http import HttpSettings
-from vfbandits.telemetry.gauges import Readings
 from vfbandits.telemetry.metrics import Metrics
+from vfbandits.telemetry.readings import Readings
 from vfbandits.telemetry.supervised import Supervisor
 
 KEY = make_key("web", scopes=["rank", "reward"])

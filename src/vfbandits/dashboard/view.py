@@ -176,7 +176,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class SharesView(msgspec.Struct, frozen=True):
-    """Decisions and dealt words on secret shares; ``telemetry.gauges.SharesGauges`` in JSON.
+    """Decisions and dealt words on secret shares; ``telemetry.readings.SharesGauges`` in JSON.
 
     Attributes
     ----------

@@ -24,9 +24,9 @@ from vfbandits.serving.replica import Replica
 from vfbandits.serving.served import Served
 from vfbandits.settings.http import HttpSettings
 from vfbandits.telemetry.connection_counts import ConnectionCounts
-from vfbandits.telemetry.gauges import CampaignGauges, ParticipantGauges, Readings
 from vfbandits.telemetry.log import Logger
 from vfbandits.telemetry.metrics import Metrics
+from vfbandits.telemetry.readings import CampaignGauges, ParticipantGauges, Readings
 from vfbandits.telemetry.supervised import Supervisor
 
 EVENTS_REPLAYED = 5_000  # so that the page is not empty after a restart

@@ -69,8 +69,8 @@ from vfbandits.serving.served import Answered
 from vfbandits.serving.shares import Epochs, ServerA, SharedRounds
 from vfbandits.serving.trials import Trials
 from vfbandits.settings.model import ModelSettings
-from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, log_line
+from vfbandits.telemetry.readings import SharesGauges
 from vfbandits.telemetry.supervised import Supervised, Supervisor
 from vfbandits.transport.channel import Link, Listener, Peer
 

@@ -55,8 +55,8 @@ from vfbandits.settings.address import describe_url
 from vfbandits.settings.http import HttpSettings
 from vfbandits.settings.role import Role
 from vfbandits.settings.services import ActiveSettings, ParticipantConfig
-from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, logger_for
+from vfbandits.telemetry.readings import SharesGauges
 from vfbandits.telemetry.supervised import Supervisor
 from vfbandits.telemetry.tracer import Tracer
 from vfbandits.telemetry.tracing import TracingSettings, make_tracer

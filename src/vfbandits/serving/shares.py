@@ -54,8 +54,8 @@ from vfbandits.serving.concurrency import both
 from vfbandits.serving.deal_stock import StockLeft
 from vfbandits.serving.rounds import Rounds, arm_features_of, missing_of
 from vfbandits.serving.share_server import Successor
-from vfbandits.telemetry.gauges import SharesGauges
 from vfbandits.telemetry.log import Logger, log_line
+from vfbandits.telemetry.readings import SharesGauges
 
 MAX_ASKS: Final = 3
 RETRY_S: Final = 1.0

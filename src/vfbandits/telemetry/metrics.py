@@ -22,7 +22,8 @@ from prometheus_client.registry import Collector
 from vfbandits.campaign.history import RETRACTED
 from vfbandits.campaign.observer import Guarded, Ranked, Reconfigured, RewardSeen
 from vfbandits.telemetry.counters import Bound, CampaignCounters, Counters
-from vfbandits.telemetry.gauges import Gauges, Readings
+from vfbandits.telemetry.gauges import Gauges
+from vfbandits.telemetry.readings import Readings
 
 # An event has at most one of these, so its value counts once; while the model is frozen, every
 # reward has one.
@@ -39,7 +40,7 @@ class Metrics:
 
     Examples
     --------
-    >>> from vfbandits.telemetry.gauges import ParticipantGauges
+    >>> from vfbandits.telemetry.readings import ParticipantGauges
     >>> bank = ParticipantGauges(
     ...     "bank", is_connected=True, circuit_is_open=False, latency_s=0.002, bytes_received=80
     ... )

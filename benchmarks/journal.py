@@ -10,6 +10,7 @@
 The server syncs its commits to the disk, as SQLite does.  The exit code is 1 if a bar is missed.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -47,6 +48,7 @@ BATCHES = {32: 150, 500: 20}
 
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
+    argparse.ArgumentParser(prog="python -m benchmarks.journal").parse_args()
     console = Console()
     OUT.mkdir(parents=True, exist_ok=True)
     figures: dict[str, object] = {"load at the start": os.getloadavg()}

@@ -10,6 +10,7 @@ for each process during the turn; figures are medians of turns, and the fraction
 CPU is the median of the fractions of each turn.  The exit code is 1 if a bar is missed.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -109,6 +110,7 @@ class Seen:
 
 def main() -> None:
     """Measure, write, print, and exit by the bars."""
+    argparse.ArgumentParser(prog="python -m benchmarks.scale").parse_args()
     console = Console()
     OUT.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()

@@ -11,6 +11,7 @@ is on LinUCB; LinTS needs no square roots and is half as dear under SPU.  The ex
 the bar is missed.
 """
 
+import argparse
 import sys
 from statistics import median
 
@@ -31,6 +32,7 @@ NAMES = {BARRED: "LinUCB", "LinTS, arm": "LinTS"}
 
 def main() -> None:
     """Measure, print, and exit by the bars."""
+    argparse.ArgumentParser(prog="python -m benchmarks.shares_spu").parse_args()
     console = Console()
     with console.status("") as status:
         environment = make_environment(status.update, name=SPU)

@@ -3,7 +3,7 @@
 import traceback
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from journals import EVENTS, KEY, OnPostgres, numbers
 
@@ -73,6 +73,7 @@ SPECIAL = st.sampled_from(list("/@:?#%&=[]\\ '\"<>|{}^~`+ä\u2603"))
     special=st.lists(SPECIAL, min_size=1, max_size=4).map("".join),
     second=st.text("xyz", min_size=6, max_size=9),
 )
+@example(first="aaaaaa", special="@/", second="xxxxxx")
 def test_no_error_shows_a_piece_of_a_password_however_it_is_spelt(first, special, second):
     """Nobody listens at port 1; what libpq takes for the host may be a part of the password."""
     try:
@@ -93,6 +94,12 @@ def test_a_wrong_password_is_said_without_it(tmp_path):
     with pytest.raises(JournalError, match="password authentication failed") as caught:
         open_journal(f"postgresql://{user}:{wrong}@{host}")
     assert wrong not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_name_with_an_at_sign_is_written_as_its_code():
+    assert PostgresAddress.of("postgresql://ann:pw@db/a%40b").place == "db:5432/a@b"
+    with pytest.raises(JournalError, match="special characters of the password and the name as"):
+        PostgresAddress.of("postgresql://ann:pw@db/a@b")
 
 
 def test_an_address_shows_its_place_only():

@@ -38,8 +38,8 @@ class PostgresAddress:
         """The database that a URL names."""
         given = _parse(url)
         host, port = given.get("host", "localhost"), given.get("port", "5432")
-        # An unescaped / or @ in a password makes libpq take a part of it for host or port.
-        if not all(part.isdigit() for part in port.split(",")) or "@" in host:
+        # An unescaped / or @ in a password makes libpq take a part of it for host, port or name.
+        if not all(part.isdigit() for part in port.split(",")) or url.count("@") > 1:
             raise _refusal(url)
         name = given.get("dbname", given.get("user", ""))
         return cls(f"{host}:{port}/{name}", {**_DEFAULTS, **given})
@@ -70,5 +70,5 @@ def _parse(url: str) -> dict[str, str]:
 def _refusal(url: str) -> JournalError:
     return JournalError(
         "the url of a journal must be like postgresql://user:password@host:port/name, got "
-        f"{describe_url(url)}; write special characters of the password as %XX"
+        f"{describe_url(url)}; write special characters of the password and the name as %XX"
     )

@@ -74,6 +74,7 @@ SPECIAL = st.sampled_from(list("/@:?#%&=[]\\ '\"<>|{}^~`+ä\u2603"))
     second=st.text("xyz", min_size=6, max_size=9),
 )
 @example(first="aaaaaa", special="@/", second="xxxxxx")
+@example(first="123456", special="/", second="xxxxxx")
 def test_no_error_shows_a_piece_of_a_password_however_it_is_spelt(first, special, second):
     """Nobody listens at port 1; what libpq takes for the host may be a part of the password."""
     try:
@@ -94,6 +95,14 @@ def test_a_wrong_password_is_said_without_it(tmp_path):
     with pytest.raises(JournalError, match="password authentication failed") as caught:
         open_journal(f"postgresql://{user}:{wrong}@{host}")
     assert wrong not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("rest", ["", "/shop"])
+def test_a_password_in_a_query_is_not_shown(rest):
+    with pytest.raises(JournalError) as refused:
+        PostgresAddress.of(f"postgresql://db{rest}?user=ann&password=aaaaaa@xxxxxx")
+    assert "aaaaaa" not in str(refused.value)
+    assert "xxxxxx" not in str(refused.value)
 
 
 def test_a_name_with_an_at_sign_is_written_as_its_code():

@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from vfbandits.campaign.comparison import MIN_EVENTS
 from vfbandits.core.anytime import ALPHA
@@ -267,7 +267,7 @@ def _with_guardrail(guardrail: Guardrail, changes: dict[str, object]) -> Guardra
         raise SettingError(f"guardrail.{error}") from None
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, float | int):
         return False
     return math.isfinite(value)
@@ -276,7 +276,7 @@ def _is_number(value: object) -> bool:
 def _refuse_log_contexts(value: object) -> None:
     if isinstance(value, str) and value in (ALL, CHOSEN):
         return
-    if isinstance(value, float | int) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
+    if _is_number(value) and 0.0 <= value <= 1.0:
         return
     raise SettingError(
         f"log_contexts must be {ALL!r}, {CHOSEN!r} or a fraction of events from 0 to 1, "

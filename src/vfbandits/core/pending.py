@@ -184,7 +184,7 @@ class PendingDecisions:
 
     def change(self, event_id: EventId, **changes: object) -> None:
         """Put an open decision with these changes in the place of one."""
-        self.open[event_id] = replace(self.open[event_id], **changes)  # type: ignore[arg-type]
+        self.open[event_id] = replace(self.open[event_id], **changes)  # type: ignore[arg-type]  # its fields
 
     def move(self, lifted: Move) -> None:
         """Carry the open observations along when the state moves to another mask or width."""

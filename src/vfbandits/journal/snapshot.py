@@ -124,7 +124,7 @@ def _n_bytes(part: AnyArray | Rows) -> int:
 
 
 def _write_rows(file: IO[bytes], rows: Rows) -> None:
-    """One array of these rows, in NumPy's format; it is never whole in memory."""
+    """One array of these rows, in NumPy's format, put together batch by batch."""
     shape = (len(rows), len(rows[0]))
     header = {"descr": "<f8", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)

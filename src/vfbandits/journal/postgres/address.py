@@ -38,8 +38,11 @@ class PostgresAddress:
         """The database that a URL names."""
         given = _parse(url)
         host, port = given.get("host", "localhost"), given.get("port", "5432")
-        # An unescaped / or @ in a password makes libpq take a part of it for host, port or name.
-        if not all(part.isdigit() for part in port.split(",")) or url.count("@") > 1:
+        # An unescaped / or @ in a password makes libpq take a part of it for host, port or name; an
+        # @ in a query makes it take all before that for the user.
+        head, _, tail = _SCHEME.sub("", url).partition("/")
+        is_plain = head.count("@") <= 1 and "@" not in tail and "?" not in given.get("user", "")
+        if not is_plain or not all(part.isdigit() for part in port.split(",")):
             raise _refusal(url)
         name = given.get("dbname", given.get("user", ""))
         return cls(f"{host}:{port}/{name}", {**_DEFAULTS, **given})
